@@ -1,0 +1,69 @@
+"""Every error Pointsman raises, one tree.
+
+::
+
+    PointsmanError
+    ├── InputError (ValueError)         what the caller gave cannot be used; the message names it and the remedy
+    │   ├── FilterError                 a filter expression that cannot be read
+    │   └── UnknownNameError            a dataset, strategy, fusion … that does not exist
+    ├── MissingDependencyError (ImportError)   an optional package is absent; carries the install line
+    ├── ModelError                      an embedder, LLM or reranker failed or answered nonsense
+    └── StoreError                      data on disk
+        ├── LockedError                 another process is writing to this dataset
+        ├── FormatVersionError          written by a Pointsman whose format this one does not know
+        └── CorruptStoreError           the truth itself (not a derived index) is damaged
+
+Errors of libraries underneath are translated into these where a person can act on them.
+"""
+
+from __future__ import annotations
+
+
+class PointsmanError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class InputError(PointsmanError, ValueError):
+    """What the caller gave cannot be used."""
+
+
+class FilterError(InputError):
+    """A filter expression cannot be read."""
+
+
+class UnknownNameError(InputError):
+    """A name that nothing is registered or stored under."""
+
+    def __init__(self, kind: str, name: str, known: tuple[str, ...] = ()) -> None:
+        remedy = f"known: {', '.join(sorted(known))}" if known else "there is none yet"
+        super().__init__(f"no {kind} named {name!r}; {remedy}")
+        self.kind, self.name, self.known = kind, name, known
+
+
+class MissingDependencyError(PointsmanError, ImportError):
+    """An optional package is needed and not installed."""
+
+    def __init__(self, package: str, extra: str, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the package {package!r}; install it with: pip install 'pointsman[{extra}]'"
+        )
+
+
+class ModelError(PointsmanError):
+    """A model failed, timed out or answered what cannot be used."""
+
+
+class StoreError(PointsmanError):
+    """Something about the data on disk."""
+
+
+class LockedError(StoreError):
+    """Another process is writing to this dataset."""
+
+
+class FormatVersionError(StoreError):
+    """The data was written in a format this version does not know."""
+
+
+class CorruptStoreError(StoreError):
+    """The truth itself is damaged; indexes are rebuilt in silence, this cannot be."""

@@ -1,0 +1,178 @@
+"""The values that flow through Pointsman: frozen, small, comparable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from pointsman.errors import InputError
+
+if TYPE_CHECKING:
+    from pointsman.filters import Filter
+
+Metadata = Mapping[str, Any]
+"""JSON-serialisable values by name. Scalars and lists of scalars can be filtered on; the rest is only kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation that precedes a query."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is asked. Immutable, so branches share it without copies (F5)."""
+
+    text: str
+    filters: Filter | None = None
+    history: tuple[Message, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InputError(f"a query's text is a str, not {type(self.text).__name__}: {self.text!r:.80}")
+
+    @classmethod
+    def of(cls, query: str | Query, filters: Filter | None = None) -> Query:
+        """Take a plain string wherever a query is wanted; ``filters``, when given, replace the query's own."""
+        query = cls(query) if isinstance(query, str) else query
+        return query if filters is None else replace(query, filters=filters)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A piece of text with a stable identity.
+
+    ``metadata["title"]``, where present, is searched and embedded together with the text.
+    """
+
+    id: str
+    text: str
+    metadata: Metadata = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id:
+            raise InputError(f"a document's id is a non-empty str, not {self.id!r:.80}")
+        if not isinstance(self.text, str):
+            raise InputError(f"document {self.id!r}: text is a str, not {type(self.text).__name__}")
+        if not isinstance(self.metadata, Mapping):
+            raise InputError(f"document {self.id!r}: metadata is a mapping, not {type(self.metadata).__name__}")
+
+    @property
+    def title(self) -> str:
+        """The title kept in the metadata, or an empty string."""
+        title = self.metadata.get("title", "")
+        return title if isinstance(title, str) else ""
+
+    @property
+    def searchable(self) -> str:
+        """The text that indexes see: the title, where there is one, above the text."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """How one list ranked a document: its 1-based rank there, and its raw score (None where the list has none)."""
+
+    source: str
+    rank: int | None
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document found, its score in the list at hand, and its way there."""
+
+    document: Document
+    score: float
+    dataset: str | None = None
+    provenance: tuple[Provenance, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return self.document.id
+
+    @property
+    def text(self) -> str:
+        """The document's text."""
+        return self.document.text
+
+    @property
+    def metadata(self) -> Metadata:
+        """The document's metadata."""
+        return self.document.metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was decided before looking: where, how, and why."""
+
+    datasets: tuple[str, ...]
+    strategy: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One stage: what it did, how long it took, and what went wrong, if anything."""
+
+    stage: str
+    detail: str
+    milliseconds: float
+    count: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Every stage of one search, in order (R9)."""
+
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def milliseconds(self) -> float:
+        """The sum over the stages."""
+        return sum(span.milliseconds for span in self.spans)
+
+    def with_span(self, span: Span) -> Self:
+        """This trace and one stage more."""
+        return replace(self, spans=(*self.spans, span))
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalContext:
+    """The answer to a search: hits, best first, and how they came to be."""
+
+    query: Query
+    hits: tuple[Hit, ...]
+    plan: Plan
+    trace: Trace
+    refused: str | None = None
+    degraded: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+
+@dataclass(frozen=True, slots=True)
+class AddResult:
+    """What an add did, by number of documents; ``unchanged`` ones cost nothing."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+
+    def __add__(self, other: AddResult) -> AddResult:
+        return AddResult(self.added + other.added, self.updated + other.updated, self.unchanged + other.unchanged)
+
+
+def as_texts(value: str | Sequence[str]) -> list[str]:
+    """One text or several, as a list."""
+    return [value] if isinstance(value, str) else list(value)
