@@ -1,0 +1,360 @@
+"""A dataset: a collection on disk, the embedder that serves it, and the ways to search it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pointsman._batched import batched
+from pointsman.errors import InputError, UnknownNameError
+from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.pool import DEPTH, LISTS, Pool, gather
+from pointsman.retrieval.retrievers import HybridRetriever, KeywordRetriever, VectorRetriever
+from pointsman.types import AddResult, Document, Query
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.protocols import Embedder
+    from pointsman.retrieval.base import BaseRetriever
+    from pointsman.store.collection import Collection, Verification
+    from pointsman.store.vectors import VectorIndex
+
+IndexingTechnique = Literal["vector", "keyword", "hybrid"]
+_TECHNIQUES = ("vector", "keyword", "hybrid")
+_NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
+_BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
+_USUAL_SIGMA = 0.05  # until there are documents enough to tell, where the embedder doesn't say
+_SPREAD_QUERIES, _SPREAD_DOCUMENTS, _SPREAD_LEAST = 32, 1000, 64
+
+
+class Dataset:
+    """Documents under a name, with their own stores and settings (R1).
+
+    Nothing is opened before it is needed. Without a ``path`` the documents live in a temporary directory that goes
+    with the object.
+
+    Args:
+        name: 1 to 64 letters, digits, ``_``, ``-`` or ``.``; any script.
+        description: what is in it, for those who choose where to look.
+        indexing_technique: ``"vector"``, ``"keyword"`` (full text) or ``"hybrid"``; a keyword dataset embeds nothing.
+        path: its directory.
+        embedder: the default embedder unless given.
+        bm25_k1: term frequency saturation of BM25.
+        bm25_b: length normalisation of BM25.
+
+    Raises:
+        InputError: name or technique cannot be used.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        description: str = "",
+        indexing_technique: IndexingTechnique = "hybrid",
+        *,
+        path: str | Path | None = None,
+        embedder: Embedder | None = None,
+        bm25_k1: float = 1.2,
+        bm25_b: float = 0.75,
+    ) -> None:
+        check_name(name)
+        if indexing_technique not in _TECHNIQUES:
+            raise InputError(f"indexing_technique is one of {', '.join(_TECHNIQUES)}, not {indexing_technique!r}")
+        self.name, self.description, self.indexing_technique = name, description, indexing_technique
+        self._path = Path(path) if path is not None else None
+        self._given_embedder = embedder
+        self._bm25 = {"k1": bm25_k1, "b": bm25_b}
+        self._opened: Collection | None = None
+        self._opening = threading.RLock()
+        self._query_vector = lru_cache(maxsize=1024)(self._embed_query)
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, indexing_technique={self.indexing_technique!r}, path={str(self._path)!r})"
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add(
+        self,
+        documents: Iterable[Document | Mapping[str, Any]],
+        *,
+        vectors: NDArray[np.float32] | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> AddResult:
+        """Add documents, or update those whose id is known; what is stored just so already costs nothing.
+
+        Documents are committed in batches. When this returns all of them are durable and searchable; if it is cut
+        short, the batches done are. An id given twice counts once, the last time.
+
+        Args:
+            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
+            vectors: shape ``(number of documents, dimensions)``, L2-normalised, by this dataset's embedder; embedded here unless given.
+            on_progress: called with the number of documents done since the last call.
+
+        Raises:
+            InputError: a document or the vectors cannot be used; its batch and those after it are not written.
+            LockedError: another process is writing to the dataset.
+        """
+        told = on_progress or (lambda _: None)
+        total, position = AddResult(), 0
+        with self._collection.writer():
+            for batch in batched(documents, _BATCH if vectors is None else 20 * _BATCH):
+                rows = None if vectors is None else vectors[position : position + len(batch)]
+                if rows is not None and len(rows) < len(batch):
+                    raise InputError(f"{len(vectors)} vectors for more documents; give one row for each")
+                total += self._add_batch([_document(item) for item in batch], rows, told)
+                position += len(batch)
+            if vectors is not None and len(vectors) != position:
+                raise InputError(f"{len(vectors)} vectors for {position} documents; give one row for each")
+        self._measure_spread()
+        return total
+
+    def delete(self, ids: str | Iterable[str]) -> int:
+        """Delete documents by id; unknown ids are passed over. Returns how many there were."""
+        return self._collection.delete([ids] if isinstance(ids, str) else list(ids))
+
+    def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
+        """The document of this id, if there is one."""
+        return self._collection.truth.get([id])[0]
+
+    def ids(self, *, source: str | None = None) -> list[str]:
+        """All ids, or those of documents whose metadata has this ``source``."""
+        return self._collection.truth.ids(source=source)
+
+    def __iter__(self) -> Iterator[Document]:
+        return self._collection.truth.documents()
+
+    def __len__(self) -> int:
+        return len(self._collection.truth)
+
+    def __bool__(self) -> bool:
+        return True  # an empty dataset is a dataset
+
+    def __contains__(self, id_: str) -> bool:
+        return self.get(id_) is not None
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def retriever(self, method: str = "auto") -> BaseRetriever:
+        """A retriever over this dataset alone: ``"bm25"``, ``"vector"``, ``"hybrid"`` or a fusion method's name.
+
+        Raises:
+            InputError: the dataset does not keep what the method needs.
+        """
+        stores = self._collection
+        words, near = self.lists_for(method)
+        if words and near:
+            fusion = "hybrid" if method == "auto" else method
+            vectors = self._vectors()
+            return HybridRetriever(
+                stores.keyword, vectors, stores.truth, self.embedder, spread=lambda: self.cosine_spread, fusion=fusion
+            )
+        if near:
+            return VectorRetriever(self._vectors(), stores.truth, self.embedder)
+        return KeywordRetriever(stores.keyword, stores.truth)
+
+    def candidates(self, query: Query, method: str = "auto", depth: int = DEPTH) -> Pool[int]:
+        """What the lists that ``method`` needs have to offer, with all scores; keys are the dataset's own."""
+        words, near = self.lists_for(method)
+        stores = self._collection
+        stores.refresh()
+        vectors = self._vectors() if near and len(self) else None
+        vector = self._query_vector(query.text) if vectors is not None else None
+        return gather(query.text, vector, stores.keyword if words else None, vectors, filters=query.filters, depth=depth)
+
+    def fetch(self, keys: Sequence[int]) -> list[Document | None]:
+        """Documents for keys out of ``candidates``; None where one has been deleted since."""
+        return self._collection.truth.fetch(keys)
+
+    def lists_for(self, method: str) -> tuple[bool, bool]:
+        """Whether a method wants keyword and vector search here; ``auto`` takes what the dataset keeps.
+
+        Raises:
+            UnknownNameError: there is no such method.
+            InputError: the dataset does not keep what it needs.
+        """
+        keeps = (self.indexing_technique != "vector", self.indexing_technique != "keyword")
+        if method == "auto":
+            return keeps
+        if method not in LISTS:
+            raise UnknownNameError("strategy", method, ("auto", *LISTS))
+        wants = LISTS[method]
+        if any(wanted and not kept for wanted, kept in zip(wants, keeps, strict=True)):
+            raise InputError(f"dataset {self.name!r} is indexed for {self.indexing_technique!r} search only, not for {method!r}")
+        return wants
+
+    @property
+    def embedder(self) -> Embedder:
+        """What turns this dataset's texts into vectors; loaded when first asked for."""
+        if self._given_embedder is None:
+            from pointsman.models import default_embedder
+
+            self._given_embedder = default_embedder()
+        return self._given_embedder
+
+    @property
+    def cosine_spread(self) -> CosineSpread:
+        """Where cosines between queries and random documents lie here: the scale of the calibrated sum."""
+        stored = self._collection.truth.meta("cosine_spread")
+        if stored:
+            return CosineSpread(*json.loads(stored))
+        return CosineSpread(0.0, getattr(self.embedder, "cosine_spread", None) or _USUAL_SIGMA)
+
+    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def stores(self) -> Collection:
+        """The stores underneath: truth, keyword index, vector index, columns."""
+        return self._collection
+
+    def describe(self, description: str) -> None:
+        """Change the description."""
+        self._collection.describe(description=description)
+        self.description = description
+
+    def verify(self) -> Verification:
+        """Compare the three stores."""
+        return self._collection.verify()
+
+    def rebuild(self) -> None:
+        """Build both indexes anew from the documents; nothing is embedded again."""
+        self._collection.rebuild()
+
+    def close(self) -> None:
+        """Let go of files and of the writer's lock; the next use opens it again."""
+        with self._opening:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _collection(self) -> Collection:
+        with self._opening:
+            if self._opened is None:
+                from pointsman.store.collection import Collection
+
+                if self._path is None:
+                    temporary = tempfile.TemporaryDirectory(prefix="pointsman-", ignore_cleanup_errors=True)
+                    weakref.finalize(self, temporary.cleanup)
+                    self._path = Path(temporary.name)
+                about = {
+                    "name": self.name,
+                    "description": self.description,
+                    "indexing_technique": self.indexing_technique,
+                }
+                self._opened = Collection(self._path, about=about, **self._bm25)
+            return self._opened
+
+    def _add_batch(
+        self, documents: list[Document], vectors: NDArray[np.float32] | None, told: Callable[[int], None]
+    ) -> AddResult:
+        from pointsman.store.truth import prepare
+
+        stores = self._collection
+        last = {document.id: row for row, document in enumerate(documents)}
+        rows = list(last.values())
+        prepared = [prepare(documents[row]) for row in rows]
+        unchanged = stores.truth.unchanged(prepared)
+        fresh = [number for number, same in enumerate(unchanged) if not same]
+        told(len(documents) - len(fresh))
+        result = AddResult(unchanged=len(rows) - len(fresh))
+        if not fresh:
+            return result
+        chosen = [prepared[number] for number in fresh]
+        name = ""
+        if self.indexing_technique == "keyword":
+            vectors = None
+        elif vectors is None:
+            vectors = self._embed([item.document.searchable for item in chosen], told)
+            name = self.embedder.name
+        else:
+            vectors = vectors[[rows[number] for number in fresh]]
+            name = self.embedder.name
+            told(len(fresh))
+        if vectors is None:
+            told(len(fresh))
+        return result + stores.write(chosen, vectors, name)
+
+    def _embed(self, texts: Sequence[str], told: Callable[[int], None]) -> NDArray[np.float32]:
+        from pointsman.models import CachedEmbedder
+
+        embedder = self.embedder
+        cached = embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
+        return cached.embed_documents(texts, on_progress=told)
+
+    def _embed_query(self, text: str) -> NDArray[np.float32]:
+        return self.embedder.embed_queries([text])[0]
+
+    def _vectors(self) -> VectorIndex:
+        vectors, stored = self._collection.vectors, self._collection.embedder
+        if vectors is None:
+            raise InputError(f"dataset {self.name!r} holds no vectors yet; add documents first")
+        if stored != self.embedder.name:
+            raise InputError(
+                f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {self.embedder.name!r}; "
+                "open it with that embedder, or index the documents again into a new dataset"
+            )
+        return vectors
+
+    def _measure_spread(self) -> None:
+        """Estimate where cosines lie after the first documents, and again whenever they have doubled."""
+        stores = self._collection
+        if stores.vectors is None:
+            return
+        count = len(stores.vectors)
+        if count < 2 * int(stores.truth.meta("cosine_spread_at") or 0):
+            return
+        spread = CosineSpread.measured(self._likely_queries(), stores.vectors.vectors(_SPREAD_DOCUMENTS))
+        if count < _SPREAD_LEAST:  # few documents tell the mean, not the deviation
+            spread = CosineSpread(spread.mean, getattr(self.embedder, "cosine_spread", None) or _USUAL_SIGMA)
+        stores.truth.set_meta(cosine_spread=json.dumps([spread.mean, spread.sigma]), cosine_spread_at=str(count))
+
+    def _likely_queries(self) -> NDArray[np.float32]:
+        """Stand-ins for questions nobody has asked yet: titles, or first sentences, of documents spread evenly."""
+        from pointsman.text import sentences
+
+        ids = self.ids()
+        chosen = ids[:: max(1, len(ids) // _SPREAD_QUERIES)][:_SPREAD_QUERIES]
+        texts = []
+        for document in self._collection.truth.get(chosen):
+            if document is not None:
+                bounds = sentences(document.text[:2000])
+                texts.append(document.text[slice(*bounds[0])] if bounds else document.title)
+        return self.embedder.embed_queries(texts)
+
+
+def check_name(name: str) -> None:
+    """Names become directories: they are checked, never escaped.
+
+    Raises:
+        InputError: it cannot be one.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(f"a dataset's name is 1 to 64 letters, digits, '_', '-' or '.', not {name!r:.80}")
+
+
+def _document(item: Document | Mapping[str, Any]) -> Document:
+    if isinstance(item, Document):
+        return item
+    if not isinstance(item, Mapping):
+        raise InputError(f"a document is a Document or a mapping with id and text, not {type(item).__name__}")
+    unknown = set(item) - {"id", "text", "metadata"}
+    if unknown or "id" not in item or "text" not in item:
+        raise InputError(f"a document given as a mapping has id, text and optionally metadata, not {sorted(map(str, item))}")
+    return Document(item["id"], item["text"], item.get("metadata") or {})

@@ -1,0 +1,711 @@
+r"""Filters on metadata: a small frozen tree, its meaning, and the ways to write it.
+
+>>> wanted = parse_filter('year >= 2020 and (lang = ru or tag in [news, "to read"]) and not exists(draft)')
+>>> wanted.matches({"year": 2023, "tag": ["news", "rail"]})
+True
+>>> print(parse_filter({"category": "环保", "year": {"gte": 2020, "lt": 2024}}))
+category == "环保" and 2020 <= year < 2024
+
+What a filter means, here and in every store (``matches`` is the reference that all of them are tested
+against):
+
+- Values are strings, numbers and booleans. ``None``, NaN and nested objects are no values. A list stands
+  for its members: it matches when one of them does. A key *exists* when it has at least one value.
+- Numbers compare as IEEE doubles (``2 == 2.0``); a boolean is no number (``True`` is not 1); strings
+  compare by code points, so ISO dates are in order. A range sees only values of its bounds' own kind, and
+  one and the same value has to lie between both bounds.
+- ``Not`` is plain negation: a document without the key matches ``key != 1``.
+- A key is one name; ``a.b`` is no path. ``And(())`` matches everything, ``Or(())`` nothing.
+
+Expressions::
+
+    year >= 2020     2020 <= year < 2024     lang = ru     lang != "ru"     tag in [a, 'b c']
+    tag not in [a]   exists(draft)           draft exists  not …            … and …          … or …     ( … )
+
+``and`` binds tighter than ``or``. A key that is not made of letters, digits, ``_``, ``-`` and ``.``, or
+begins with none of letter and ``_``, goes in backticks. Strings go in single or double quotes with the
+escapes of JSON, or bare where they are one word. ``and()`` and ``or()`` write trees of fewer than two
+parts. Full-width Chinese punctuation is understood.
+
+Mappings: ``{"lang": "ru", "tag": ["a", "b"], "year": {"gte": 2020}}`` demands everything named; a list
+means *in*; the operators are eq ne in nin gt gte lt lte exists, with or without a leading ``$``;
+``{"$and": […]}``, ``{"$or": […]}``, ``{"$not": {…}}`` combine (the ``$`` is required: ``and`` may be the name of a key).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+
+from pointsman.errors import FilterError
+
+T = TypeVar("T")
+
+MAX_LENGTH = 10_000
+MAX_DEPTH = 64
+MAX_LEAVES = 1_000
+
+Kind = Literal["string", "number", "boolean"]
+
+Typed = tuple[Kind, Any]
+"""A value with its kind: a ``str``, or a ``float`` (a boolean is 0.0 or 1.0)."""
+
+
+def typed(value: object) -> Typed | None:
+    """The value as filters compare it, or None for what cannot be filtered on.
+
+    >>> typed(2), typed(True), typed("2"), typed(None)
+    (('number', 2.0), ('boolean', 1.0), ('string', '2'), None)
+    """
+    if isinstance(value, str):
+        return "string", value
+    if isinstance(value, bool):
+        return "boolean", float(value)
+    if not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an int beyond the doubles
+        number = math.inf if value > 0 else -math.inf
+    return None if math.isnan(number) else ("number", number)
+
+
+def typed_values(value: object) -> list[Typed]:
+    """The values that a metadata entry stands for: a list's own, or the one.
+
+    >>> typed_values(["a", None, 1])
+    [('string', 'a'), ('number', 1.0)]
+    """
+    if isinstance(value, list | tuple):
+        return [one for item in value if (one := typed(item)) is not None]
+    one = typed(value)
+    return [] if one is None else [one]
+
+
+class Filter(ABC):
+    """A condition on metadata; combine with ``&``, ``|`` and ``~``."""
+
+    __slots__ = ()
+    depth: int
+    leaves: int
+
+    @abstractmethod
+    def matches(self, metadata: Mapping[str, Any]) -> bool:
+        """Whether a document with this metadata is wanted."""
+
+    def __and__(self, other: Filter) -> And:
+        return And((*_parts(And, self), *_parts(And, other))) if isinstance(other, Filter) else NotImplemented
+
+    def __or__(self, other: Filter) -> Or:
+        return Or((*_parts(Or, self), *_parts(Or, other))) if isinstance(other, Filter) else NotImplemented
+
+    def __invert__(self) -> Not:
+        return Not(self)
+
+
+class _Leaf(Filter):
+    """A condition on one key."""
+
+    __slots__ = ()
+    depth: int = 1
+    leaves: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Equals(_Leaf):
+    """One of the key's values equals ``value``."""
+
+    key: str
+    value: str | float | bool = field(compare=False)
+    typed: Typed = field(init=False, repr=False)
+    """The value with its kind: what is compared, also between filters (``True == 1`` in Python, not here)."""
+
+    def __post_init__(self) -> None:
+        _check_key(self.key)
+        object.__setattr__(self, "typed", _operand(self.key, self.value))
+
+    def matches(self, metadata: Mapping[str, Any]) -> bool:
+        """See the module's rules."""
+        return self.typed in typed_values(metadata.get(self.key))
+
+    def __str__(self) -> str:
+        return self._written("==")
+
+    def _written(self, sign: str) -> str:
+        return f"{_name(self.key)} {sign} {_literal(self.typed)}"
+
+
+@dataclass(frozen=True, slots=True)
+class In(_Leaf):
+    """One of the key's values is one of ``values``."""
+
+    key: str
+    values: tuple[str | float | bool, ...] = field(compare=False)
+    typed: frozenset[Typed] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_key(self.key)
+        if isinstance(self.values, str | Mapping) or not isinstance(self.values, Iterable):
+            raise FilterError(f"{self.key!r}: in takes a list of values, not {self.values!r:.80}")
+        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "typed", frozenset(_operand(self.key, value) for value in self.values))
+
+    def matches(self, metadata: Mapping[str, Any]) -> bool:
+        """See the module's rules."""
+        return not self.typed.isdisjoint(typed_values(metadata.get(self.key)))
+
+    def __str__(self) -> str:
+        return self._written("in")
+
+    def _written(self, sign: str) -> str:
+        values = (_literal(_operand(self.key, value)) for value in self.values)
+        return f"{_name(self.key)} {sign} [{', '.join(values)}]"
+
+
+class Interval(NamedTuple):
+    """A stretch of one kind of values; ``low`` or ``high`` is None where it is open-ended."""
+
+    kind: Kind
+    low: Any = None
+    low_included: bool = False
+    high: Any = None
+    high_included: bool = False
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value of this kind lies inside."""
+        return (self.low is None or value > self.low or (self.low_included and value == self.low)) and (
+            self.high is None or value < self.high or (self.high_included and value == self.high)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Range(_Leaf):
+    """One of the key's values lies within all the bounds given."""
+
+    key: str
+    gt: str | float | None = field(default=None, compare=False)
+    gte: str | float | None = field(default=None, compare=False)
+    lt: str | float | None = field(default=None, compare=False)
+    lte: str | float | None = field(default=None, compare=False)
+    interval: Interval = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_key(self.key)
+        for one, other in (("gt", "gte"), ("lt", "lte")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise FilterError(f"{self.key!r}: give {one} or {other}, not both")
+        low, high = (
+            None if bound is None else _operand(self.key, bound)
+            for bound in (
+                self.gt if self.gte is None else self.gte,
+                self.lt if self.lte is None else self.lte,
+            )
+        )
+        kinds = {bound[0] for bound in (low, high) if bound is not None}
+        if not kinds:
+            raise FilterError(f"{self.key!r}: a range needs a bound: gt, gte, lt or lte")
+        if "boolean" in kinds:
+            raise FilterError(f"{self.key!r}: true and false have no order; compare them with ==")
+        if len(kinds) > 1:
+            raise FilterError(f"{self.key!r}: both bounds of a range are numbers or both are strings")
+        interval = Interval(kinds.pop(), low and low[1], self.gte is not None, high and high[1], self.lte is not None)
+        object.__setattr__(self, "interval", interval)
+
+    def matches(self, metadata: Mapping[str, Any]) -> bool:
+        """See the module's rules."""
+        kind, contains = self.interval.kind, self.interval.contains
+        return any(one[0] == kind and contains(one[1]) for one in typed_values(metadata.get(self.key)))
+
+    def __str__(self) -> str:
+        kind, low, low_included, high, high_included = self.interval
+        key, above, below = _name(self.key), "=" * low_included, "=" * high_included
+        if low is None:
+            return f"{key} <{below} {_literal((kind, high))}"
+        if high is None:
+            return f"{key} >{above} {_literal((kind, low))}"
+        return f"{_literal((kind, low))} <{above} {key} <{below} {_literal((kind, high))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(_Leaf):
+    """The key has a value that can be filtered on."""
+
+    key: str
+
+    def __post_init__(self) -> None:
+        _check_key(self.key)
+
+    def matches(self, metadata: Mapping[str, Any]) -> bool:
+        """See the module's rules."""
+        return bool(typed_values(metadata.get(self.key)))
+
+    def __str__(self) -> str:
+        return f"exists({_name(self.key)})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Junction(Filter):
+    """Several conditions; the bounds on size hold from here, so no walk over a tree can run away."""
+
+    parts: tuple[Filter, ...]
+    depth: int = field(init=False, repr=False, compare=False)
+    leaves: int = field(init=False, repr=False, compare=False)
+    word: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts)
+        for part in parts:
+            _check_part(part)
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "depth", _bounded_depth(1 + max((part.depth for part in parts), default=0)))
+        object.__setattr__(self, "leaves", _bounded_leaves(sum(part.leaves for part in parts) or 1))
+
+    def __str__(self) -> str:
+        if len(self.parts) < 2:
+            return f"{self.word}({''.join(map(str, self.parts))})"
+        return f" {self.word} ".join(map(_grouped, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class And(_Junction):
+    """All parts match."""
+
+    word: ClassVar[str] = "and"
+
+    def matches(self, metadata: Mapping[str, Any]) -> bool:
+        """See the module's rules."""
+        return all(part.matches(metadata) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Or(_Junction):
+    """At least one part matches."""
+
+    word: ClassVar[str] = "or"
+
+    def matches(self, metadata: Mapping[str, Any]) -> bool:
+        """See the module's rules."""
+        return any(part.matches(metadata) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Filter):
+    """The part does not match."""
+
+    part: Filter
+    depth: int = field(init=False, repr=False, compare=False)
+    leaves: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_part(self.part)
+        object.__setattr__(self, "depth", _bounded_depth(1 + self.part.depth))
+        object.__setattr__(self, "leaves", self.part.leaves)
+
+    def matches(self, metadata: Mapping[str, Any]) -> bool:
+        """See the module's rules."""
+        return not self.part.matches(metadata)
+
+    def __str__(self) -> str:
+        if isinstance(self.part, Equals | In):
+            return self.part._written("!=" if isinstance(self.part, Equals) else "not in")  # noqa: SLF001  # a sibling
+        return f"not {_grouped(self.part)}"
+
+
+def parse_filter(source: str | Mapping[str, Any] | Filter) -> Filter:
+    """Read a filter from an expression or a mapping; a filter is returned as it is.
+
+    Raises:
+        FilterError: With the place in an expression and what was expected there.
+    """
+    if isinstance(source, Filter):
+        return source
+    if isinstance(source, str):
+        return _Parser(source).parse()
+    if isinstance(source, Mapping):
+        return _MappingReader().read(source, 1)
+    raise FilterError(f"a filter is an expression or a mapping, not {type(source).__name__}: {source!r:.80}")
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def _parts(junction: type[_Junction], part: Filter) -> tuple[Filter, ...]:
+    """``a & b & c`` is one conjunction of three, so long chains stay flat."""
+    return part.parts if isinstance(part, junction) else (part,)
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, str):
+        raise FilterError(f"the key of a filter is a str, not {key!r:.80}")
+
+
+def _check_part(part: object) -> None:
+    if not isinstance(part, Filter):
+        raise FilterError(f"the parts of a filter are filters, not {part!r:.80}; parse_filter makes one")
+
+
+def _operand(key: str, value: object) -> Typed:
+    one = typed(value)
+    if one is None:
+        remedy = "; for documents without a value use not exists" if value is None else ""
+        raise FilterError(f"{key!r}: a filter compares strings, numbers and booleans, not {value!r:.80}{remedy}")
+    return one
+
+
+def _bounded_depth(depth: int) -> int:
+    if depth > MAX_DEPTH:
+        raise FilterError(f"a filter nests at most {MAX_DEPTH} levels deep; name alternatives with in")
+    return depth
+
+
+def _bounded_leaves(leaves: int) -> int:
+    if leaves > MAX_LEAVES:
+        raise FilterError(f"a filter has at most {MAX_LEAVES} conditions, not {leaves}; name alternatives with in")
+    return leaves
+
+
+# --- writing ------------------------------------------------------------------------------------------------
+
+_RESERVED = frozenset({"and", "or", "not", "in", "exists", "true", "false", "null"})
+_BARE_KEY = re.compile(r"[^\W\d][\w.\-]*")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"} | {mark: mark for mark in "\\/\"'`“”‘’"}
+_ESCAPED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
+
+
+def _grouped(part: Filter) -> str:
+    return f"({part})" if isinstance(part, _Junction) and len(part.parts) > 1 else str(part)
+
+
+def _name(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) and key.lower() not in _RESERVED else _quoted(key, "`")
+
+
+def _quoted(text: str, mark: str) -> str:
+    def escaped(character: str) -> str:
+        if character == mark:
+            return "\\" + mark
+        # control characters and lone surrogates cannot be shown, or not be encoded
+        unprintable = unicodedata.category(character) in {"Cc", "Cs"}
+        return _ESCAPED.get(character) or (f"\\u{ord(character):04x}" if unprintable else character)
+
+    return f"{mark}{''.join(map(escaped, text))}{mark}"
+
+
+def _literal(value: Typed) -> str:
+    kind, content = value
+    if kind == "string":
+        return _quoted(content, '"')
+    if kind == "boolean":
+        return "true" if content else "false"
+    if math.isinf(content):
+        return "1e999" if content > 0 else "-1e999"
+    return str(int(content)) if content.is_integer() and abs(content) < 2**53 else repr(content)
+
+
+# --- reading expressions ------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"""(?P<number> [-+]? (?: [0-9]+ (?:\.[0-9]*)? | \.[0-9]+ ) (?: [eE][-+]?[0-9]+ )? (?![\w.\-]) )
+      | (?P<word>   [\w.\-]+ )
+      | (?P<string> "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' | “(?:[^”\\]|\\.)*” | ‘(?:[^’\\]|\\.)*’ )
+      | (?P<key>    `(?:[^`\\]|\\.)*` )
+      | (?P<sign>   [=!<>＝！＜＞] [=＝]? | [≠≤≥] )
+      | (?P<mark>   [()\[\],（）［］，、] )""",
+    re.VERBOSE | re.DOTALL,
+)
+_SPACE = re.compile(r"\s*")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_PLAIN = str.maketrans(dict(zip("＝！＜＞（）［］，、", "=!<>()[],,", strict=True)) | {"≠": "!=", "≤": "<=", "≥": ">="})
+_FLIPPED = {
+    "<": "gt",
+    "<=": "gte",
+    ">": "lt",
+    ">=": "lte",
+}  # by the sign between a value and the key after it
+_BOUNDS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
+
+
+class _Token(NamedTuple):
+    kind: str  # number word string key sign mark end
+    text: str
+    position: int
+
+    def word(self, *words: str) -> bool:
+        return self.kind == "word" and self.text.lower() in words
+
+
+class _Parser:
+    """Recursive descent, one token ahead."""
+
+    def __init__(self, source: str) -> None:
+        if len(source) > MAX_LENGTH:
+            raise FilterError(f"a filter has at most {MAX_LENGTH:,} characters, not {len(source):,}; use a mapping")
+        self._source = source
+        self._tokens = list(self._scan())
+        self._next = 0
+        self._depth = 0
+
+    def parse(self) -> Filter:
+        result = self._either()
+        if self._peek().kind != "end":
+            raise self._unexpected("and, or, or the end")
+        return result
+
+    def _scan(self) -> Iterable[_Token]:
+        position = 0
+        while True:
+            found = _SPACE.match(self._source, position)
+            position = found.end() if found else position
+            if position == len(self._source):
+                break
+            token = _TOKEN.match(self._source, position)
+            if token is None:
+                quote = self._source[position] in "\"'`“‘"
+                raise self._error("this quote is never closed" if quote else "cannot read this", position)
+            kind = token.lastgroup or ""
+            yield _Token(kind, token[0].translate(_PLAIN) if kind in {"sign", "mark"} else token[0], position)
+            position = token.end()
+        yield _Token("end", "the end", position)
+
+    def _peek(self, ahead: int = 0) -> _Token:
+        return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
+
+    def _take(self) -> _Token:
+        token = self._peek()
+        self._next += 1
+        return token
+
+    def _expect(self, mark: str) -> None:
+        if self._peek().kind != "mark" or self._peek().text != mark:
+            raise self._unexpected(repr(mark))
+        self._next += 1
+
+    def _either(self) -> Filter:
+        return self._chain("or", Or, lambda: self._chain("and", And, self._single))
+
+    def _chain(self, word: str, junction: type[_Junction], operand: Callable[[], Filter]) -> Filter:
+        parts = [operand()]
+        while self._peek().word(word):
+            self._next += 1
+            parts.append(operand())
+        return parts[0] if len(parts) == 1 else junction(tuple(parts))
+
+    def _single(self) -> Filter:
+        self._depth += 1
+        if self._depth > MAX_DEPTH + 1:  # the leaf itself is one
+            raise self._error(f"nested deeper than {MAX_DEPTH} levels", self._peek().position)
+        token = self._peek()
+        result: Filter
+        if token.word("not"):
+            self._next += 1
+            result = Not(self._single())
+        elif token.kind == "mark" and token.text == "(":
+            self._next += 1
+            result = self._either()
+            self._expect(")")
+        elif token.word("and", "or"):
+            self._next += 1
+            result = (And if token.word("and") else Or)(self._listed("(", ")", self._either))
+        elif token.word("exists"):
+            self._next += 1
+            self._expect("(")
+            result = Exists(self._key())
+            self._expect(")")
+        else:
+            result = self._comparison()
+        self._depth -= 1
+        return result
+
+    def _comparison(self) -> Filter:
+        start = self._peek()
+        try:
+            return self._value_first() if self._at_value() else self._key_first()
+        except FilterError as error:
+            # what a condition itself complains about gets its place; what has one already is left alone
+            raise error if "\n" in str(error) else self._error(str(error), start.position) from None
+
+    def _at_value(self) -> bool:
+        token = self._peek()
+        return token.kind in {"number", "string"} or (
+            token.kind == "word" and not _BARE_KEY.fullmatch(token.text) and self._peek(1).text in _FLIPPED
+        )
+
+    def _value_first(self) -> Filter:
+        bounds: dict[str, Any] = {}
+        value = self._value()
+        if self._peek().text not in _FLIPPED:
+            raise self._unexpected("< <= > >= after a value that comes before the key (a key here goes in backticks)")
+        bounds[_FLIPPED[self._take().text]] = value
+        key = self._key()
+        if self._peek().kind == "sign":
+            sign = self._take()
+            bound = _BOUNDS.get(sign.text)
+            if bound is None or bound[0] == next(iter(bounds))[0]:
+                raise self._error("expected the other bound of the range", sign.position)
+            bounds[bound] = self._value()
+        return Range(key, **bounds)
+
+    def _key_first(self) -> Filter:
+        key = self._key()
+        token = self._take()
+        if token.word("exists"):
+            return Exists(key)
+        if token.word("in"):
+            return In(key, self._values())
+        if token.word("not") and self._peek().word("in"):
+            self._next += 1
+            return Not(In(key, self._values()))
+        if token.kind == "sign":
+            if token.text in {"=", "=="}:
+                return Equals(key, self._value())
+            if token.text == "!=":
+                return Not(Equals(key, self._value()))
+            if token.text in _BOUNDS:
+                return Range(key, **{_BOUNDS[token.text]: self._value()})
+        self._next -= 1
+        raise self._unexpected("== != > >= < <= in, not in or exists")
+
+    def _key(self) -> str:
+        token = self._peek()
+        if token.kind == "key":
+            self._next += 1
+            return self._unescaped(token)
+        if token.kind != "word" or token.text.lower() in _RESERVED:
+            raise self._unexpected("a key")
+        if not _BARE_KEY.fullmatch(token.text):
+            raise self._unexpected("a key (in backticks where it does not begin with a letter or _)")
+        self._next += 1
+        return token.text
+
+    def _values(self) -> tuple[str | float | bool, ...]:
+        opening = "(" if self._peek().text == "(" else "["
+        return self._listed(opening, ")" if opening == "(" else "]", self._value)
+
+    def _listed(self, opening: str, closing: str, item: Callable[[], T]) -> tuple[T, ...]:
+        self._expect(opening)
+        items: list[T] = []
+        while self._peek().text != closing:
+            if items:
+                self._expect(",")
+            items.append(item())
+        self._expect(closing)
+        return tuple(items)
+
+    def _value(self) -> str | float | bool:
+        token = self._peek()
+        if token.kind not in {"number", "string", "word"}:
+            raise self._unexpected("a value: a number, true, false or a string (in quotes)")
+        if token.kind == "word" and token.text.lower() in _RESERVED - {"true", "false"}:
+            remedy = "ask for documents without a value with not exists(key)" if token.word("null") else "quote it"
+            raise self._error(f"expected a value; {token.text} is a reserved word: {remedy}", token.position)
+        self._next += 1
+        if token.kind == "string":
+            return self._unescaped(token)
+        if token.kind == "word":
+            return token.word("true") if token.word("true", "false") else token.text
+        # Python refuses to read ints of thousands of digits
+        return float(token.text) if re.search(r"[.eE]", token.text) or len(token.text) > 300 else int(token.text)
+
+    def _unescaped(self, token: _Token) -> str:
+        def plain(escape: re.Match[str]) -> str:
+            code = escape[1]
+            if len(code) == 5:
+                return chr(int(code[1:], 16))
+            if code not in _ESCAPES:
+                raise self._error(
+                    f"unknown escape {escape[0]!r}; \\\\ is a backslash", token.position + 1 + escape.start()
+                )
+            return _ESCAPES[code]
+
+        return _ESCAPE.sub(plain, token.text[1:-1])
+
+    def _unexpected(self, expected: str) -> FilterError:
+        token = self._peek()
+        found = token.text if token.kind == "end" else f"{token.text!r:.40}"
+        return self._error(f"expected {expected}, found {found}", token.position)
+
+    def _error(self, message: str, position: int) -> FilterError:
+        start = max(0, position - 60)
+        shown = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in self._source[start : position + 30])
+        # Chinese characters are two columns wide
+        columns = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown[: position - start])
+        return FilterError(f"filter, character {position + 1}: {message}\n  {shown}\n  {' ' * columns}^")
+
+
+# --- reading mappings ---------------------------------------------------------------------------------------
+
+_COMBINING = ("$and", "$or", "$not")
+_OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
+
+
+class _MappingReader:
+    """Counts conditions while it reads, so a mapping that contains itself many times over cannot explode."""
+
+    def __init__(self) -> None:
+        self._leaves = 0
+
+    def read(self, source: object, depth: int) -> Filter:
+        _bounded_depth(depth)
+        if isinstance(source, Filter):
+            self._count(source.leaves)
+            return source
+        if not isinstance(source, Mapping):
+            raise FilterError(f"the parts of a filter are mappings, not {source!r:.80}")
+        parts = [part for key, wanted in source.items() for part in self._entry(key, wanted, depth)]
+        if not parts:
+            self._count(1)
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _entry(self, key: object, wanted: object, depth: int) -> list[Filter]:
+        _check_key(key)
+        assert isinstance(key, str)
+        if key == "$not":
+            return [Not(self.read(wanted, depth + 1))]
+        if key in _COMBINING:
+            if not isinstance(wanted, list | tuple):
+                raise FilterError(f"{key} takes a list of mappings, not {wanted!r:.80}")
+            if not wanted:
+                self._count(1)
+            return [(And if key == "$and" else Or)(tuple(self.read(part, depth + 1) for part in wanted))]
+        if key.startswith("$"):
+            raise FilterError(f"unknown operator {key!r}; known here: {', '.join(_COMBINING)}")
+        if isinstance(wanted, Mapping):
+            return self._operators(key, wanted)
+        self._count(1)
+        return [In(key, tuple(wanted)) if isinstance(wanted, list | tuple) else Equals(key, wanted)]  # type: ignore[arg-type]  # checked there
+
+    def _operators(self, key: str, wanted: Mapping[Any, Any]) -> list[Filter]:
+        operators: dict[str, Any] = {}
+        for given, value in wanted.items():
+            name = str(given).removeprefix("$")
+            if name not in _OPERATORS:
+                raise FilterError(f"{key!r}: unknown operator {given!r:.80}; known: {', '.join(_OPERATORS)}")
+            if name in operators:
+                raise FilterError(f"{key!r}: {name} is given twice, with and without $")
+            operators[name] = value
+        if not operators:
+            raise FilterError(f"{key!r}: an empty mapping says nothing; known operators: {', '.join(_OPERATORS)}")
+        bounds = {name: operators.pop(name) for name in ("gt", "gte", "lt", "lte") if name in operators}
+        for name, bound in bounds.items():
+            _operand(f"{key} {name}", bound)  # None would pass for a bound not given
+        parts: list[Filter] = [Range(key, **bounds)] if bounds else []
+        parts += [_operator(key, name, value) for name, value in operators.items()]
+        self._count(len(parts))
+        return parts
+
+    def _count(self, leaves: int) -> None:
+        self._leaves = _bounded_leaves(self._leaves + leaves)
+
+
+def _operator(key: str, name: str, value: Any) -> Filter:
+    if name == "exists":
+        if not isinstance(value, bool):
+            raise FilterError(f"{key!r}: exists takes true or false, not {value!r:.80}")
+        return Exists(key) if value else Not(Exists(key))
+    part = Equals(key, value) if name in {"eq", "ne"} else In(key, value)
+    return Not(part) if name in {"ne", "nin"} else part

@@ -1,0 +1,38 @@
+"""Files to passages: converters, sentence-aware chunking, folders, and the sources that every machine has.
+
+Converters are imported when a file of their kind is met.
+"""
+
+from pointsman.ingest.builtin import installed_package_documents, own_documents, standard_library_documents
+from pointsman.ingest.chunk import chunk, document_digest, estimate_tokens
+from pointsman.ingest.convert import convert
+from pointsman.ingest.folder import (
+    FoundFile,
+    Ingested,
+    Sync,
+    find_files,
+    plan_sync,
+    read_file,
+    read_paths,
+)
+from pointsman.ingest.source import Problem, Section, Source
+
+__all__ = [
+    "FoundFile",
+    "Ingested",
+    "Problem",
+    "Section",
+    "Source",
+    "Sync",
+    "chunk",
+    "convert",
+    "document_digest",
+    "estimate_tokens",
+    "find_files",
+    "installed_package_documents",
+    "own_documents",
+    "plan_sync",
+    "read_file",
+    "read_paths",
+    "standard_library_documents",
+]

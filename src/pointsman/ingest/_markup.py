@@ -1,0 +1,192 @@
+"""Markdown, reStructuredText and HTML: headings kept, decoration dropped."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pointsman.errors import InputError
+from pointsman.ingest.source import Source, join_wrapped, outline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from markdown_it.token import Token
+
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.{0,20000}?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_TITLE = re.compile(r"""^title[ \t]*:[ \t]*["']?(.+?)["']?[ \t]*$""", re.MULTILINE)
+# Lengths are bounded so that a hostile line of brackets costs linear time.
+_BADGE = re.compile(r"\[!\[[^\[\]\n]{0,300}\]\([^()\s]{0,1000}\)\]\([^()\s]{0,1000}\)")
+_LINK = re.compile(r"""!?\[([^\[\]\n]{0,500})\]\([^()\s]{0,1000}(?:[ ]"[^"\n]{0,300}")?\)""")
+
+_RST_LINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
+_RST_SILENT = re.compile(r"\.\.[ ](?:\|[^|\n]{1,200}\|[ ])?(?:image|figure|raw|contents|toctree|meta)::|\.\.[ ]_")
+_RST_ROLE = re.compile(r":[A-Za-z][\w:.+-]{0,60}:`[~!]?([^`<>\n]{1,300}?)(?:[ ]<[^`<>\n]{0,300}>)?`")
+_RST_SUBSTITUTION = re.compile(r"\|\w[\w.-]{0,60}\|_{0,2}")  # stands for a picture nearly always
+_RST_LINK = re.compile(r"`([^`<>\n]{1,300}?)[ \n]<[^`<>\n]{0,1000}>`__?")
+
+_DROPPED = ("script", "style", "nav", "noscript", "template", "svg", "iframe", "object", "button", "select", "footer")
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCKS = frozenset(
+    "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure form "  # noqa: SIM905  (a list would fill pages)
+    "header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split()
+)
+_BREAK = "\x00"  # stands for <br> while white space is folded
+
+
+def markdown(path: str, text: str) -> Source:
+    """Sections by heading; the text stays Markdown, less badges, link targets and raw HTML."""
+    title = ""
+    if front := _FRONT_MATTER.match(text):
+        found = _FRONT_TITLE.search(front[1])
+        title = found[1] if found else ""
+        text = text[front.end() :]
+    return outline(path, "md", _markdown_blocks(text), title=title)
+
+
+def _markdown_blocks(text: str) -> Iterator[tuple[int, str]]:
+    from markdown_it import MarkdownIt  # noqa: PLC0415  (only Markdown needs it)
+
+    parser = MarkdownIt("commonmark")
+    parser.core.ruler.enableOnly(["normalize", "block"])  # block structure is all that is needed
+    lines = text.split("\n")
+    tokens = parser.parse(text)
+    position = 0
+    for index, token in enumerate(tokens):
+        if token.level or token.map is None or token.nesting < 0:
+            continue
+        first, last = token.map
+        if first < position:
+            continue
+        yield 0, _plain("\n".join(lines[position:first]))
+        yield _markdown_block(token, tokens[index + 1 : index + 2], "\n".join(lines[first:last]))
+        position = last
+    yield 0, _plain("\n".join(lines[position:]))
+
+
+def _markdown_block(token: Token, following: list[Token], raw: str) -> tuple[int, str]:
+    if token.type == "heading_open":
+        return int(token.tag[1:]), re.sub(r"[*`]|<[^<>]{0,200}>", "", _plain(following[0].content))
+    if token.type == "html_block":
+        _, blocks = html_blocks(raw)
+        return 0, "\n".join(text for _, text in blocks)
+    return 0, raw if token.type in ("fence", "code_block") else _plain(raw)
+
+
+def _plain(text: str) -> str:
+    return _LINK.sub(r"\1", _BADGE.sub("", text))
+
+
+def restructured(path: str, text: str) -> Source:
+    """Sections by underlined headings, whose levels are in the order in which their underlines appear."""
+    return outline(path, "rst", _rst_blocks(text.split("\n")))
+
+
+def _rst_blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
+    styles: list[str] = []
+    body: list[str] = []
+    index = 0
+    while index < len(lines):
+        if heading := _rst_heading(lines, index):
+            name, style, taken = heading
+            yield 0, _rst_plain("\n".join(body))
+            body = []
+            if style not in styles:
+                styles.append(style)
+            yield styles.index(style) + 1, _rst_plain(name)
+            index += taken
+        elif _RST_SILENT.match(lines[index]):
+            index += 1
+            while index < len(lines) and lines[index].startswith((" ", "\t")):
+                index += 1
+        else:
+            body.append(lines[index])
+            index += 1
+    yield 0, _rst_plain("\n".join(body))
+
+
+def _rst_heading(lines: list[str], index: int) -> tuple[str, str, int] | None:
+    """Name, style and number of lines of the heading that starts at ``index``."""
+    line, *following = (item.rstrip() for item in lines[index : index + 3])
+    if len(following) == 2 and _RST_LINE.fullmatch(line) and following[1] == line and following[0].strip():
+        return following[0].strip(), line[0] * 2, 3
+    if not following or not line or line[0].isspace() or _RST_LINE.fullmatch(line):
+        return None
+    # Chinese characters are two columns wide, and authors count them either way.
+    if _RST_LINE.fullmatch(following[0]) and len(following[0]) >= min(len(line), 4):
+        return line, following[0][0], 2
+    return None
+
+
+def _rst_plain(text: str) -> str:
+    return _RST_LINK.sub(r"\1", _RST_ROLE.sub(r"\1", _RST_SUBSTITUTION.sub("", text)))
+
+
+def html(path: str, text: str) -> Source:
+    """Sections by ``h1`` to ``h6``; scripts, styles and navigation are dropped, entities are decoded."""
+    title, blocks = html_blocks(text)
+    return outline(path, "html", blocks, title=title)
+
+
+def html_blocks(text: str) -> tuple[str, list[tuple[int, str]]]:
+    """The title of a page and its blocks, as `outline` takes them.
+
+    Raises:
+        InputError: Elements are nested so deep that the parser gave up, and text would be lost.
+    """
+    from lxml import etree  # noqa: PLC0415  (only HTML needs it)
+
+    parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
+    if not text.strip():
+        return "", []
+    try:
+        root = etree.fromstring(text.encode("utf-8", errors="replace"), parser)
+    except etree.XMLSyntaxError as error:
+        raise InputError(f"HTML that cannot be parsed: {error}") from error
+    if any("depth" in entry.message for entry in parser.error_log):
+        raise InputError("HTML nested deeper than its parser goes; flatten the page")
+    if root is None:
+        return "", []
+    title = " ".join("".join(element.itertext()) for element in root.iterfind("head/title"))
+    etree.strip_elements(root, "head", *_DROPPED, with_tail=False)
+    collector = _Collector()
+    for event, element in etree.iterwalk(root, events=("start", "end")):
+        if event == "start":
+            collector.open(element.tag, element.text or "")
+        else:
+            collector.close(element.tag, element.tail or "")
+    collector.flush()
+    return title, collector.blocks
+
+
+class _Collector:
+    """Gathers running text and breaks it where block elements begin and end."""
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[int, str]] = []
+        self._buffer: list[str] = []
+        self._in_heading = False
+
+    def open(self, tag: str, text: str) -> None:
+        if tag in _HEADINGS or (tag in _BLOCKS and not self._in_heading):
+            self.flush()
+        self._in_heading = self._in_heading or tag in _HEADINGS
+        self._buffer.append(_BREAK if tag == "br" else "  " if tag in ("td", "th") else "")
+        self._buffer.append(text)
+
+    def close(self, tag: str, tail: str) -> None:
+        if tag in _HEADINGS:
+            self.flush(_HEADINGS[tag])
+            self._in_heading = False
+        elif tag in _BLOCKS and not self._in_heading:
+            self.flush(verbatim=tag == "pre")
+        self._buffer.append(tail)
+
+    def flush(self, level: int = 0, *, verbatim: bool = False) -> None:
+        text = "".join(self._buffer)
+        self._buffer.clear()
+        if not verbatim:
+            folded = join_wrapped(text).replace("\n", " ").split(_BREAK)
+            text = "\n".join(" ".join(line.split()) for line in folded)
+        if text.strip():
+            self.blocks.append((level, text.replace(_BREAK, "\n")))

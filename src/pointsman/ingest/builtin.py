@@ -1,0 +1,202 @@
+"""Real text that every machine with Python has: the standard library, the installed packages, our own pages."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import sysconfig
+import warnings
+from dataclasses import replace
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pointsman.ingest import _markup
+from pointsman.ingest.chunk import MAX_TOKENS, chunk
+from pointsman.ingest.convert import plain
+from pointsman.ingest.folder import read_paths
+from pointsman.ingest.source import Section, Source, clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pointsman.types import Document
+
+MODULES = (
+    "abc argparse array ast asyncio.base_events asyncio.events asyncio.futures asyncio.locks asyncio.queues "  # noqa: SIM905  (a list would fill pages)
+    "asyncio.runners asyncio.streams asyncio.subprocess asyncio.tasks asyncio.taskgroups asyncio.timeouts base64 bdb "
+    "bisect builtins bz2 calendar cmath cmd code codecs collections colorsys compileall "
+    "concurrent.futures._base concurrent.futures.process concurrent.futures.thread configparser "
+    "contextlib contextvars copy cProfile csv ctypes.util dataclasses datetime decimal difflib dis doctest "
+    "email.message email.policy email.utils email.headerregistry enum errno faulthandler filecmp fileinput fnmatch "
+    "fractions ftplib functools gc getopt getpass gettext glob graphlib gzip hashlib heapq hmac html html.parser "
+    "http.client http.cookies http.cookiejar http.server imaplib importlib importlib.metadata "
+    "importlib.util inspect io ipaddress itertools json json.decoder json.encoder keyword linecache locale logging "
+    "logging.config logging.handlers lzma mailbox marshal math mimetypes mmap multiprocessing.connection "
+    "multiprocessing.context multiprocessing.managers multiprocessing.pool multiprocessing.process "
+    "multiprocessing.shared_memory netrc ntpath numbers operator optparse os pathlib pdb "
+    "pickle pickletools pkgutil platform plistlib poplib posixpath pprint profile pstats py_compile pydoc queue "
+    "quopri random re readline reprlib rlcompleter runpy sched secrets select selectors shelve shlex shutil signal "
+    "site smtplib socket socketserver sqlite3 ssl stat statistics string struct subprocess symtable "
+    "sys sysconfig tarfile tempfile textwrap threading time timeit tokenize trace traceback tracemalloc types "
+    "typing unicodedata unittest.case unittest.loader unittest.mock unittest.runner unittest.suite urllib.error "
+    "urllib.parse urllib.request urllib.robotparser uuid venv warnings wave weakref webbrowser wsgiref.handlers "
+    "wsgiref.simple_server wsgiref.util xml.dom.minidom xml.etree.ElementTree xml.sax.handler xmlrpc.client "
+    "xmlrpc.server zipapp zipfile zipimport zlib zoneinfo"
+).split()
+"""Modules of the standard library that people use, in alphabetical order; those absent are passed over."""
+
+_PYTHON_TWINS = {"datetime": "_pydatetime", "decimal": "_pydecimal", "io": "_pyio"}
+_COMPILED = frozenset(
+    "array bisect builtins cmath collections contextvars csv errno faulthandler functools gc heapq itertools marshal "  # noqa: SIM905  (a list would fill pages)
+    "math mmap operator random readline select signal sqlite3 struct sys time unicodedata zlib "
+    "zoneinfo".split()
+)
+"""Modules written in C, wholly or partly: that documentation exists in memory only, and importing them does no harm."""
+
+_FEW_WORDS = 8  # a docstring of fewer words repeats a name rather than explaining it
+
+Docstring = tuple[str, str, str]
+"""Qualified name, kind, and text with the signature above."""
+
+
+def standard_library_documents(limit: int | None = 1500, modules: Iterable[str] = MODULES) -> list[Document]:
+    """The documentation of the running interpreter's standard library, a docstring a document.
+
+    Source files are parsed, not imported, so nothing runs. When there are more than ``limit`` passages, modules take
+    turns, each giving its next docstring, so that every module is represented.
+    """
+    per_module = []
+    for module in modules:
+        found = []
+        for name, kind, text in _docstrings(module):
+            source = Source(
+                path=f"python/{module}",
+                title=name,
+                sections=(Section((), text, 0),),
+                text=text,
+                kind=kind,
+                metadata={"module": module},
+                record_id=name,
+            )
+            found.extend(chunk(source, max_tokens=MAX_TOKENS))
+        per_module.append(found)
+    unique = [list({document.id: document for document in found}.values()) for found in per_module]
+    return list(islice(_turns(unique), limit))
+
+
+def installed_package_documents(limit: int | None = 600, per_package: int = 12) -> list[Document]:
+    """The long descriptions of the installed distributions, by heading; the first passages of each, in turns."""
+    latest = {(item.metadata["Name"] or "").lower(): item for item in distributions()}
+    per_distribution = [list(islice(_description(item), per_package)) for name, item in sorted(latest.items()) if name]
+    return list(islice(_turns(per_distribution), limit))
+
+
+def own_documents(root: Path | None = None) -> list[Document]:
+    """Pointsman's own pages: those of a checkout at ``root``, else the description inside the installed package."""
+    if root is not None:
+        pages = [path for path in (root / "README.md", root / "docs") if path.exists()]
+        if pages:
+            return [document for item in read_paths(pages) for document in item.documents if _is_page(document)]
+    try:
+        return list(_description(distribution("pointsman")))
+    except PackageNotFoundError:
+        return []
+
+
+def _is_page(document: Document) -> bool:
+    return document.metadata["kind"] == "md"
+
+
+def _turns(lists: list[list[Document]]) -> Iterator[Document]:
+    """The first of each list, then the second of each, and so on."""
+    for turn in range(max(map(len, lists), default=0)):
+        yield from (items[turn] for items in lists if turn < len(items))
+
+
+def _description(item: Distribution) -> Iterator[Document]:
+    metadata = item.metadata
+    name, summary = metadata["Name"], metadata["Summary"] or ""
+    payload = metadata["Description"] or (metadata.get_payload() if hasattr(metadata, "get_payload") else "")
+    text = clean(payload if isinstance(payload, str) else "").strip()
+    if not text or text == "UNKNOWN":
+        text = summary
+    if not text:
+        return
+    content_type = (metadata["Description-Content-Type"] or "text/x-rst").partition(";")[0].strip().lower()
+    convert = {"text/markdown": _markup.markdown, "text/x-rst": _markup.restructured}.get(content_type, plain)
+    source = convert(f"packages/{name}", text)
+    facts: dict[str, Any] = {"name": name, "version": item.version, "summary": summary}
+    yield from chunk(replace(source, title=name, metadata={**source.metadata, **facts}))
+
+
+def _docstrings(module: str) -> Iterator[Docstring]:
+    found: dict[str, Docstring] = {}
+    for name in (_PYTHON_TWINS.get(module, module), module):
+        base = Path(sysconfig.get_path("stdlib"), *name.split("."))
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.is_file() and not found:
+                found = {item[0]: item for item in _parsed_docstrings(module, path)}
+    if module in _COMPILED:
+        found = {item[0]: item for item in _imported_docstrings(module)} | found
+    yield from found.values()
+
+
+def _parsed_docstrings(module: str, path: Path) -> Iterator[Docstring]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in old modules
+        tree = ast.parse(path.read_bytes())
+    if text := _worthy(ast.get_docstring(tree)):
+        yield module, "module", text
+    yield from _members(tree.body, module, "function")
+
+
+def _members(body: list[ast.stmt], owner: str, kind: str) -> Iterator[Docstring]:
+    for node in body:
+        if isinstance(node, ast.If | ast.Try):  # definitions that depend on the platform
+            yield from _members(node.body, owner, kind)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.name[0] == "_":
+            continue
+        name = f"{owner}.{node.name}"
+        text = _worthy(ast.get_docstring(node))
+        if isinstance(node, ast.ClassDef):
+            if text:
+                yield name, "class", text
+            yield from _members(node.body, name, "method")
+        elif text:
+            yield name, kind, f"{node.name}({ast.unparse(node.args)})\n\n{text}"
+
+
+def _imported_docstrings(module: str) -> Iterator[Docstring]:
+    try:
+        loaded = importlib.import_module(module)
+    except ImportError:
+        return  # not built into this interpreter
+    if text := _worthy(inspect.getdoc(loaded)):
+        yield module, "module", text
+    for name, member in sorted(vars(loaded).items()):
+        if name.startswith("_") or getattr(member, "__module__", None) not in (module, f"_{module}"):
+            continue
+        if isinstance(member, type):
+            if text := _worthy(member.__doc__):
+                yield f"{module}.{name}", "class", text
+            for inner, method in sorted(vars(member).items()):
+                text = _worthy(getattr(method, "__doc__", None)) if callable(method) else ""
+                if text and not inner.startswith("_"):
+                    yield f"{module}.{name}.{inner}", "method", f"{inner}{_signature(method)}\n\n{text}"
+        elif callable(member) and (text := _worthy(member.__doc__)):
+            yield f"{module}.{name}", "function", f"{name}{_signature(member)}\n\n{text}"
+
+
+def _signature(member: Any) -> str:
+    try:
+        return str(inspect.signature(member))
+    except (TypeError, ValueError):
+        return "(…)"  # C functions need not say
+
+
+def _worthy(docstring: str | None) -> str:
+    text = inspect.cleandoc(clean(docstring or "")).strip()
+    return text if len(text.split()) >= _FEW_WORDS else ""

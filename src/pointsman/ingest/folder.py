@@ -1,0 +1,267 @@
+"""Files and folders to documents, one file at a time, and what changed since the last time."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pointsman.errors import InputError
+from pointsman.ingest.chunk import MAX_TOKENS, chunk, document_digest
+from pointsman.ingest.convert import RECORD_KINDS, convert
+from pointsman.ingest.source import Problem, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from pointsman.types import Document
+
+MAX_BYTES = 50 << 20
+"""Default limit of a file's size."""
+
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env"})
+"""Folders that hold other people's or generated files; those whose name starts with a dot are skipped as well."""
+
+_BATCH = 1000  # documents of a large file of records that are held at once
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file to read: where it is, the id it goes by, and its size in bytes.
+
+    ``alone`` says that it is all there is to index: then its records keep their own ids.
+    """
+
+    path: Path
+    id: str
+    size: int
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What one file gave; a large file of records gives several of these."""
+
+    path: str
+    documents: tuple[Document, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def find_files(
+    paths: Iterable[str | Path],
+    *,
+    max_bytes: int = MAX_BYTES,
+    skip: Collection[str] = SKIPPED_FOLDERS,
+    hidden: bool = False,
+) -> Iterator[FoundFile | Problem]:
+    """Walk files and folders in a fixed order, without reading them.
+
+    A file's id is its path relative to the folder given, in POSIX form; the folder's name stands in front when
+    several paths are given. Hidden files and folders, virtual environments and ``skip`` are passed over silently
+    unless they are given themselves. Symbolic links are not followed: what they point to inside the folder is read
+    in its own place, and those that lead outside are reported.
+
+    Args:
+        paths: Files and folders.
+        max_bytes: Larger files are reported.
+        skip: Names of folders to pass over.
+        hidden: Whether to read what starts with a dot.
+
+    Raises:
+        InputError: A path does not exist, or none is given.
+    """
+    roots = list(dict.fromkeys(Path(path).absolute() for path in paths))
+    if not roots:
+        raise InputError("no path given; name at least one file or folder")
+    for root in roots:
+        if not root.exists():
+            raise InputError(f"no file or folder at {str(root)!r}; check the path")
+    roots = list(dict.fromkeys(root.resolve() for root in roots))
+    return _walk(roots, max_bytes, frozenset(skip), hidden)
+
+
+def read_paths(
+    paths: Iterable[str | Path],
+    *,
+    max_tokens: int = MAX_TOKENS,
+    overlap: int = 32,
+    max_bytes: int = MAX_BYTES,
+    skip: Collection[str] = SKIPPED_FOLDERS,
+    hidden: bool = False,
+) -> Iterator[Ingested]:
+    """Read, convert and cut everything under ``paths``, lazily; a bad file is a problem, never an exception.
+
+    Sizes are those of `chunk`, the rest those of `find_files`, which also says how ids are made and what is skipped.
+    Records (JSON, JSON lines, tables) keep their own ids as they are when a single file is given, as in a BEIR
+    folder's ``corpus.jsonl``; in all other cases their ids are ``path#id``.
+    """
+    found = find_files(paths, max_bytes=max_bytes, skip=skip, hidden=hidden)
+    return _read_all(found, max_tokens, overlap)
+
+
+def _read_all(found: Iterable[FoundFile | Problem], max_tokens: int, overlap: int) -> Iterator[Ingested]:
+    for item in found:
+        if isinstance(item, Problem):
+            yield Ingested(item.path, problems=(item,))
+        else:
+            yield from read_file(item, max_tokens=max_tokens, overlap=overlap)
+
+
+def read_file(file: FoundFile, *, max_tokens: int = MAX_TOKENS, overlap: int = 32) -> Iterator[Ingested]:
+    """The passages of one file and its problems; more than one item only for a large file of records."""
+    documents: list[Document] = []
+    problems: list[Problem] = []
+    given = False
+    try:
+        for item in convert(file.id, file.path.read_bytes()):
+            if isinstance(item, Problem):
+                problems.append(item)
+            else:
+                documents.extend(chunk(_with_own_id(item, alone=file.alone), max_tokens, overlap))
+            if len(documents) + len(problems) >= _BATCH:
+                yield Ingested(file.id, tuple(documents), tuple(problems))
+                given = True
+                documents, problems = [], []
+    except InputError as error:
+        problems.append(Problem(file.id, str(error)))
+    except OSError as error:
+        problems.append(Problem(file.id, f"cannot be read: {error.strerror or error}"))
+    except Exception as error:  # noqa: BLE001  (whatever a hostile file makes a parser raise: told, and the rest goes on)
+        problems.append(Problem(file.id, f"cannot be converted: {type(error).__name__}: {error}"))
+    if not (documents or problems or given):
+        problems.append(Problem(file.id, "empty: no text in it"))
+    if documents or problems:
+        yield Ingested(file.id, tuple(documents), tuple(problems))
+
+
+def _with_own_id(source: Source, *, alone: bool) -> Source:
+    if source.kind not in RECORD_KINDS or source.record_id is None:
+        return source
+    return source if alone else replace(source, record_id=f"{source.path}#{source.record_id}")
+
+
+class Sync:
+    """Tells new and changed documents from unchanged ones while files are read, and at the end which are gone.
+
+    Holds an id, a source and a digest for each stored document, never their texts::
+
+        sync = Sync(stored_documents)
+        for item in read_paths(paths):
+            dataset.add(sync.changed(item))
+        dataset.delete(sync.gone())
+
+    A file that could not be read this time, or a folder that could not be listed, keeps what is stored of it.
+    """
+
+    def __init__(self, stored: Iterable[Document]) -> None:
+        self._stored = {
+            document.id: (str(document.metadata.get("source", "")), document_digest(document)) for document in stored
+        }
+        self._met: set[str] = set()
+        self._gave: set[str] = set()
+        self._failed: set[str] = set()
+
+    def changed(self, ingested: Ingested) -> list[Document]:
+        """The documents that are not stored in exactly this form.
+
+        Where only metadata differ, as offsets do after an edit further up, the text and its vector are the same.
+        """
+        (self._gave if ingested.documents else self._failed).add(ingested.path)
+        self._met.update(document.id for document in ingested.documents)
+        return [
+            document
+            for document in ingested.documents
+            if self._stored.get(document.id, ("", ""))[1] != document_digest(document)
+        ]
+
+    def gone(self) -> list[str]:
+        """The ids stored before and not met again, in the order in which they were stored."""
+        failed = self._failed - self._gave
+        folders = tuple(f"{path}/" for path in failed)
+        return [
+            identity
+            for identity, (source, _) in self._stored.items()
+            if identity not in self._met and source not in failed and not source.startswith(folders)
+        ]
+
+
+def plan_sync(stored: Iterable[Document], ingested: Iterable[Ingested]) -> tuple[list[Document], list[str]]:
+    """What to add and which ids to delete so that the stored documents become the ingested ones; see `Sync`."""
+    sync = Sync(stored)
+    to_add = [document for item in ingested for document in sync.changed(item)]
+    return to_add, sync.gone()
+
+
+def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool) -> Iterator[FoundFile | Problem]:
+    seen: set[str] = set()
+    alone = len(roots) == 1 and roots[0].is_file()
+    for root, name in zip(roots, _root_names(roots), strict=True):
+        prefix = name if len(roots) > 1 or root.is_file() else ""
+        waiting = [(str(root), prefix)]
+        while waiting:
+            path, identity = waiting.pop()
+            if path in seen:
+                continue  # given twice, or inside of another root
+            seen.add(path)
+            try:
+                status = os.lstat(path)
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.extend(reversed(_children(path, identity, skip, hidden)))
+                elif stat.S_ISLNK(status.st_mode):
+                    if not Path(path).resolve(strict=True).is_relative_to(root):
+                        yield Problem(identity, "a link that leads outside; give its target as a path to index it")
+                elif not stat.S_ISREG(status.st_mode):
+                    yield Problem(identity, "not a regular file")  # opening a pipe would wait for ever
+                elif status.st_size > max_bytes:
+                    limit = f"the limit of {max_bytes} bytes; raise max_bytes to index it"
+                    yield Problem(identity, f"{status.st_size} bytes are more than {limit}")
+                else:
+                    yield FoundFile(Path(path), identity, status.st_size, alone)
+            except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
+                reason = getattr(error, "strerror", None) or str(error)
+                yield Problem(identity or name, f"cannot be read: {reason}")
+
+
+def _children(path: str, identity: str, skip: frozenset[str], hidden: bool) -> list[tuple[str, str]]:
+    with os.scandir(path) as entries:
+        children = sorted(entries, key=lambda entry: os.fsencode(entry.name))
+    kept = []
+    for entry in children:
+        if entry.name.startswith(".") and not hidden:
+            continue
+        if entry.is_dir(follow_symlinks=False) and (entry.name in skip or Path(entry.path, "pyvenv.cfg").exists()):
+            continue
+        name = _readable_name(entry.name)
+        kept.append((entry.path, f"{identity}/{name}" if identity else name))
+    return kept
+
+
+def _readable_name(name: str) -> str:
+    r"""A file's name as text: bytes that are not UTF-8 and control characters are written as ``\xff``.
+
+    >>> _readable_name("a\nb")
+    'a\\x0ab'
+    """
+    text = os.fsencode(name).decode("utf-8", errors="backslashreplace")
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def _root_names(roots: list[Path]) -> list[str]:
+    """The shortest endings of the roots' paths that tell them apart."""
+    parts = [[_readable_name(part) for part in root.parts[1:]] or ["root"] for root in roots]
+    lengths = [1] * len(roots)
+    while True:
+        names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+        counts = Counter(names)
+        longer = [
+            length + (counts[name] > 1 and length < len(part))
+            for part, name, length in zip(parts, names, lengths, strict=True)
+        ]
+        if longer == lengths:
+            return names
+        lengths = longer

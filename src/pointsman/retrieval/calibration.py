@@ -1,0 +1,41 @@
+"""Where cosines lie under an embedder, so that BM25 and cosine can be added on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class CosineSpread:
+    """How cosines between queries and *random* documents are distributed.
+
+    Attributes:
+        mean: what a cosine that means nothing looks like; subtracting it changes no order, but makes scores readable.
+        sigma: the σ of the calibrated sum: the standard deviation over random documents.
+    """
+
+    mean: float
+    sigma: float
+
+    @classmethod
+    def measured(cls, queries: NDArray[np.float32], documents: NDArray[np.float32]) -> CosineSpread:
+        """Means over queries of the mean and the standard deviation of their cosines to the documents.
+
+        Args:
+            queries: shape ``(n, dimensions)``, L2-normalised.
+            documents: shape ``(m, dimensions)``, L2-normalised, drawn at random.
+        """
+        cosines = queries @ documents.T
+        return cls(float(cosines.mean()), float(cosines.std(axis=1).mean()))
+
+    @classmethod
+    def shared(cls, spreads: Sequence[CosineSpread]) -> CosineSpread:
+        """One scale for several datasets: scores can be compared only if they are added up alike."""
+        count = max(len(spreads), 1)
+        return cls(sum(s.mean for s in spreads) / count, sum(s.sigma for s in spreads) / count or 1.0)

@@ -1,0 +1,315 @@
+"""Fusion: several rankings in, one out. Pure functions over keys and scores; nothing given is changed.
+
+A ranking is a sequence of ``(key, score)``, best first; a score may be None. These rules hold in every
+method:
+
+- **One vote per list and key**: the first occurrence counts, and ranks are counted without the repeats.
+- **A list without scores is normal input.** If any of its scores is None it has ranks only, and where a
+  method needs scores the reciprocal rank 1, 1/2, 1/3 … stands in.
+- **Weights** are finite and not negative, one per list, 1 by default; weight zero removes a list entirely.
+- **Order**: by fused score; ties in the order in which someone meets the keys who reads the lists side by
+  side, rank by rank (so by best rank, then by the first list that has it). Sums are exactly rounded, so
+  neither the order of the lists nor that of a set decides anything else.
+- **Zero variance**: a list whose scores are all equal gives each of its members the constant that its
+  method states.
+
+>>> fuse([[("a", 9.1), ("b", 4.0)], [("b", 0.83), ("c", 0.80)]], "rrf")
+[('b', 0.03252247488101534), ('a', 0.01639344262295082), ('c', 0.016129032258064516)]
+
+`calibrated_sum` is the default where both raw scores are known for every candidate; it takes those, not
+lists.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, zip_longest
+from typing import Any
+
+from pointsman.errors import InputError, UnknownNameError
+from pointsman.protocols import Key
+
+Ranking = Sequence[tuple[Key, float | None]]
+FusionMethod = Callable[..., list[tuple[Any, float]]]
+"""``method(lists, weights=None, **options)``; the options are the method's own."""
+
+
+def reciprocal_rank(
+    lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None, *, k: float = 60
+) -> list[tuple[Key, float]]:
+    """RRF: the sum of ``weight / (k + rank)``, ranks from 1; scores are not looked at.
+
+    Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank learning
+    methods", SIGIR 2009, https://doi.org/10.1145/1571941.1572114 (k = 60). With weights it is weighted RRF.
+
+    >>> reciprocal_rank([[("a", None), ("b", None)], [("b", None)]], weights=[1, 2], k=1)  # b: 1/3 + 2/2
+    [('b', 1.3333333333333333), ('a', 0.5)]
+    """
+    if not (math.isfinite(k) and k >= 0):
+        raise InputError(f"k of reciprocal rank fusion is a finite number from 0 up, not {k!r}; 60 is usual")
+    rankings = _read(lists, weights)
+    return _ordered(
+        [keys for _, keys, _ in rankings],
+        [[weight / rank for rank in _ranks(k + 1, keys)] for weight, keys, _ in rankings],
+    )
+
+
+def min_max(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
+    """The weighted sum of scores stretched to 0…1 in each list; 0 for the absent, 1 at zero variance.
+
+    Fox and Shaw's CombSUM over Lee's normalisation, "Analyses of multiple evidence combination", SIGIR 1997,
+    https://doi.org/10.1145/258525.258587; as a convex combination in Bruch, Gai and Ingber, "An analysis of
+    fusion functions for hybrid retrieval", TOIS 2023, https://arxiv.org/abs/2210.11934.
+
+    >>> min_max([[("a", 10.0), ("b", 5.0), ("c", 0.0)], [("b", 0.9), ("a", 0.5)]])
+    [('b', 1.5), ('a', 1.0), ('c', 0.0)]
+    """
+
+    def stretched(scores: list[float]) -> list[float]:
+        low, high = min(scores), max(scores)
+        return [1.0 if high == low else (score - low) / (high - low) for score in scores]
+
+    return _summed(_read(lists, weights), stretched)
+
+
+def z_score(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
+    """The weighted sum of standard scores; the list's lowest for the absent, 0 at zero variance.
+
+    Montague and Aslam, "Relevance score normalization for metasearch", CIKM 2001 (zero mean, unit variance),
+    https://doi.org/10.1145/502585.502657. Why the lowest: a key that is absent scored no higher than the
+    list's last, and an average score (0) would be a reward.
+
+    >>> z_score([[("a", 4.0), ("b", 2.0)], [("b", 1.0), ("c", 0.5)]])  # ±1 in each; a: 1 - 1, b: -1 + 1
+    [('a', 0.0), ('b', 0.0), ('c', -2.0)]
+    """
+
+    def standardised(scores: list[float]) -> list[float]:
+        mean, deviation = _moments(scores)
+        return [(score - mean) / deviation if deviation else 0.0 for score in scores]
+
+    return _summed(_read(lists, weights), standardised, absent=min)
+
+
+def distribution_based(
+    lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None
+) -> list[tuple[Key, float]]:
+    """DBSF: mean ± 3 deviations become 0…1, clamped, and are summed; 0 for the absent, 0.5 at zero variance.
+
+    Mazzeschi, "Distribution-based score fusion", 2023,
+    https://medium.com/plain-simple-software/distribution-based-score-fusion-dbsf-a-new-approach-to-vector-search-ranking-f87c37488b18.
+    The deviation is that of the list itself (of a population).
+
+    >>> distribution_based([[("a", 4.0), ("b", 2.0)], [("b", 0.7)]])  # 1/2 ± 1/6; alone: 1/2
+    [('b', 0.8333333333333334), ('a', 0.6666666666666666)]
+    """
+
+    def clamped(scores: list[float]) -> list[float]:
+        mean, deviation = _moments(scores)
+        if not deviation:
+            return [0.5] * len(scores)
+        return [min(1.0, max(0.0, 0.5 + (score - mean) / (6 * deviation))) for score in scores]
+
+    return _summed(_read(lists, weights), clamped)
+
+
+def round_robin(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
+    """The lists take turns; a key scores ``weight / rank`` where that is best, so weight 2 has two turns.
+
+    The interleaving of Voorhees, Gupta and Johnson-Laird, "The collection fusion problem", TREC-3, 1994.
+    Equal weights: all firsts in the order of the lists, then all seconds …
+
+    >>> round_robin([[("a", 9.0), ("b", 8.0)], [("c", 0.9), ("a", 0.8)]])
+    [('a', 1.0), ('c', 1.0), ('b', 0.5)]
+    """
+    rankings = _read(lists, weights)
+    return _ordered(
+        [keys for _, keys, _ in rankings],
+        [[weight / rank for rank in _ranks(1, keys)] for weight, keys, _ in rankings],
+        total=max,
+    )
+
+
+def calibrated_sum(
+    keys: Sequence[Key],
+    bm25: Sequence[float],
+    cosine: Sequence[float],
+    *,
+    sigma: float,
+    kappa: float = 3.3,
+    weight_bm25: float = 1.0,
+    weight_cosine: float = 1.0,
+) -> list[tuple[Key, float]]:
+    """``bm25 + (kappa / sigma) · cosine`` over candidates with both raw scores: absolute evidence, one scale.
+
+    Nothing is normalised per query, so a weak list stays weak and the depth of the pool does not matter. A
+    candidate without a vector (cosine NaN) gets the lowest cosine among the candidates, or 0 if none has
+    one. Ties stay in the order of ``keys``; a repeated key counts once, where it is first.
+
+    Args:
+        keys: The union of what the lists found.
+        bm25: Raw BM25 by candidate, 0 where no word occurs.
+        cosine: The cosine of query and document by candidate, NaN where a document has no vector.
+        sigma: How far cosines between queries and random documents spread under this embedder.
+        kappa: How many units of BM25 one such spread is worth.
+        weight_bm25: Multiplies the keyword part; 0 leaves it out.
+        weight_cosine: Multiplies the vector part; 0 leaves it out.
+
+    >>> calibrated_sum(["a", "b", "c"], [8.0, 0.0, 6.0], [0.80, 0.86, float("nan")], sigma=0.02, kappa=3)
+    [('b', 129.0), ('a', 128.0), ('c', 126.0)]
+    """
+    if not len(keys) == len(bm25) == len(cosine):
+        raise InputError(
+            f"every candidate has both scores: {len(keys)} keys, {len(bm25)} of BM25, {len(cosine)} cosines"
+        )
+    for name, value in (("sigma", sigma), ("kappa", kappa)):
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(f"{name} of the calibrated sum is a finite number above 0, not {value!r}")
+    _check_weights((weight_bm25, weight_cosine), 2)
+    words, vectors = [float(score) for score in bm25], [float(score) for score in cosine]
+    _check_finite(words, "the BM25 scores", keys)
+    known = [score for score in vectors if not math.isnan(score)]
+    _check_finite(
+        known, "the cosines", [key for key, score in zip(keys, vectors, strict=True) if not math.isnan(score)]
+    )
+    lowest, scale = min(known, default=0.0), weight_cosine * kappa / sigma
+    scores: dict[Key, float] = {}
+    for key, word, vector in zip(keys, words, vectors, strict=True):
+        if key not in scores:
+            scores[key] = weight_bm25 * word + scale * (lowest if math.isnan(vector) else vector)
+    return sorted(scores.items(), key=_score, reverse=True)
+
+
+METHODS: dict[str, FusionMethod] = {
+    "rrf": reciprocal_rank,
+    "weighted_rrf": reciprocal_rank,
+    "min_max": min_max,
+    "z_score": z_score,
+    "dbsf": distribution_based,
+    "round_robin": round_robin,
+}
+
+
+def fuse(
+    lists: Sequence[Ranking[Key]],
+    method: str = "rrf",
+    weights: Sequence[float] | None = None,
+    **options: Any,
+) -> list[tuple[Key, float]]:
+    """Fuse by a method's name.
+
+    Raises:
+        UnknownNameError: There is no such method.
+        InputError: Weights, scores or options cannot be used.
+    """
+    function = METHODS.get(method)
+    if function is None:
+        raise UnknownNameError("fusion method", method, tuple(METHODS))
+    if options:
+        try:
+            inspect.signature(function).bind(lists, weights, **options)
+        except TypeError as error:
+            raise InputError(f"fusion method {method!r}: {error}") from None
+    return function(lists, weights, **options)
+
+
+# --- shared by the methods ----------------------------------------------------------------------------------
+
+_Read = tuple[float, list[Key], "list[float] | None"]  # weight, keys without repeats, scores or None
+
+
+def _read(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None) -> list[_Read[Key]]:
+    """The lists that have a say, checked, one vote per key."""
+    weights = [1.0] * len(lists) if weights is None else weights
+    _check_weights(weights, len(lists))
+    result: list[_Read[Key]] = []
+    for number, (ranking, weight) in enumerate(zip(lists, weights, strict=True), 1):
+        if not weight or not ranking:
+            continue
+        votes = dict(ranking)
+        if len(votes) < len(ranking):
+            votes = dict(reversed(ranking))  # the first occurrence overwrites the others …
+            votes = {key: votes[key] for key, _ in ranking}  # … and gives the order
+        scores = [score for score in votes.values() if score is not None]
+        keys = list(votes)
+        if len(scores) == len(keys):
+            _check_finite(scores, f"list {number}", keys)
+            result.append((weight, keys, scores))
+        else:
+            result.append((weight, keys, None))
+    return result
+
+
+def _check_weights(weights: Sequence[float], lists: int) -> None:
+    if len(weights) != lists:
+        raise InputError(f"{len(weights)} weights for {lists} lists; give one for each, 0 to leave a list out")
+    for weight in weights:
+        if not (math.isfinite(weight) and weight >= 0):
+            raise InputError(f"a weight is a finite number from 0 up, not {weight!r}")
+
+
+def _check_finite(scores: Sequence[float], where: str, keys: Sequence[object]) -> None:
+    for score, key in zip(scores, keys, strict=True):
+        if not math.isfinite(score):
+            raise InputError(f"{where}: the score of {key!r:.80} is {score!r}; a score is a finite number, or None")
+
+
+def _ranks(first: float, keys: Sequence[Key]) -> Iterable[float]:
+    """``first``, ``first + 1`` … for each key."""
+    return [first + rank for rank in range(len(keys))]
+
+
+def _moments(scores: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation; exactly 0 when all scores are equal, whatever the mean is rounded to."""
+    if min(scores) == max(scores):
+        return scores[0], 0.0
+    mean = math.fsum(scores) / len(scores)
+    return mean, math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
+
+
+def _summed(
+    rankings: Sequence[_Read[Key]],
+    normalise: Callable[[list[float]], list[float]],
+    absent: Callable[[list[float]], float] | None = None,
+) -> list[tuple[Key, float]]:
+    """The weighted sum of normalised scores; ``absent`` is what a list gives for keys that it lacks, else 0."""
+    contributions, floors = [], []
+    for weight, keys, given in rankings:
+        scores = [1 / rank for rank in _ranks(1, keys)] if given is None else given
+        # scores near the largest double must not overflow, and no method here minds their scale
+        scale = max(map(abs, scores)) or 1.0
+        normal = normalise([score / scale for score in scores])
+        floor = absent(normal) if absent else 0.0
+        floors.append(weight * floor)
+        contributions.append([weight * (score - floor) for score in normal])
+    return _ordered(
+        [keys for _, keys, _ in rankings],
+        contributions,
+        total=(lambda parts: math.fsum(chain(parts, floors))) if absent else math.fsum,
+    )
+
+
+_NOBODY: Any = object()
+
+
+def _ordered(
+    lists: Sequence[Sequence[Key]],
+    contributions: Sequence[Sequence[float]],
+    total: Callable[[Iterable[float]], float] = math.fsum,
+) -> list[tuple[Key, float]]:
+    """The union by total; the sort is stable, so ties keep the order of the lists read side by side."""
+    parts: dict[Key, list[float]] = dict.fromkeys(chain.from_iterable(zip_longest(*lists, fillvalue=_NOBODY)))  # type: ignore[assignment]  # filled below
+    parts.pop(_NOBODY, None)
+    for keys, values in zip(lists, contributions, strict=True):
+        for key, value in zip(keys, values, strict=True):
+            known = parts[key]
+            if known is None:
+                parts[key] = [value]
+            else:
+                known.append(value)
+    return sorted(((key, total(votes)) for key, votes in parts.items()), key=_score, reverse=True)
+
+
+def _score(item: tuple[Key, float]) -> float:
+    return item[1]

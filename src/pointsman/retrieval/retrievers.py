@@ -1,0 +1,121 @@
+"""Retrievers over any keyword index, vector index and document store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic
+
+from pointsman.errors import InputError, UnknownNameError
+from pointsman.protocols import Key
+from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.pool import DEPTH, LISTS, Pool, Ranking, gather
+from pointsman.types import Hit, Provenance, Query
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.protocols import DocumentStore, Embedder, KeywordIndex, VectorIndex
+
+
+class KeywordRetriever(BaseRetriever, Generic[Key]):
+    """BM25 (S10). A hit's score is the raw BM25 score."""
+
+    def __init__(self, keyword_store: KeywordIndex[Key], doc_store: DocumentStore[Key]) -> None:
+        self._index, self._documents = keyword_store, doc_store
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """At most ``top_k`` hits that share a word with the query, best first."""
+        query = Query.of(query)
+        ranking = self._index.search(query.text, checked(top_k), query.filters)
+        return hits(ranking, Pool(keyword=ranking), self._documents)
+
+
+class VectorRetriever(BaseRetriever, Generic[Key]):
+    """Nearest vectors (S10). A hit's score is the cosine."""
+
+    def __init__(
+        self, vector_store: VectorIndex[Key], doc_store: DocumentStore[Key], embedder: Embedder
+    ) -> None:
+        self._index, self._documents, self._embedder = vector_store, doc_store, embedder
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """At most ``top_k`` hits, best first."""
+        query = Query.of(query)
+        vector = self._embedder.embed_queries([query.text])[0]
+        ranking = self._index.search(vector, checked(top_k), query.filters)
+        return hits(ranking, Pool(vector=ranking), self._documents)
+
+
+class HybridRetriever(BaseRetriever, Generic[Key]):
+    """Keyword and vector search, both scores for every candidate, fused.
+
+    Args:
+        keyword_store: BM25.
+        vector_store: cosine.
+        doc_store: turns their common keys into documents.
+        embedder: embeds queries as the documents were.
+        fusion: ``"hybrid"``, the calibrated sum, or a name of `pointsman.retrieval.fusion.METHODS`.
+        spread: where cosines between queries and random documents lie, or a function that knows it.
+        depth: candidates per list.
+    """
+
+    def __init__(
+        self,
+        keyword_store: KeywordIndex[Key],
+        vector_store: VectorIndex[Key],
+        doc_store: DocumentStore[Key],
+        embedder: Embedder,
+        *,
+        spread: CosineSpread | Callable[[], CosineSpread],
+        fusion: str = "hybrid",
+        depth: int = DEPTH,
+    ) -> None:
+        if fusion not in LISTS:
+            raise UnknownNameError("fusion", fusion, tuple(LISTS))
+        self._keyword, self._vector, self._documents, self._embedder = keyword_store, vector_store, doc_store, embedder
+        self._spread = spread if callable(spread) else lambda: spread
+        self._fusion, self._depth = fusion, depth
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """At most ``top_k`` hits, best first."""
+        query = Query.of(query)
+        vector = self._embedder.embed_queries([query.text])[0]
+        depth = max(self._depth, checked(top_k))
+        pool = gather(query.text, vector, self._keyword, self._vector, filters=query.filters, depth=depth)
+        return hits(pool.ranked(self._fusion, self._spread())[:top_k], pool, self._documents)
+
+
+def hits(
+    ranking: Ranking[Key], pool: Pool[Key], documents: DocumentStore[Key], dataset: str | None = None
+) -> list[Hit]:
+    """Documents for a ranking; one deleted this very moment is left out."""
+    found = documents.fetch([key for key, _ in ranking])
+    ways = provenance(pool, [key for key, _ in ranking])
+    return [
+        Hit(document, score, dataset, ways[key])
+        for (key, score), document in zip(ranking, found, strict=True)
+        if document is not None
+    ]
+
+
+def provenance(pool: Pool[Key], keys: Sequence[Key]) -> Mapping[Key, tuple[Provenance, ...]]:
+    """How each list ranked and scored these keys; rank None where only the other list had found one."""
+    ways: dict[Key, tuple[Provenance, ...]] = dict.fromkeys(keys, ())
+    for source, ranking, scores in (("bm25", pool.keyword, pool.bm25), ("vector", pool.vector, pool.cosine)):
+        if ranking:
+            ranks = {key: rank for rank, (key, _) in enumerate(ranking, 1)}
+            known = scores or dict(ranking)
+            for key in ways:
+                if key in known:
+                    ways[key] = (*ways[key], Provenance(source, ranks.get(key), known[key]))
+    return ways
+
+
+def checked(top_k: int) -> int:
+    """A number of results that can be had.
+
+    Raises:
+        InputError: it is not a positive int.
+    """
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
+        raise InputError(f"the number of results is an int from 1 up, not {top_k!r}")
+    return top_k

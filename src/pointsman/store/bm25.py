@@ -1,0 +1,101 @@
+"""`BM25IndexManager`: a keyword index of its own over any store that keeps a change log (I1)."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from pointsman._twins import in_thread
+from pointsman.store.files import WriterLock
+from pointsman.store.keyword import KeywordIndex, Source
+from pointsman.types import Hit
+
+
+class BM25IndexManager:
+    """Keeps a BM25 index on disk in step with a vector store (I1).
+
+    Args:
+        index_path: the directory of the index.
+        vector_store: what it is built from: any `pointsman.store.keyword.Source`, such as
+            ``dataset.stores.truth``.
+        bm25_k1: term frequency saturation, honoured exactly.
+        bm25_b: length normalisation, honoured exactly.
+        bm25_auto_sync: bring the index up to date before every search.
+        exact: use the exact formula also for k1 = 1.2 and b = 0.75, where tantivy's scores are within some 3 % of it.
+    """
+
+    def __init__(
+        self,
+        index_path: str | Path,
+        vector_store: Source,
+        *,
+        bm25_k1: float = 1.2,
+        bm25_b: float = 0.75,
+        bm25_auto_sync: bool = True,
+        exact: bool = False,
+    ) -> None:
+        self.index_path = Path(index_path)
+        self.vector_store = vector_store
+        self._index = KeywordIndex(
+            self.index_path / "index",
+            vector_store,
+            k1=bm25_k1,
+            b=bm25_b,
+            exact=exact,
+            refresh=self.sync_incremental if bm25_auto_sync else None,
+        )
+        self.index_path.mkdir(parents=True, exist_ok=True)
+        self._lock = WriterLock(self.index_path)
+        self._guard = threading.Lock()
+
+    def build_from_vector_store(self) -> int:
+        """Build the index anew. Returns the sequence number it has reached.
+
+        Raises:
+            LockedError: another process is writing to this index.
+        """
+        return self._write(anew=True)
+
+    def sync_incremental(self) -> int:
+        """Apply adds, updates and deletes since the last sync, at a cost in proportion to them.
+
+        Returns:
+            The sequence number reached.
+
+        Raises:
+            LockedError: another process is writing to this index.
+        """
+        if self._index.applied == self.vector_store.sequence():
+            return self._index.applied
+        return self._write(anew=False)
+
+    def search(self, query: str, k: int = 5) -> list[Hit]:
+        """At most ``k`` hits with raw BM25 scores, best first."""
+        ranking = self._index.search(query, k)
+        documents = self.vector_store.fetch([key for key, _ in ranking])
+        return [Hit(document, score) for document, (_, score) in zip(documents, ranking, strict=True) if document]
+
+    async def abuild_from_vector_store(self) -> int:
+        """`build_from_vector_store`, awaited."""
+        return await in_thread(self.build_from_vector_store)
+
+    async def async_incremental(self) -> int:
+        """`sync_incremental`, awaited."""
+        return await in_thread(self.sync_incremental)
+
+    async def asearch(self, query: str, k: int = 5) -> list[Hit]:
+        """`search`, awaited."""
+        return await in_thread(self.search, query, k)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._index.close()
+        self._lock.release()
+
+    def _write(self, *, anew: bool) -> int:
+        with self._guard:
+            self._lock.acquire()
+            if anew:
+                self._index.clear()
+            self._index.catch_up()
+            return self._index.applied

@@ -1,0 +1,82 @@
+"""Files that are there whole or not at all, and the lock that makes one process the writer."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from pointsman.errors import LockedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file aside, sync it, and rename it into place; after a crash either the old one or the new one is there."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames inside a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class WriterLock:
+    """One writer per dataset over all processes of this machine; the kernel frees it when its holder dies."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "writer.lock"
+        self._holder = directory / "writer.pid"
+        self._lock = FileLock(self._path)
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._lock.is_locked
+
+    def acquire(self) -> None:
+        """Become the writer, at once or not at all.
+
+        Raises:
+            LockedError: someone else is; the message says who, as far as is known.
+        """
+        if self.held:
+            return
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise LockedError(
+                f"{self._path.parent} is being written to by another process{self._who()}; "
+                "readers may go on, a second writer has to wait until that one closes the dataset"
+            ) from error
+        self._holder.write_text(str(os.getpid()))
+
+    def release(self) -> None:
+        """Let others write."""
+        if self.held:
+            self._holder.unlink(missing_ok=True)
+            self._lock.release()
+
+    def _who(self) -> str:
+        try:
+            return f" (process {int(self._holder.read_text())})"
+        except (OSError, ValueError):
+            return ""  # the holder has just come or just gone: the message does without its number

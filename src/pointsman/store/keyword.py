@@ -1,0 +1,412 @@
+"""The keyword index of one dataset: BM25 by tantivy, over our own tokens, derived from the truth.
+
+Every commit carries, in a marker document of its own, the sequence number it has applied and the identity of the
+dataset, so the number and the postings are on disk together or not at all. Catching up deletes and adds by key and may
+therefore be repeated at will.
+
+tantivy fixes k1 = 1.2 and b = 0.75 and keeps document lengths in one byte (scores within some 3 % of the formula). Where
+other constants or exact scores are wanted, a deeper candidate list is scored again with the formula itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+import threading
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import tantivy
+
+from pointsman.errors import InputError
+from pointsman.text import ANALYZER_VERSION, DEFAULT_ANALYZER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Filter
+    from pointsman.store.columns import Columns
+    from pointsman.store.truth import Change
+    from pointsman.types import Document
+
+log = logging.getLogger(__name__)
+
+K1, B = 1.2, 0.75  # what tantivy's own scorer uses
+_FORMAT = 1
+_MARKER = -1  # the key of the marker document
+_HEAP_BYTES = 96_000_000
+_TERMS = 512  # distinct query terms that take part; a page pasted as a query stays affordable
+_ID_SET = 500  # up to this many allowed keys go into the query itself; above, hits are masked as they come
+_EXACT_DEPTH = 1000  # candidates scored again when exact scores are asked for
+_COUNTS_CACHED = 20_000  # documents whose term counts are remembered for that
+
+
+class Source(Protocol):
+    """What a keyword index is derived from: a truth with a sequence number and a log."""
+
+    @property
+    def identity(self) -> str:
+        """Tells one source from another; an index that carries a different one is foreign and is built anew."""
+        ...
+
+    def sequence(self) -> int:
+        """The number of the last change."""
+        ...
+
+    def changes(self, since: int, *, vectors: bool = ...) -> Iterator[Sequence[Change]]:
+        """The last change of every key since then, in batches."""
+        ...
+
+    def fetch(self, keys: Sequence[int]) -> list[Document | None]:
+        """Documents by key."""
+        ...
+
+
+class _View:
+    """One searcher and what was computed for it; replaced as a whole on reload, so threads never see half of it."""
+
+    def __init__(self, searcher: tantivy.Searcher, seq: int) -> None:
+        self.searcher, self.seq = searcher, seq
+        self.documents = max(searcher.num_docs - 1, 0)  # all but the marker
+        self.frequencies: dict[str, int] = {}
+
+    @cached_property
+    def average_length(self) -> float:
+        total = self.searcher.aggregate(tantivy.Query.all_query(), {"sum": {"sum": {"field": "length"}}})
+        return float(total["sum"]["value"]) / max(self.documents, 1) or 1.0
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    builder.add_integer_field("key", indexed=True, fast=True)  # signed: deletes by an unsigned term delete nothing
+    builder.add_integer_field("length", fast=True)
+    builder.add_text_field("body", tokenizer_name="whitespace", index_option="freq", stored=False)
+    builder.add_text_field("marker", tokenizer_name="raw", index_option="basic", stored=True)
+    return builder.build()
+
+
+class KeywordIndex:
+    """BM25 over one source; ``catch_up`` needs the writer lock, everything else is for anybody.
+
+    Args:
+        directory: where the index lives; made when missing.
+        source: the truth.
+        columns: answers filters; without it a filtered search is refused.
+        k1: term frequency saturation of BM25.
+        b: length normalisation of BM25, 0 to 1.
+        exact: score with the exact formula even where ``k1`` and ``b`` are tantivy's own.
+        refresh: called before every search, to bring the index up to date.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        source: Source,
+        *,
+        columns: Columns | None = None,
+        k1: float = K1,
+        b: float = B,
+        exact: bool = False,
+        refresh: Callable[[], None] | None = None,
+    ) -> None:
+        if not (math.isfinite(k1) and k1 >= 0):
+            raise InputError(f"bm25_k1 is a number from 0 up, not {k1!r}")
+        if not 0 <= b <= 1:
+            raise InputError(f"bm25_b is a number from 0 to 1, not {b!r}")
+        self._directory, self._source, self._columns = directory, source, columns
+        self._marker = f"{_FORMAT} {ANALYZER_VERSION} {source.identity}"
+        self._k1, self._b = k1, b
+        self._refresh = refresh or (lambda: None)
+        self._exact = exact or (k1, b) != (K1, B)
+        self._index: tantivy.Index | None = None
+        self._writer: tantivy.IndexWriter | None = None
+        self._view: _View | None = None
+        self._guard = threading.Lock()
+        self._counts: OrderedDict[int, tuple[int, Counter[str]]] = OrderedDict()
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def search(self, query: str, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
+        """At most ``k`` keys with their BM25 scores, best first, ties by key; filters act before the cut (I9)."""
+        self._refresh()
+        view, terms = self._current(), self._terms(query)
+        if not terms or k < 1:
+            return []
+        allowed = None
+        if filters is not None:
+            if self._columns is None:
+                raise InputError("this keyword index was opened without metadata; it cannot filter")
+            allowed = self._columns.allowed(filters)
+        if not self._exact:
+            return self._top(view, terms, k, allowed)
+        candidates = self._top(view, terms, max(_EXACT_DEPTH, 10 * k), allowed)
+        keys = [key for key, _ in candidates]
+        return _ordered(zip(keys, self._formula(view, terms, keys), strict=True))[:k]
+
+    def score(self, query: str, keys: Sequence[int]) -> list[float]:
+        """The same scores for given keys, in their order; 0 where no word of the query occurs."""
+        self._refresh()
+        view, terms = self._current(), self._terms(query)
+        if not terms or not keys:
+            return [0.0] * len(keys)
+        if self._exact:
+            return self._formula(view, terms, keys)
+        found = dict(_hits(view, _among(keys, _any_of(terms)), len(keys)))
+        return [found.get(key, 0.0) for key in keys]
+
+    def _top(
+        self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None
+    ) -> list[tuple[int, float]]:
+        query = _any_of(terms)
+        if allowed is None:
+            return _ordered(_hits(view, query, k + 16))[:k]  # a few more, so that ties at the cut go by key
+        if len(allowed) <= _ID_SET:
+            return _ordered(_hits(view, _among(allowed.tolist(), query), len(allowed)))[:k] if len(allowed) else []
+        # The best k of the allowed are the first k allowed ones of the whole ranking: read on until they are there.
+        permitted = set(allowed.tolist()) if len(allowed) < 20_000 else None
+        depth = int(1.5 * (k + 16) * view.documents / len(allowed)) + 1
+        while True:
+            hits = _hits(view, query, depth)
+            kept = [hit for hit in hits if hit[0] in permitted] if permitted is not None else _masked(hits, allowed)
+            if len(kept) >= k + 16 or len(hits) < depth:
+                return _ordered(kept)[:k]
+            depth *= 4
+
+    def _terms(self, query: str) -> Mapping[str, int]:
+        counts = Counter(DEFAULT_ANALYZER.query_tokens(query))
+        return counts if len(counts) <= _TERMS else dict(list(counts.items())[:_TERMS])
+
+    def _formula(self, view: _View, terms: Mapping[str, int], keys: Sequence[int]) -> list[float]:
+        """BM25 as in Robertson and Zaragoza (2009) with Lucene's idf, ln(1 + (N - n + ½) / (n + ½))."""
+        idf = {term: self._idf(view, term) for term in terms}
+        scores = []
+        for length, counts in self._term_counts(keys):
+            norm = self._k1 * (1 - self._b + self._b * length / view.average_length)
+            scores.append(
+                sum(
+                    weight * idf[term] * (self._k1 + 1) * counts[term] / (counts[term] + norm)
+                    for term, weight in terms.items()
+                    if term in counts
+                )
+            )
+        return scores
+
+    def _idf(self, view: _View, term: str) -> float:
+        n = view.frequencies.get(term)
+        if n is None:  # counted, not looked up: the dictionary's number includes deleted documents until a merge
+            if len(view.frequencies) > 100_000:
+                view.frequencies.clear()
+            n = view.searcher.search(_term(term), 1, count=True).count or 0
+            view.frequencies[term] = n
+        return math.log(1 + (view.documents - n + 0.5) / (n + 0.5))
+
+    def _term_counts(self, keys: Sequence[int]) -> list[tuple[int, Counter[str]]]:
+        with self._guard:
+            known = {key: self._counts[key] for key in keys if key in self._counts}
+        missing = [key for key in keys if key not in known]
+        for key, document in zip(missing, self._source.fetch(missing), strict=True):
+            tokens = DEFAULT_ANALYZER.tokens(document.searchable) if document else []
+            known[key] = (len(tokens), Counter(tokens))
+        with self._guard:
+            self._counts.update((key, known[key]) for key in missing)
+            while len(self._counts) > _COUNTS_CACHED:
+                self._counts.popitem(last=False)
+        return [known[key] for key in keys]
+
+    # ── keeping up ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def applied(self) -> int:
+        """The sequence number this index has on disk; -1 when there is no usable index."""
+        with self._guard:
+            if self._view is None:
+                self._load()
+            return self._view.seq if self._view else -1
+
+    def reload(self) -> None:
+        """See what a writer has committed since."""
+        with self._guard:
+            if self._index is None:
+                self._load()
+                return
+            try:
+                self._index.reload()
+                self._look()
+            except (ValueError, OSError) as error:  # a writer is rebuilding it this moment; our view is still whole
+                log.warning("keyword index %s could not be reloaded (%s); searching the last state", self._directory, error)
+
+    def catch_up(self) -> None:
+        """Apply what the source has logged since; the caller holds the writer lock.
+
+        A damaged, foreign or missing index is built anew from the source, and the reason is logged.
+        """
+        since = self.applied
+        target = self._source.sequence()  # read first: what is written meanwhile is seen again next time
+        if since == target:
+            return
+        if since < 0 or since > target:  # an index ahead of its truth belongs to some other state of it
+            self.clear()
+            since = 0
+        writer = self._open_writer()
+        for batch in self._source.changes(since, vectors=False):
+            for change in batch:
+                if since:
+                    writer.delete_documents_by_term("key", change.key)
+                if change.document is not None:
+                    writer.add_document(_postings(change.key, change.document))
+        writer.delete_documents_by_term("key", _MARKER)
+        marker = tantivy.Document()
+        marker.add_integer("key", _MARKER)
+        marker.add_text("marker", f"{self._marker}\n{target}")
+        writer.add_document(marker)
+        writer.commit()
+        self.reload()
+
+    def clear(self) -> None:
+        """Throw the index away; ``catch_up`` builds it anew."""
+        self.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let go of the files; what is committed stays."""
+        with self._guard:
+            writer, self._writer, self._index, self._view = self._writer, None, None, None
+            self._counts.clear()
+        if writer is not None:
+            writer.wait_merging_threads()
+
+    def keys(self) -> Iterator[int]:
+        """Every key that the index holds, for comparing it with the truth."""
+        view = self._current()
+        hits = _hits(view, tantivy.Query.all_query(), view.documents + 1)
+        return (key for key, _ in hits if key != _MARKER)
+
+    def _current(self) -> _View:
+        if self._view is None:
+            self.reload()
+        if self._view is None:
+            return _View(tantivy.Index(_SCHEMA).searcher(), -1)
+        return self._view
+
+    def _load(self) -> None:
+        """Open what is on disk if it is sound and ours; called with the guard held."""
+        if not (self._directory / "meta.json").exists():
+            return
+        try:
+            for path in damaged_files(self._directory):
+                raise ValueError(f"{path.name} is damaged")
+            self._index = tantivy.Index.open(str(self._directory))
+            self._look()
+        except (ValueError, OSError, KeyError) as error:
+            log.warning("keyword index %s cannot be used (%s); it is rebuilt from the documents", self._directory, error)
+            self._index = self._view = None
+
+    def _look(self) -> None:
+        assert self._index is not None
+        searcher = self._index.searcher()
+        found = searcher.search(_key(_MARKER), 1, count=False).hits
+        marker, _, seq = str(searcher.doc(found[0][1])["marker"][0]).partition("\n") if found else ("none", "", "")
+        if marker != self._marker:
+            raise ValueError(f"it belongs to {marker!r}, not to {self._marker!r}")
+        self._view = _View(searcher, int(seq))
+        self._counts.clear()
+
+    def _open_writer(self) -> tantivy.IndexWriter:
+        with self._guard:
+            if self._writer is None:
+                if self._index is None:
+                    self._directory.mkdir(parents=True, exist_ok=True)
+                    self._index = tantivy.Index(_schema(), path=str(self._directory))
+                self._writer = self._index.writer(_HEAP_BYTES, 1)
+                self._writer.garbage_collect_files()  # after a kill, left-over delete files would wedge the writer
+            return self._writer
+
+
+def damaged_files(directory: Path) -> list[Path]:
+    """The files of live segments whose checksum is wrong.
+
+    tantivy ends every file with a JSON footer that holds the CRC-32 of what precedes it, the footer's length and a
+    magic number, but never checks it while searching.
+
+    Raises:
+        ValueError, OSError: the list of segments itself cannot be read.
+    """
+    meta = json.loads((directory / "meta.json").read_bytes())
+    live = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
+    return [path for path in directory.iterdir() if path.name.split(".")[0] in live and not _sound(path.read_bytes())]
+
+
+def _sound(content: bytes) -> bool:
+    length, magic = int.from_bytes(content[-8:-4], "little"), int.from_bytes(content[-4:], "little")
+    end = len(content) - 8 - length
+    if magic != 1337 or end < 0:
+        return False
+    try:
+        return bool(json.loads(content[end:-8])["crc"] == zlib.crc32(memoryview(content)[:end]))
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _postings(key: int, document: Document) -> tantivy.Document:
+    tokens = DEFAULT_ANALYZER.tokens(document.searchable)
+    posting = tantivy.Document()
+    posting.add_integer("key", key)
+    posting.add_integer("length", len(tokens))
+    posting.add_text("body", " ".join(tokens))
+    return posting
+
+
+_SCHEMA = _schema()
+
+
+def _term(term: str) -> tantivy.Query:
+    return tantivy.Query.term_query(_SCHEMA, "body", term, index_option="freq")
+
+
+def _key(key: int) -> tantivy.Query:
+    return tantivy.Query.term_query(_SCHEMA, "key", key)
+
+
+def _any_of(terms: Mapping[str, int]) -> tantivy.Query:
+    """A disjunction; a word that the query repeats counts that often, as in Lucene."""
+    should = tantivy.Occur.Should
+    return tantivy.Query.boolean_query(
+        [
+            (should, _term(term) if count == 1 else tantivy.Query.boost_query(_term(term), float(count)))
+            for term, count in terms.items()
+        ]
+    )
+
+
+def _among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
+    """The query, for these keys only; a disjunction of keys is faster than tantivy's own term set."""
+    wanted = tantivy.Query.boolean_query([(tantivy.Occur.Should, _key(key)) for key in keys])
+    must = tantivy.Occur.Must
+    return tantivy.Query.boolean_query([(must, tantivy.Query.const_score_query(wanted, 0.0)), (must, query)])
+
+
+def _hits(view: _View, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
+    hits = view.searcher.search(query, limit, count=False).hits
+    keys = view.searcher.fast_field_values("key", [address for _, address in hits])
+    return [(int(key), float(score)) for key, (score, _) in zip(keys, hits, strict=True)]  # type: ignore[arg-type]
+
+
+def _masked(hits: list[tuple[int, float]], allowed: NDArray[np.int64]) -> list[tuple[int, float]]:
+    import numpy as np
+
+    keys = np.fromiter((key for key, _ in hits), np.int64, len(hits))
+    places = np.minimum(np.searchsorted(allowed, keys), len(allowed) - 1)
+    return [hit for hit, kept in zip(hits, (allowed[places] == keys).tolist(), strict=True) if kept]
+
+
+def _ordered(hits: Any) -> list[tuple[int, float]]:
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+

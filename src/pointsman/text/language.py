@@ -1,0 +1,125 @@
+"""Which scripts and which language a text is in: enough to choose prompts, stop lists and messages.
+
+The analyser does not need it: it works script by script, so mixed text is never forced into one language.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pointsman.text._stopwords import ENGLISH
+from pointsman.text.unicode import normalize
+
+_SAMPLE = 6_000
+"""Characters looked at: a text that is longer is judged by its beginning, middle and end."""
+
+_SCRIPTS = {
+    "han": re.compile("[\u2e80-\u2fd5\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"),
+    "kana": re.compile("[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f]+"),
+    "cyrillic": re.compile("[\u0400-\u0481\u048a-\u052f]+"),
+    "latin": re.compile("[A-Za-z\xaa\xba\xc0-\xd6\xd8-\xf6\xf8-\u02af\u1e00-\u1eff\uff21-\uff3a\uff41-\uff5a]+"),
+}
+_LETTER_RUNS = re.compile(r"[^\W\d_]+")
+
+_LETTERS_PER_HAN = 3
+"""A Han character says as much as about three letters: shares weigh it so, else a single English name outweighs a sentence."""
+
+# Letters that Russian does not have, by the language that most often does; the first one found in the text decides.
+_NOT_RUSSIAN = (
+    ("uk", re.compile("[їєґЇЄҐ]")),
+    ("be", re.compile("[ўЎ]")),
+    ("sr", re.compile("[јљњћђЈЉЊЋЂ]")),
+    ("und", re.compile("[\u0400\u040d\u0450\u045d\u0452-\u045f\u0460-\u0481\u048a-\u052f\u0403\u0405\u040a-\u040f]")),
+)
+_UKRAINIAN_I = re.compile("[іІ]")
+_RUSSIAN_ONLY = re.compile("[ыэёЫЭЁ]")
+_BULGARIAN_VOWEL = re.compile("ъ")
+
+# The commonest small words of languages that share the Latin script with English, none of them an English word.
+_OTHER_LATIN = frozenset(
+    """der die das und ist nicht ein eine einen den dem des mit für auf von zu sich auch wie wird sind oder bei nach
+    le la les des est et une du dans pour que qui avec sur pas ne ce cette sont aux au plus ou où
+    el los las un y es en por con para como su del se lo una más pero
+    il lo gli di che è per non sono della del con una nel alla
+    o os do da em não um uma com para dos das ao na
+    de het een van en niet dat zijn op te met voor
+    w na się nie jest że do z i jak
+    och att det som en på är av för inte
+    ve bir bu için ile da""".split()
+) - ENGLISH - {"do", "on", "in", "i", "a", "no", "is", "as", "an", "or", "so", "to", "die", "plus", "per", "con", "la", "el", "van"}
+
+
+def scripts(text: str) -> dict[str, float]:
+    """The share of each script among the letters: keys ``han``, ``kana``, ``cyrillic``, ``latin``, ``other``.
+
+    Shares sum to 1, or are all 0 where there is no letter. A Han character or kana counts as three letters. At most some 6,000
+    characters are looked at, so the time is bounded.
+
+    >>> scripts("BM25 и поиск")["cyrillic"], scripts("")["latin"]
+    (0.75, 0.0)
+    """
+    return _shares(_sample(text))
+
+
+def detect(text: str) -> str:
+    """The language of a text, as a guess good enough to choose by.
+
+    Returns:
+        ``en``, ``zh`` or ``ru``; ``ja`` where kana is present beside Han, ``uk``, ``be`` or ``sr`` where letters that Russian does not have are;
+        ``und`` for everything else: other scripts, other languages in Latin or Cyrillic letters, no letters at all. A
+        few Latin words that could be any language count as English.
+
+    >>> detect("How does it work?"), detect("它是怎么工作的？"), detect("Как это работает?"), detect("Як це працює? Її")
+    ('en', 'zh', 'ru', 'uk')
+    """
+    sample = _sample(text)
+    shares = _shares(sample)
+    best = max(shares, key=shares.__getitem__)
+    if shares[best] == 0:
+        return "und"
+    dense = shares["han"] + shares["kana"]
+    if dense >= max(shares["cyrillic"], shares["latin"], shares["other"]):
+        return "ja" if shares["kana"] > 0.1 * dense else "zh"
+    if best == "cyrillic":
+        return _cyrillic_language(normalize(sample))
+    return _latin_language(sample) if best == "latin" else "und"
+
+
+def _sample(text: str) -> str:
+    if len(text) <= _SAMPLE:
+        return text
+    third = _SAMPLE // 3
+    middle = len(text) // 2
+    return f"{text[:third]} {text[middle : middle + third]} {text[-third:]}"
+
+
+def _shares(sample: str) -> dict[str, float]:
+    counts = {name: sum(map(len, pattern.findall(sample))) for name, pattern in _SCRIPTS.items()}
+    letters = sum(map(len, _LETTER_RUNS.findall(sample)))
+    counts["other"] = max(0, letters - sum(counts.values()))
+    counts["han"] *= _LETTERS_PER_HAN
+    counts["kana"] *= _LETTERS_PER_HAN
+    total = sum(counts.values()) or 1
+    return {name: count / total for name, count in counts.items()}
+
+
+def _cyrillic_language(sample: str) -> str:
+    russian = len(_RUSSIAN_ONLY.findall(sample))
+    for language, letters in _NOT_RUSSIAN:
+        # A foreign name in a Russian text does not make it foreign.
+        if len(letters.findall(sample)) > russian:
+            return language
+    if len(_UKRAINIAN_I.findall(sample)) > russian:
+        return "uk"
+    # Bulgarian writes its commonest vowel with the letter that is rarest in Russian, and has no ы.
+    if not russian and len(_BULGARIAN_VOWEL.findall(sample)) * 100 > len(sample):
+        return "und"
+    return "ru"
+
+
+def _latin_language(sample: str) -> str:
+    words = [word.lower() for word in _SCRIPTS["latin"].findall(sample)]
+    english = sum(word in ENGLISH for word in words)
+    foreign = sum(word in _OTHER_LATIN for word in words)
+    accented = sum(not word.isascii() for word in words)
+    return "und" if foreign + accented > english + len(words) / 20 else "en"

@@ -1,0 +1,203 @@
+"""Sentence splitting with offsets, for English, Russian, Chinese and their mixtures.
+
+Rules, no model. One pass looks at every stop and every line break, and decides from a bounded window around it, so time
+is linear in the text. Where a stop is ambiguous (*the U.S. Army*; *in the U.S. The army*) the next word decides: common
+sentence openers are the stop words that the analyser knows.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pointsman.text._stopwords import ENGLISH, RUSSIAN
+
+_CLOSERS = "\"'”’»)\\]}」』）】》〉"
+_OPENERS = "\"'“‘„«(\\[{「『（【《〈¿¡"
+
+_CANDIDATE = re.compile(
+    rf"(?P<dense>[。！？；｡‼⁇⁈⁉।॥؟۔።]+[…！？!?。]*)(?P<dense_close>[{_CLOSERS}]*)"
+    rf"|(?P<stop>[.!?…]+)(?P<close>[{_CLOSERS}]*(?:\[\d{{1,3}}\])*)"
+    r"|(?P<line>[\n\r\v\f\x85\u2028\u2029]\s*)"
+)
+_NEXT = re.compile(rf"(\s*)((?:[{_OPENERS}*_#>•–—-]\s?){{0,8}})(\w{{0,24}})")
+_LAST = re.compile(r"(?:^|[^\w.])([\w.]{1,24})$")
+_BEFORE_LAST = re.compile(r"(\w+)[^\w]*$")
+_SPEAKER = re.compile(r"[^。！？，；：\s]{0,6}[说道问喊叫答嚷說問]")
+_DENSE_CHARACTER = re.compile("[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff65\U00020000-\U0003ffff]")
+_MARKER = re.compile(
+    r"\s*(?:[-*+•·▪◦‣–—]\s|(?:\d{1,3}|[A-Za-zА-Яа-я])[.)]\s|[（(]?[一二三四五六七八九十\d]{1,3}[)）、．]|#{1,6}\s|>|\||```|~~~|={3}|-{3})"
+)
+_STANDS_ALONE = re.compile(
+    r"\s*(?:>>> |\.\.\. |\$ |//|/\*|@\w|#include|#!|"
+    r"(?:def|class|import|from|return|if|elif|else|for|while|try|except|with|fn|func|let|const|var|public|private|static)\b.*[:;{(]\s*$|"
+    r"(?:import|from|return)\s+[\w.]+\s*(?:$|;|import\b)|[\w.\[\]]+\s*(?:[-+*/|&]?=|:=)\s|[\w.]+\(.*\)\s*;?\s*$|.*[{};]\s*$)"
+)
+_BREAK = re.compile(r"\r\n|[\n\r\v\f\x85\u2028\u2029]")
+
+_WINDOW = 200
+"""Characters of a line that are looked at."""
+
+_WRAPPED_WIDTH = 50
+"""A line shorter than this was not broken for want of room, so its break means something."""
+
+_WRAPPED_WIDTH_DENSE = 25
+"""The same for Chinese, whose characters are twice as wide."""
+
+_BEFORE_NAMES = frozenset(
+    """mr mrs ms mx dr prof rev hon gen sen rep gov pres sgt capt lt col cmdr adm maj messrs mme mlle st mt ft
+    e.g i.e eg ie vs cf viz al approx resp
+    им ул пр-т просп пер пл обл р-н тов гр гос г-н г-жа проф акад доц св т.е т.к т.н т.о напр см ср англ нем фр лат греч
+    ред сост пер изд инж ген кап полк""".split()
+)
+_BEFORE_NUMBERS = frozenset(
+    """no nos nr fig figs eq eqs p pp vol vols ch chap sec sect art para ver v app tab ref refs op cit ca c
+    jan feb mar apr jun jul aug sep sept oct nov dec
+    рис табл стр с гл п пп т тт ст разд вып д кв корп стр прим илл ок ч""".split()
+)
+_BEFORE_CAPITALS = frozenset(
+    "inc ltd co corp bros jr sr u.s u.k u.n e.u u.s.a d.c ph.d b.a m.a m.d b.c a.d с.ш и.о".split()
+)
+_OPENING_WORDS = ENGLISH | RUSSIAN
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a text begin and end.
+
+    The slices ``text[start:end]`` are in order, do not overlap, carry no white space at either end, and together hold
+    every character that is not white space. A sentence may be as long as the text: nothing is cut for length.
+
+    Line breaks: an empty line always ends a sentence; so does a break before or after a heading, list item or line of
+    code. A break inside a wrapped paragraph does not.
+
+    >>> [text[a:b] for text in ["Dr. Wu came. 他笑了。“好！”他说。"] for a, b in sentences(text)]
+    ['Dr. Wu came.', '他笑了。', '“好！”他说。']
+    """
+    found: list[tuple[int, int]] = []
+    start = line_start = 0
+    held = -1  # where a stop that ends no sentence was last seen: a line may break after «Dr.»
+    for match in _CANDIDATE.finditer(text):
+        kind = match.lastgroup
+        if kind == "line":
+            ends = _line_ends(text, line_start, match.start(), match.end(), held=held == match.start())
+            line_start = match.end() - _indentation(text, match.start(), match.end())
+        elif kind == "dense_close":
+            ends = _dense_stop_ends(text, match)
+        else:
+            ends = _stop_ends(text, match, start)
+        if ends:
+            _append(found, text, start, match.end())
+            start = match.end()
+        else:
+            held = match.end()
+    _append(found, text, start, len(text))
+    return found
+
+
+def _append(found: list[tuple[int, int]], text: str, start: int, end: int) -> None:
+    piece = text[start:end]
+    bare = piece.strip()
+    if bare:
+        start += len(piece) - len(piece.lstrip())
+        found.append((start, start + len(bare)))
+
+
+def _dense_stop_ends(text: str, match: re.Match[str]) -> bool:
+    """Whether a sentence ends at 。！？； and what closes after it."""
+    close, stop = match["dense_close"], match["dense"]
+    if close and stop[-1] in "！？!?":
+        # “好！”他说: the speaker belongs to what is said; （真的吗？）: an aside does not end what is around it.
+        if _SPEAKER.match(text, match.end()):
+            return False
+        return close[-1] not in ")）]】"
+    return True
+
+
+def _stop_ends(text: str, match: re.Match[str], start: int) -> bool:
+    """Whether a sentence ends at one of ``. ! ? …`` and what closes after it."""
+    following = _NEXT.match(text, match.end())
+    space, opening, word = following.groups() if following else ("", "", "")
+    stop, close = match["stop"], match["close"]
+    if not word and not opening and following and following.end() == len(text):
+        return True
+    if not space:
+        return _ends_without_space(text, match, opening + word)
+    if word and word[0].islower():
+        spoken = close or any(dash in opening for dash in "–—-")
+        return stop[-1] in "!?" and not spoken
+    if stop != "." or not word:
+        return True
+    return _period_ends(text, match, start, word)
+
+
+def _ends_without_space(text: str, match: re.Match[str], following: str) -> bool:
+    """Without a space after it a stop counts only next to a script that needs none: ``AI.我``, ``Да?「``."""
+    if not following or not _DENSE_CHARACTER.match(following[0]):
+        return False
+    before = text[match.start() - 1 : match.start()]
+    if match["stop"][0] == "…":
+        return bool(match["close"])
+    if match["stop"] == ".":
+        return before.isalpha() or before in "\"'”’)"
+    return True
+
+
+def _period_ends(text: str, match: re.Match[str], start: int, word: str) -> bool:
+    """Whether a sentence ends at a single period, given that the next word is a number or has a capital."""
+    window = text[max(start, match.start() - 25) : match.start()]
+    last = _LAST.search(window)
+    if last is None:
+        return True
+    token = last[1].lower()
+    before = window[: last.start(1)]
+    if word[0].isdigit():
+        return token not in _BEFORE_NUMBERS and token not in _BEFORE_NAMES and token != "г"  # noqa: S105
+    if token in _BEFORE_NAMES:
+        return False
+    opens = word.lower().replace("ё", "е") in _OPENING_WORDS
+    if token in _BEFORE_CAPITALS:
+        return opens
+    if token == "г":  # noqa: S105
+        # «в 1990 г. Потом …», but «г. Москва»
+        return before.rstrip()[-1:].isdigit()
+    if token.isdigit():
+        # «3. Next item»: the number of an item, not a sentence
+        return bool(before.strip()) or max(start, match.start() - 25) > start
+    if len(token.replace(".", "")) == 1 and token.isalpha():
+        return _letter_ends(last[1], before, opens=opens)
+    if "." in token and all(len(part) == 1 for part in token.split(".")):
+        # several letters: «и т.д. Потом», «J.R.R. Tolkien»
+        return opens or last[1].islower()
+    return True
+
+
+def _letter_ends(letter: str, before: str, *, opens: bool) -> bool:
+    """Whether one letter and a period end a sentence: *vitamin C. The* does, *J. Tolkien* does not."""
+    previous = _BEFORE_LAST.search(before)
+    if letter.islower():
+        # «и т. д. Потом»: the second letter of a pair; otherwise an item or an abbreviation
+        return previous is not None and len(previous[1]) == 1 and before.rstrip().endswith(".")
+    return opens and previous is not None
+
+
+def _indentation(text: str, start: int, end: int) -> int:
+    """Characters between the last line break in ``text[start:end]``, which is white space, and its end."""
+    gap = text[start:end]
+    return len(gap) - 1 - max(gap.rfind(mark) for mark in "\n\r\v\f\x85\u2028\u2029")
+
+
+def _line_ends(text: str, line_start: int, line_end: int, following: int, *, held: bool) -> bool:
+    """Whether the break at ``line_end`` ends a sentence; ``following`` is where the text goes on."""
+    gap = text[line_end : min(following, line_end + _WINDOW)]
+    if following >= len(text) or len(_BREAK.findall(gap)) > 1 or "\u2029" in gap or "\f" in gap:
+        return True
+    line = text[line_start : min(line_end, line_start + _WINDOW)]
+    next_line = _BREAK.split(text[following : following + _WINDOW], maxsplit=1)[0]
+    if line.lstrip()[:1] in {"#", "|"} or any(map(_STANDS_ALONE.match, (line, next_line))) or _MARKER.match(next_line):
+        return True
+    if _indentation(text, line_end, following) - (len(line) - len(line.lstrip())) >= 4:
+        return True
+    first, last = text[following], text[line_end - 1 : line_end]
+    if held or first.islower() or last in ",，、(（-—":
+        return False
+    dense = _DENSE_CHARACTER.match(last) or _DENSE_CHARACTER.match(first)
+    return line_end - line_start < (_WRAPPED_WIDTH_DENSE if dense else _WRAPPED_WIDTH)

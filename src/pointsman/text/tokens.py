@@ -1,0 +1,261 @@
+"""One analyser for documents and queries in English, Chinese, Russian and any mixture of scripts.
+
+What becomes of a text, script by script:
+
+===========================  ==========================================================================================
+Latin words                  folded, English Snowball stem
+Cyrillic words               folded, Russian Snowball stem
+Han, kana, Thai, Lao,        scripts without spaces: every character and every pair of neighbours, traditional Chinese
+Khmer, Burmese, Tibetan      characters as simplified ones
+other scripts                words, folded
+emoji                        a token each
+``state-of-the-art``,        written together, and the parts: ``stateoftheart state of the art``, ``ospathjoin os path
+``os.path``, ``getName``     join``, ``getnam get name``. So *e-mail* meets *email*, and ``snake_case`` ``snakeCase``
+``3.14``, ``2024-01-15``     numbers keep their points and hyphens; parts only around hyphens; ``1,000`` is ``1000``
+``U.S.A.``                   ``usa``
+``O'Neill's``, ``don't``     ``oneil o neill``, ``do``: endings of possession, negation and short verbs go
+``C++``, ``C#``, ``F#``      ``c++``, ``c#``, ``f#``
+===========================  ==========================================================================================
+
+Documents keep their stop words, queries lose them unless they hold nothing else (*to be or not to be*, *кто я*).
+Measured over 13 collections this costs .0005 nDCG@10 on average against leaving them out of the index, and a query
+that consists of them finds something. Characters and pairs beat dictionary words for Chinese; compounds written together gain
+.0005 on average and never lost more than .005.
+
+Snowball: https://snowballstem.org; folding: see :mod:`pointsman.text.unicode`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import add
+from typing import TYPE_CHECKING
+
+from pointsman.text._stopwords import ENGLISH, RUSSIAN
+from pointsman.text.unicode import fold, normalize, repair, table_checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ANALYZER_VERSION = 1
+"""Raised whenever this module's rules change, so that an index made with other rules is rebuilt."""
+
+LONGEST_TOKEN = 255
+"""Bytes of UTF-8 in the longest token."""
+
+_LONGEST_WORD = 60
+"""Characters after which a word is cut; at most four bytes each, so pieces stay below :data:`LONGEST_TOKEN`."""
+
+_MEMO_WORDS = 32_768
+"""Words whose tokens are remembered, some 8 MB; they cover about 97 % of running text."""
+
+_STOP = ENGLISH | RUSSIAN
+
+# Character classes. A word is looked up as it is written and normalised only when it is new, so the classes also hold
+# what NFKC turns into letters (full-width forms, ligatures, superscripts), and characters without a shape.
+_SPACED = (  # Latin, Greek, Cyrillic, Armenian, digits, combining marks: scripts whose words may be joined by . ' _ -
+    "0-9A-Za-z_\xaa\xad\xb2\xb3\xb5\xb9\xba\xbc-\xbe\xc0-\xd6\xd8-\xf6\xf8-\u02af\u0300-\u0373\u0376\u0377\u037a-\u037d"
+    "\u037f\u0386\u0388-\u0481\u0483-\u0556\u0559\u0560-\u0588\u1c80-\u1c8f\u1d00-\u1fbc\u1fbe\u1fc2-\u1fcc\u1fd0-\u1fdb"
+    "\u1fe0-\u1fec\u1ff2-\u1ffc\u200c\u200d\u2060\u2070-\u209c\u2100-\u218b\u2460-\u249b\u2c60-\u2c7f\u2de0-\u2dff"
+    "\u3300-\u33ff\ua640-\ua69f\ua722-\ua788\ua78b-\ua7ff\ufb00-\ufb17\ufeff\uff10-\uff19\uff21-\uff3a\uff3f\uff41-\uff5a"
+    "\U0001d400-\U0001d7ff"
+)
+_DENSE = (  # scripts without spaces
+    "\u2e80-\u2fd5\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303c\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
+    "\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f"
+    "\U00020000-\U0003ffff\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f00\u0f40-\u0fbc\u1000-\u103f"
+    "\u1050-\u109f\u1780-\u17d3\u1950-\u19df\u1a20-\u1aad\uaa60-\uaadf"
+)
+_NOTHING = (  # punctuation, symbols, private use: what is left when these and the above are taken away is "other scripts"
+    r"\x00-\xff\u02b0-\u02ff\u0374-\u0385\u0387\u0482\u055a-\u055f\u0589-\u058f\u2000-\u25ff\u27c0-\u2bff\u2e00-\u2e7f"
+    r"\u3000-\u3030\u30fb\ud800-\uf8ff\ufe10-\ufe1f\ufe30-\ufe6f\uff00-\uff65\uffe0-\uffff"
+)
+_ASCII_WORDS = re.compile(r"\w{1,60}(?:[.'-]\w{1,60}|,\d{1,60}){0,15}(?:\+\+|#)?", re.ASCII)
+_WORDS = re.compile(
+    rf"[{_SPACED}]{{1,60}}(?:[.'’ʼ‐‑-][{_SPACED}]{{1,60}}|,[0-9]{{1,60}}){{0,15}}(?:\+\+|#)?"
+    rf"|[{_DENSE}]+"
+    rf"|[^{_NOTHING}{_SPACED}{_DENSE}]{{1,1024}}"
+)
+_DENSE_RUN = re.compile(f"[{_DENSE}]")
+_SPACED_RUN = re.compile(f"[{_SPACED}]")
+_CYRILLIC = re.compile("[\u0400-\u052f]")
+_PARTS = re.compile(r"[._'’ʼ,‐-]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NUMBER = re.compile(r"[0-9]+(?:[.‐-][0-9]+)+")
+_THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
+_APOSTROPHES = re.compile("['’ʼ]")
+_ENDING = re.compile(r"(?:n't|'(?:s|re|ve|ll|d|m))$")
+_IRREGULAR = {"can't": "can", "won't": "will", "shan't": "shall"}
+_SHARP_LANGUAGES = frozenset({"c++", "c#", "f#", "j#"})
+
+_stemmers = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class Analyzer:
+    """Turns text into the tokens that indexes hold and queries ask for.
+
+    Frozen, cheap to make and to pickle, and safe to share between threads. Time is linear in the text: warm, some 25 µs for
+    80 English words, 35 for 80 Russian ones, 60 for 200 Chinese characters.
+
+    Attributes:
+        stem: Reduce English and Russian words to their stems. Without it only folded forms match.
+    """
+
+    stem: bool = True
+    _everything: _Memo = field(init=False, repr=False, compare=False)
+    _content: _Memo = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_everything", _Memo(stem=self.stem, keep_stop_words=True))
+        object.__setattr__(self, "_content", _Memo(stem=self.stem, keep_stop_words=False))
+
+    def __reduce__(self) -> tuple[type[Analyzer], tuple[bool]]:
+        return Analyzer, (self.stem,)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal fingerprints give equal tokens: it names the rules, the stemmer's release and the character table."""
+        import Stemmer
+
+        stems = f"snowball-{Stemmer.version()}" if self.stem else "unstemmed"
+        return f"{ANALYZER_VERSION}/{stems}/{table_checksum()}/unicode-{unicodedata.unidata_version}"
+
+    def tokens(self, text: str) -> list[str]:
+        """The tokens of a document, stop words included, in the order of the text.
+
+        No token is empty, holds white space, or is longer than :data:`LONGEST_TOKEN` bytes.
+
+        >>> Analyzer().tokens("Indexing e-mails; Ёлки; 傳統")
+        ['index', 'email', 'e', 'mail', 'елк', '传', '统', '传统']
+        """
+        return _analyse(text, self._everything)
+
+    def query_tokens(self, text: str) -> list[str]:
+        """The tokens of a query: without stop words, unless it consists of nothing else.
+
+        >>> Analyzer().query_tokens("What is the index?"), Analyzer().query_tokens("To be or not to be")
+        (['index'], ['to', 'be', 'or', 'not', 'to', 'be'])
+        """
+        return _analyse(text, self._content) or _analyse(text, self._everything)
+
+
+class _Memo(dict[str, "Sequence[str]"]):
+    """The tokens of each word as it is written, worked out when it is first met; emptied when it is full."""
+
+    def __init__(self, *, stem: bool, keep_stop_words: bool) -> None:
+        super().__init__()
+        self._stem: Callable[[str], str] = _stemmed if stem else str
+        self._dropped: frozenset[str] = frozenset() if keep_stop_words else _STOP
+
+    def __missing__(self, word: str) -> Sequence[str]:
+        if not word.isascii() and (normal := normalize(word)) != word:
+            found = tuple(chain.from_iterable(map(self.__getitem__, _WORDS.findall(normal))))
+        elif _DENSE_RUN.match(word):
+            return _characters_and_pairs(word)
+        else:
+            found = tuple(
+                _bounded(self._stem(term)) for term in _terms(word) if term and term not in self._dropped
+            )
+        if len(word) <= _LONGEST_WORD:
+            if len(self) >= _MEMO_WORDS:
+                self.clear()
+            self[word] = found
+        return found
+
+
+def _analyse(text: str, memo: _Memo) -> list[str]:
+    # The whole hot path runs in C: one regular expression, and one dictionary look-up per word that has been seen.
+    words = _ASCII_WORDS.findall(text) if text.isascii() else _WORDS.findall(repair(text))
+    return list(chain.from_iterable(map(memo.__getitem__, words)))
+
+
+def _stemmed(word: str) -> str:
+    # A Stemmer is not made for several threads at once, so each thread has its own.
+    try:
+        english, russian = _stemmers.pair
+    except AttributeError:
+        from Stemmer import Stemmer
+
+        english, russian = _stemmers.pair = Stemmer("english", 0), Stemmer("russian", 0)
+    stem: str = (russian if _CYRILLIC.search(word) else english).stemWord(word)
+    return stem or word
+
+
+def _bounded(token: str) -> str:
+    # Case folding may lengthen a word.
+    if len(token) * 4 <= LONGEST_TOKEN:
+        return token
+    return token.encode()[:LONGEST_TOKEN].decode(errors="ignore")
+
+
+def _characters_and_pairs(run: str) -> list[str]:
+    characters = fold(run)
+    return [*characters, *map(add, characters, characters[1:])]
+
+
+def _terms(word: str) -> list[str]:
+    """The folded terms of one match of ``_WORDS`` that is not dense, before stop words and stems."""
+    if not _SPACED_RUN.match(word):
+        return _words_of_other_scripts(word)
+    if word[-1] in "+#":
+        lower = word.lower()
+        if lower in _SHARP_LANGUAGES:
+            return [lower]
+        word = word.rstrip("+#")
+    if word.isalpha() and (word.islower() or word[1:].islower()):
+        return [fold(word)]
+    if _NUMBER.fullmatch(word):
+        word = word.replace("‐", "-")
+        return [word, *word.split("-")] if "-" in word else [word]
+    if _THOUSANDS.fullmatch(word):
+        return [word.replace(",", "")]
+    return _joined_and_parts(_without_ending(word))
+
+
+def _without_ending(word: str) -> str:
+    """Take ``'s``, ``n't``, ``'re`` and their like from a word."""
+    if word.isalnum():
+        return word
+    plain = _APOSTROPHES.sub("'", word)
+    lower = plain.lower()
+    if lower in _IRREGULAR:
+        return _IRREGULAR[lower]
+    ending = _ENDING.search(lower)
+    return plain[: ending.start()] if ending else plain
+
+
+def _joined_and_parts(word: str) -> list[str]:
+    parts = [folded for part in _PARTS.split(word) if (folded := fold(part))]
+    if len(parts) < 2:
+        return parts
+    joined = "".join(parts)
+    if len(joined) > _LONGEST_WORD:
+        return parts
+    if len(parts) == len(joined):  # initials
+        return [joined]
+    return [joined, *parts]
+
+
+def _words_of_other_scripts(run: str) -> list[str]:
+    """Runs of letters, marks and numbers, cut to length; each emoji by itself."""
+    words: list[str] = []
+    letters: list[str] = []
+    for character in fold(run):
+        category = unicodedata.category(character)
+        if category[0] in "LMN" and len(letters) < _LONGEST_WORD:
+            letters.append(character)
+            continue
+        words.append("".join(letters))
+        letters = [character] if category[0] in "LMN" else []
+        if category == "So":
+            words.append(character)
+    words.append("".join(letters))
+    return words
+
+
+DEFAULT_ANALYZER = Analyzer()
+"""What every index and query uses unless told otherwise."""
