@@ -29,7 +29,7 @@ parts. Full-width Chinese punctuation is understood.
 
 Mappings: ``{"lang": "ru", "tag": ["a", "b"], "year": {"gte": 2020}}`` demands everything named; a list
 means *in*; the operators are eq ne in nin gt gte lt lte exists, with or without a leading ``$``;
-``{"$and": […]}``, ``{"$or": […]}``, ``{"$not": {…}}`` combine (the ``$`` is required: ``and`` may be the name of a key).
+``{"$and": […]}``, ``{"$or": […]}``, ``{"$not": {…}}`` combine (the ``$`` is required: a key may be named ``and``).
 """
 
 from __future__ import annotations

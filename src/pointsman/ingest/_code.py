@@ -100,7 +100,7 @@ def _block_spans(text: str) -> list[Span]:
     lines = text.split("\n")
     spans: list[Span] = []
     for first, last in pairwise(starts):
-        found = _DEFINITION.search("\n".join(lines[first : min(last, first + 12)])[:2000])
-        name = next((group for group in found.groups() if group), None) if found else None
+        definition = _DEFINITION.search("\n".join(lines[first : min(last, first + 12)])[:2000])
+        name = next((group for group in definition.groups() if group), None) if definition else None
         spans.append(((name,) if name else (), first, last))
     return spans

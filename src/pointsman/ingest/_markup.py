@@ -147,7 +147,7 @@ def html_blocks(text: str) -> tuple[str, list[tuple[int, str]]]:
         raise InputError("HTML nested deeper than its parser goes; flatten the page")
     if root is None:
         return "", []
-    title = " ".join("".join(element.itertext()) for element in root.iterfind("head/title"))
+    title = " ".join("".join(map(str, element.itertext())) for element in root.iterfind("head/title"))
     etree.strip_elements(root, "head", *_DROPPED, with_tail=False)
     collector = _Collector()
     for event, element in etree.iterwalk(root, events=("start", "end")):

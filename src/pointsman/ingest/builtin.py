@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import sysconfig
 import warnings
 from dataclasses import replace
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +19,12 @@ from pointsman.ingest.source import Section, Source, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from importlib.metadata import Distribution
 
     from pointsman.types import Document
 
-MODULES = (
-    "abc argparse array ast asyncio.base_events asyncio.events asyncio.futures asyncio.locks asyncio.queues "  # noqa: SIM905  (a list would fill pages)
+MODULES = (  # noqa: SIM905  (a list would fill pages)
+    "abc argparse array ast asyncio.base_events asyncio.events asyncio.futures asyncio.locks asyncio.queues "
     "asyncio.runners asyncio.streams asyncio.subprocess asyncio.tasks asyncio.taskgroups asyncio.timeouts base64 bdb "
     "bisect builtins bz2 calendar cmath cmd code codecs collections colorsys compileall "
     "concurrent.futures._base concurrent.futures.process concurrent.futures.thread configparser "
@@ -89,6 +88,8 @@ def standard_library_documents(limit: int | None = 1500, modules: Iterable[str] 
 
 def installed_package_documents(limit: int | None = 600, per_package: int = 12) -> list[Document]:
     """The long descriptions of the installed distributions, by heading; the first passages of each, in turns."""
+    from importlib.metadata import distributions  # noqa: PLC0415  (slow to import, seldom needed)
+
     latest = {(item.metadata["Name"] or "").lower(): item for item in distributions()}
     per_distribution = [list(islice(_description(item), per_package)) for name, item in sorted(latest.items()) if name]
     return list(islice(_turns(per_distribution), limit))
@@ -100,6 +101,8 @@ def own_documents(root: Path | None = None) -> list[Document]:
         pages = [path for path in (root / "README.md", root / "docs") if path.exists()]
         if pages:
             return [document for item in read_paths(pages) for document in item.documents if _is_page(document)]
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415  (as above)
+
     try:
         return list(_description(distribution("pointsman")))
     except PackageNotFoundError:
@@ -107,7 +110,7 @@ def own_documents(root: Path | None = None) -> list[Document]:
 
 
 def _is_page(document: Document) -> bool:
-    return document.metadata["kind"] == "md"
+    return bool(document.metadata["kind"] == "md")
 
 
 def _turns(lists: list[list[Document]]) -> Iterator[Document]:
@@ -174,7 +177,7 @@ def _imported_docstrings(module: str) -> Iterator[Docstring]:
         loaded = importlib.import_module(module)
     except ImportError:
         return  # not built into this interpreter
-    if text := _worthy(inspect.getdoc(loaded)):
+    if text := _worthy(loaded.__doc__):
         yield module, "module", text
     for name, member in sorted(vars(loaded).items()):
         if name.startswith("_") or getattr(member, "__module__", None) not in (module, f"_{module}"):
@@ -191,6 +194,8 @@ def _imported_docstrings(module: str) -> Iterator[Docstring]:
 
 
 def _signature(member: Any) -> str:
+    import inspect  # noqa: PLC0415  (slow to import, seldom needed)
+
     try:
         return str(inspect.signature(member))
     except (TypeError, ValueError):
@@ -198,5 +203,7 @@ def _signature(member: Any) -> str:
 
 
 def _worthy(docstring: str | None) -> str:
-    text = inspect.cleandoc(clean(docstring or "")).strip()
+    from inspect import cleandoc  # noqa: PLC0415  (as above)
+
+    text = cleandoc(clean(docstring or "")).strip()
     return text if len(text.split()) >= _FEW_WORDS else ""

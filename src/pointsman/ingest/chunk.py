@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError
-from pointsman.text import sentences
+from pointsman.text import detect, sentences
 from pointsman.types import Document
 
 if TYPE_CHECKING:
@@ -132,6 +132,8 @@ def _metadata(
         metadata["headings"] = list(names)
     if source.pages:
         metadata["page"] = bisect_right(source.pages, start)
+    if not source.is_code and "language" not in metadata and (language := detect(source.text[start:end])) != "und":
+        metadata["language"] = language
     if source.is_code:
         metadata["line"] = source.text.count("\n", 0, start) + 1
     return metadata

@@ -35,15 +35,16 @@ def decode(data: bytes, *, may_declare: bool = False) -> str:
     for mark, name in _BOMS:
         if data.startswith(mark):
             return _strictly(data, name)
-    if b"\x00" in data[:8192]:
-        return _strictly(data, _utf16_order(data))
+    sample = data[:_SAMPLE]
+    # A stray control character is cleaned away later; many of them are UTF-16 (the other byte of each) or a program.
+    many_controls = len(sample) - len(sample.translate(None, _CONTROL_BYTES)) > 2 + len(sample) // 20
     try:
-        return data.decode("utf-8")
+        if not many_controls:
+            return data.decode("utf-8")
     except UnicodeDecodeError:
         pass  # some other encoding, looked for below
-    sample = data[:_SAMPLE]
-    if len(sample.translate(None, _CONTROL_BYTES)) < 0.95 * len(sample):
-        raise InputError("binary data, not text")
+    if many_controls or b"\x00" in sample:
+        return _strictly(data, _utf16_order(data))
     if may_declare and (declared := _DECLARED.search(data[:2048])):
         try:
             return data.decode(declared[1].decode("ascii"))
@@ -66,24 +67,24 @@ def _strictly(data: bytes, encoding: str) -> str:
 
 
 def _utf16_order(data: bytes) -> str:
-    """Tell UTF-16 without a mark by where its zero bytes stand; anything else with zeros is binary."""
-    sample = data[:8192]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
-    # Spaces, line ends and digits have a zero high byte in every language; low bytes are almost never zero.
-    name = "utf-16-le" if odd > 10 * even else "utf-16-be" if even > 10 * odd else ""
-    if name and len(data) % 2 == 0:
-        text = sample[: len(sample) // 2 * 2].decode(name, errors="replace")
-        controls = sum(char < " " and char not in "\t\n\r\f" for char in text) + text.count("\ufffd")
-        if controls <= 0.02 * len(text) and _one_script(text):
+    """Tell in which order UTF-16 without a mark makes sense; anything else with control characters is binary."""
+    for name in ("utf-16-le", "utf-16-be"):
+        text = data[:8192].decode(name, errors="replace")
+        known = sum(_is_plausible(char) for char in text)
+        if len(data) % 2 == 0 and known >= 0.95 * len(text):
             return name
     raise InputError("binary data, not text")
 
 
-def _one_script(text: str) -> bool:
-    """Whether the letters are mostly Latin, Cyrillic or Chinese; bytes of a program read as UTF-16 are not."""
-    letters = [char for char in text if char.isalpha()]
-    known = sum(char < "\u0530" or "\u3000" <= char <= "\u9fff" for char in letters)
-    return known >= 0.95 * len(letters)
+def _is_plausible(char: str) -> bool:
+    """Latin, Cyrillic, Chinese and their punctuation; the bytes of a program read as UTF-16 are all over the place."""
+    return (
+        char in "\t\n\r"
+        or " " <= char < "\u0530"
+        or "\u2010" <= char <= "\u2040"
+        or "\u3000" <= char <= "\u9fff"
+        or "\uff00" <= char < "\uffef"
+    )
 
 
 def _guess(data: bytes) -> str:

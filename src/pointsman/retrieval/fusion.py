@@ -250,6 +250,8 @@ def _check_weights(weights: Sequence[float], lists: int) -> None:
 
 
 def _check_finite(scores: Sequence[float], where: str, keys: Sequence[object]) -> None:
+    if all(map(math.isfinite, scores)):
+        return
     for score, key in zip(scores, keys, strict=True):
         if not math.isfinite(score):
             raise InputError(f"{where}: the score of {key!r:.80} is {score!r}; a score is a finite number, or None")
@@ -277,9 +279,9 @@ def _summed(
     contributions, floors = [], []
     for weight, keys, given in rankings:
         scores = [1 / rank for rank in _ranks(1, keys)] if given is None else given
-        # scores near the largest double must not overflow, and no method here minds their scale
-        scale = max(map(abs, scores)) or 1.0
-        normal = normalise([score / scale for score in scores])
+        # scores near the largest double must not overflow; no method here minds a scale, and powers of two are exact
+        _, exponent = math.frexp(max(map(abs, scores)))
+        normal = normalise([math.ldexp(score, -exponent) for score in scores])
         floor = absent(normal) if absent else 0.0
         floors.append(weight * floor)
         contributions.append([weight * (score - floor) for score in normal])

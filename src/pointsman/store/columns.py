@@ -205,18 +205,18 @@ class _RowOf:
 class _Column(ABC):
     """The values of one metadata key that are of one kind.
 
-    Where most rows have a value ``_first`` holds one for each row, else it is None; ``_rows`` and
-    ``_cells`` hold what it does not: all values of a rare key, the second and later ones of lists.
+    The first values of all rows make a plane, an array as long as the table, the second values another, and so on as
+    long as an eighth of the rows has that many. What is left, so all of a rare key, is kept as pairs of row and value.
     """
 
-    __slots__ = ("_cells", "_first", "_new_cells", "_new_rows", "_rows")
+    __slots__ = ("_cells", "_new_cells", "_new_rows", "_patience", "_planes", "_rows")
     dtype: type[np.generic]
     missing: float
 
     def __init__(self) -> None:
         self._new_rows: list[int] = []
         self._new_cells: list[Any] = []
-        self._fill(np.empty(0, np.int32), np.empty(0, self.dtype), 0)
+        self._fill([], np.empty(0, np.int32), np.empty(0, self.dtype), 0)
 
     def add(self, row: int, content: Any) -> None:
         """Note a value; `settle` takes it in. Rows come in ascending order."""
@@ -227,54 +227,56 @@ class _Column(ABC):
         """Move what was noted into the arrays; a row's values are always settled together."""
         rows, cells = np.array(self._new_rows, np.int32), np.array(self._new_cells, self.dtype)
         self._new_rows, self._new_cells = [], []
-        if self._first is None and (self._rows.size + len(rows)) * 8 > size:
-            rows, cells = np.append(self._rows.view, rows), np.append(self._cells.view, cells)
-            self._fill(rows, cells, size)
-        else:
-            self._take(rows, cells)
+        for plane in self._planes:
+            rows, cells = _lay(plane, rows, cells)
+        self._rows.extend(rows)
+        self._cells.extend(cells)
+        if self._rows.size > self._patience and self._rows.size * 8 > size:
+            self._fill(self._planes, self._rows.view, self._cells.view, size)
 
     def tidy(self, slack: int) -> None:  # noqa: B027  # numbers have nothing to tidy
         """Do what is better done once for many changes; ``slack`` is how little is not worth it."""
 
     def hits(self, test: Test, size: int, rows: NDArray[np.int64] | None) -> Bools:
         """Which rows (of the first ``size``, or of those given) have a value that passes."""
-        if self._first is not None:
-            self._first.grow(size)
-            if rows is not None and not self._rows.size:
-                return test(self._first.view[rows])
-            result = test(self._first.view)
-        else:
-            result = np.zeros(size, np.bool_)
+        here = None if self._rows.size else rows  # pairs are looked up by row only in a mask of all
+        result: Bools | None = None
+        for plane in self._planes:
+            plane.grow(size)
+            passed = test(plane.view if here is None else plane.view[here])
+            result = passed if result is None else np.logical_or(result, passed, out=result)
+        if result is None:
+            result = np.zeros(size if here is None else len(here), np.bool_)
         if self._rows.size:
             result[self._rows.view[test(self._cells.view)]] = True
-        return result if rows is None else result[rows]
+        if rows is here:
+            return result
+        chosen: Bools = result[rows]
+        return chosen
 
     def compact(self, alive: Bools, renumbered: NDArray[np.int64], size: int) -> bool:
         """Keep the living rows under their new numbers; False when nothing is left."""
-        rows, cells = self._rows.view, self._cells.view
-        if self._first is not None:
-            present = np.flatnonzero(self.anything()(self._first.view))
-            rows, cells = np.append(present, rows), np.append(self._first.view[present], cells)
+        present = [np.flatnonzero(self.anything()(plane.view)) for plane in self._planes]
+        cells = np.concatenate(
+            [*(plane.view[rows] for plane, rows in zip(self._planes, present, strict=True)), self._cells.view]
+        )
+        rows = np.concatenate([*present, self._rows.view])
         kept = alive[rows]
         rows, cells = renumbered[rows[kept]], cells[kept]
         order = np.argsort(rows, kind="stable")
-        self._fill(rows[order].astype(np.int32), self._recode(cells[order]), size)
+        self._fill([], rows[order].astype(np.int32), self._recode(cells[order]), size)
         return bool(len(rows))
 
-    def _fill(self, rows: NDArray[Any], cells: NDArray[Any], size: int) -> None:
-        """Begin anew with these values, the rows ascending."""
+    def _fill(self, planes: list[_Growing], rows: NDArray[Any], cells: NDArray[Any], size: int) -> None:
+        """Keep the planes, lay as many more as these pairs (rows ascending) are worth, keep the rest as pairs."""
+        self._planes = planes
+        while np.count_nonzero(_leading(rows)) * 8 > size:
+            self._planes.append(_Growing(self.dtype, self.missing))
+            rows, cells = _lay(self._planes[-1], rows, cells)
         self._rows, self._cells = _Growing(np.int32), _Growing(self.dtype)
-        self._first = _Growing(self.dtype, self.missing) if len(rows) * 8 > size else None
-        self._take(rows, cells)
-
-    def _take(self, rows: NDArray[Any], cells: NDArray[Any]) -> None:
-        if self._first is not None and len(rows):
-            leading = np.append(True, rows[1:] != rows[:-1])
-            self._first.grow(int(rows[-1]) + 1)
-            self._first.view[rows[leading]] = cells[leading]
-            rows, cells = rows[~leading], cells[~leading]
         self._rows.extend(rows)
         self._cells.extend(cells)
+        self._patience = 2 * len(rows)  # look again when there are twice as many, so looking costs little
 
     def _encode(self, content: Any) -> Any:
         return content
@@ -316,7 +318,8 @@ class _Numbers(_Column):
             below = None if high is None else cells <= high if high_included else cells < high
             if above is None or below is None:
                 return below if above is None else above  # type: ignore[return-value]  # a range has a bound
-            return np.logical_and(above, below, out=above)
+            both: Bools = np.logical_and(above, below, out=above)
+            return both
 
         return test
 
@@ -349,9 +352,11 @@ class _Strings(_Column):
         fresh = [code for text, code in self._fresh.items() if interval.contains(text)]
 
         def test(cells: NDArray[Any]) -> Bools:
-            result = cells >= start
+            result: Bools = cells >= start
             result &= cells < end
-            return result | _one_of(cells, fresh) if fresh else result
+            if fresh:
+                result |= _one_of(cells, fresh)
+            return result
 
         return test
 
@@ -363,9 +368,8 @@ class _Strings(_Column):
             codes = np.full(len(texts) + 1, -1, np.int32)  # the last place is for -1: no value stays no value
             codes[order] = np.arange(len(texts), dtype=np.int32)
             self._sorted, self._fresh = [texts[place] for place in order], {}
-            for array in (self._cells, self._first):
-                if array is not None:
-                    array.view[:] = codes[array.view]
+            for array in (self._cells, *self._planes):
+                array.view[:] = codes[array.view]
 
     def _code(self, text: str) -> int | None:
         place = bisect_left(self._sorted, text)
@@ -385,7 +389,23 @@ class _Strings(_Column):
         codes = np.full(len(texts), -1, np.int32)
         codes[order] = np.arange(len(order), dtype=np.int32)
         self._sorted, self._fresh = [texts[code] for code in order], {}
-        return codes[cells]
+        recoded: NDArray[Any] = codes[cells]
+        return recoded
+
+
+def _leading(rows: NDArray[Any]) -> Bools:
+    """Where a row differs from the one before it."""
+    return np.append(np.ones(min(1, len(rows)), np.bool_), rows[1:] != rows[:-1])
+
+
+def _lay(plane: _Growing, rows: NDArray[Any], cells: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Put the first value of each row into the plane; gives what is left."""
+    if not len(rows):
+        return rows, cells
+    leading = _leading(rows)
+    plane.grow(int(rows[-1]) + 1)
+    plane.view[rows[leading]] = cells[leading]
+    return rows[~leading], cells[~leading]
 
 
 def _one_of(cells: NDArray[Any], values: Sequence[Any]) -> Bools:

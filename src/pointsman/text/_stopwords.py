@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-ENGLISH = frozenset(
-    """
+_ENGLISH = """
     a an the this that these those
     i me my mine myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers
     herself it its itself they them their theirs themselves one
@@ -15,11 +14,10 @@ ENGLISH = frozenset(
     off over under upon within without
     again further once here there all any both each few more most other some such no not only own same so too very
     just also
-    """.split()
-)
-
-RUSSIAN = frozenset(
     """
+ENGLISH = frozenset(_ENGLISH.split())
+
+_RUSSIAN = """
     и а но да или либо ни не же ли бы б ж ведь вот вон если то чтобы что как так когда хотя пока потому поэтому
     зато также тоже чем нежели раз
     в во на с со к ко о об обо от ото до по за из изо у при про для без безо под подо над надо через перед между
@@ -35,5 +33,5 @@ RUSSIAN = frozenset(
     весь вся все всего всей всем всех всю сам сама само сами самый
     быть был была было были есть будет будут буду бы
     уже еще только лишь даже очень более больше менее там тут здесь теперь тогда потом опять вдруг можно нельзя
-    """.split()
-)
+    """
+RUSSIAN = frozenset(_RUSSIAN.split())

@@ -22,22 +22,28 @@ _SCRIPTS = {
 _LETTER_RUNS = re.compile(r"[^\W\d_]+")
 
 _LETTERS_PER_HAN = 3
-"""A Han character says as much as about three letters: shares weigh it so, else a single English name outweighs a sentence."""
+"""A Han character says as much as about three letters; unweighted, one English name would outweigh a sentence."""
 
-# Letters that Russian does not have, by the language that most often does; the first one found in the text decides.
+_LATIN_WEIGHT = 0.4
+"""What a Latin letter counts against one of another script when the language is chosen."""
+
+# By language: letters that Russian does not have, and Russian letters that it does not have. A foreign name in a
+# Russian text does not make it foreign, so the former must outnumber the latter.
 _NOT_RUSSIAN = (
-    ("uk", re.compile("[їєґЇЄҐ]")),
-    ("be", re.compile("[ўЎ]")),
-    ("sr", re.compile("[јљњћђЈЉЊЋЂ]")),
-    ("und", re.compile("[\u0400\u040d\u0450\u045d\u0452-\u045f\u0460-\u0481\u048a-\u052f\u0403\u0405\u040a-\u040f]")),
+    ("uk", re.compile("[їєґЇЄҐ]"), re.compile("[ыэёъЫЭЁЪ]")),
+    ("be", re.compile("[ўЎ]"), re.compile("[ищъИЩЪ]")),
+    ("sr", re.compile("[јљњћђЈЉЊЋЂ]"), re.compile("[ыэёйяюЫЭЁЙЯЮ]")),
+    ("uk", re.compile("[іІ]"), re.compile("[ыэёъЫЭЁЪ]")),
 )
-_UKRAINIAN_I = re.compile("[іІ]")
-_RUSSIAN_ONLY = re.compile("[ыэёЫЭЁ]")
-_BULGARIAN_VOWEL = re.compile("ъ")
+_OTHER_CYRILLIC = re.compile(
+    "[\u0400\u0402\u0403\u0405\u0408-\u040d\u040f\u0450\u0452\u0453\u0455\u0458-\u045d\u045f-\u0481\u048a-\u052f]"
+)
+_BULGARIAN_VOWEL = re.compile("[ъЪ]")
+_NOT_BULGARIAN = re.compile("[ыэёЫЭЁ]")
 
 # The commonest small words of languages that share the Latin script with English, none of them an English word.
-_OTHER_LATIN = frozenset(
-    """der die das und ist nicht ein eine einen den dem des mit für auf von zu sich auch wie wird sind oder bei nach
+_OTHER_LATIN_WORDS = """der die das und ist nicht ein eine einen den dem des mit für auf von zu sich auch wie wird sind oder bei
+    nach
     le la les des est et une du dans pour que qui avec sur pas ne ce cette sont aux au plus ou où
     el los las un y es en por con para como su del se lo una más pero
     il lo gli di che è per non sono della del con una nel alla
@@ -45,15 +51,39 @@ _OTHER_LATIN = frozenset(
     de het een van en niet dat zijn op te met voor
     w na się nie jest że do z i jak
     och att det som en på är av för inte
-    ve bir bu için ile da""".split()
-) - ENGLISH - {"do", "on", "in", "i", "a", "no", "is", "as", "an", "or", "so", "to", "die", "plus", "per", "con", "la", "el", "van"}
+    ve bir bu için ile da"""
+_OTHER_LATIN = (
+    frozenset(_OTHER_LATIN_WORDS.split())
+    - ENGLISH
+    - {
+        "do",
+        "on",
+        "in",
+        "i",
+        "a",
+        "no",
+        "is",
+        "as",
+        "an",
+        "or",
+        "so",
+        "to",
+        "die",
+        "plus",
+        "per",
+        "con",
+        "la",
+        "el",
+        "van",
+    }
+)
 
 
 def scripts(text: str) -> dict[str, float]:
     """The share of each script among the letters: keys ``han``, ``kana``, ``cyrillic``, ``latin``, ``other``.
 
-    Shares sum to 1, or are all 0 where there is no letter. A Han character or kana counts as three letters. At most some 6,000
-    characters are looked at, so the time is bounded.
+    Shares sum to 1, or are all 0 where there is no letter. A Han character or kana counts as three letters. At most
+    some 6,000 characters are looked at, so the time is bounded.
 
     >>> scripts("BM25 и поиск")["cyrillic"], scripts("")["latin"]
     (0.75, 0.0)
@@ -65,7 +95,8 @@ def detect(text: str) -> str:
     """The language of a text, as a guess good enough to choose by.
 
     Returns:
-        ``en``, ``zh`` or ``ru``; ``ja`` where kana is present beside Han, ``uk``, ``be`` or ``sr`` where letters that Russian does not have are;
+        ``en``, ``zh`` or ``ru``; ``ja`` where kana is present beside Han; ``uk``, ``be`` or ``sr`` where
+        letters are present that Russian does not have;
         ``und`` for everything else: other scripts, other languages in Latin or Cyrillic letters, no letters at all. A
         few Latin words that could be any language count as English.
 
@@ -74,12 +105,13 @@ def detect(text: str) -> str:
     """
     sample = _sample(text)
     shares = _shares(sample)
-    best = max(shares, key=shares.__getitem__)
-    if shares[best] == 0:
+    # Latin names and code stand in texts of every language, and hardly ever the other way round.
+    weights = shares | {"latin": shares["latin"] * _LATIN_WEIGHT, "han": shares["han"] + shares["kana"], "kana": 0.0}
+    best = max(weights, key=weights.__getitem__)
+    if weights[best] == 0:
         return "und"
-    dense = shares["han"] + shares["kana"]
-    if dense >= max(shares["cyrillic"], shares["latin"], shares["other"]):
-        return "ja" if shares["kana"] > 0.1 * dense else "zh"
+    if best == "han":
+        return "ja" if shares["kana"] > 0.1 * weights["han"] else "zh"
     if best == "cyrillic":
         return _cyrillic_language(normalize(sample))
     return _latin_language(sample) if best == "latin" else "und"
@@ -104,15 +136,13 @@ def _shares(sample: str) -> dict[str, float]:
 
 
 def _cyrillic_language(sample: str) -> str:
-    russian = len(_RUSSIAN_ONLY.findall(sample))
-    for language, letters in _NOT_RUSSIAN:
-        # A foreign name in a Russian text does not make it foreign.
-        if len(letters.findall(sample)) > russian:
+    for language, own, foreign in _NOT_RUSSIAN:
+        if len(own.findall(sample)) > len(foreign.findall(sample)):
             return language
-    if len(_UKRAINIAN_I.findall(sample)) > russian:
-        return "uk"
+    if len(_OTHER_CYRILLIC.findall(sample)) > len(sample) / 50:
+        return "und"
     # Bulgarian writes its commonest vowel with the letter that is rarest in Russian, and has no ы.
-    if not russian and len(_BULGARIAN_VOWEL.findall(sample)) * 100 > len(sample):
+    if not _NOT_BULGARIAN.search(sample) and len(_BULGARIAN_VOWEL.findall(sample)) > 1 + len(sample) // 50:
         return "und"
     return "ru"
 
@@ -122,4 +152,4 @@ def _latin_language(sample: str) -> str:
     english = sum(word in ENGLISH for word in words)
     foreign = sum(word in _OTHER_LATIN for word in words)
     accented = sum(not word.isascii() for word in words)
-    return "und" if foreign + accented > english + len(words) / 20 else "en"
+    return "und" if foreign + accented > english + max(1, len(words) / 10) else "en"

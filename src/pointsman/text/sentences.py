@@ -43,20 +43,19 @@ _WRAPPED_WIDTH = 50
 _WRAPPED_WIDTH_DENSE = 25
 """The same for Chinese, whose characters are twice as wide."""
 
-_BEFORE_NAMES = frozenset(
-    """mr mrs ms mx dr prof rev hon gen sen rep gov pres sgt capt lt col cmdr adm maj messrs mme mlle st mt ft
+_BEFORE_NAMES_TEXT = """mr mrs ms mx dr prof rev hon gen sen rep gov pres sgt capt lt col cmdr adm maj messrs mme mlle st mt
+    ft
     e.g i.e eg ie vs cf viz al approx resp
     им ул пр-т просп пер пл обл р-н тов гр гос г-н г-жа проф акад доц св т.е т.к т.н т.о напр см ср англ нем фр лат греч
-    ред сост пер изд инж ген кап полк""".split()
-)
-_BEFORE_NUMBERS = frozenset(
-    """no nos nr fig figs eq eqs p pp vol vols ch chap sec sect art para ver v app tab ref refs op cit ca c
+    ред сост пер изд инж ген кап полк"""
+_BEFORE_NAMES = frozenset(_BEFORE_NAMES_TEXT.split())
+_BEFORE_NUMBERS_TEXT = """no nos nr fig figs eq eqs p pp vol vols ch chap sec sect art para ver v app tab ref refs op cit
+    ca c
     jan feb mar apr jun jul aug sep sept oct nov dec
-    рис табл стр с гл п пп т тт ст разд вып д кв корп стр прим илл ок ч""".split()
-)
-_BEFORE_CAPITALS = frozenset(
-    "inc ltd co corp bros jr sr u.s u.k u.n e.u u.s.a d.c ph.d b.a m.a m.d b.c a.d с.ш и.о".split()
-)
+    рис табл стр с гл п пп т тт ст разд вып д кв корп стр прим илл ок ч"""
+_BEFORE_NUMBERS = frozenset(_BEFORE_NUMBERS_TEXT.split())
+_BEFORE_CAPITALS_TEXT = "inc ltd co corp bros jr sr u.s u.k u.n e.u u.s.a d.c ph.d b.a m.a m.d b.c a.d с.ш и.о"
+_BEFORE_CAPITALS = frozenset(_BEFORE_CAPITALS_TEXT.split())
 _OPENING_WORDS = ENGLISH | RUSSIAN
 
 
@@ -151,23 +150,26 @@ def _period_ends(text: str, match: re.Match[str], start: int, word: str) -> bool
     before = window[: last.start(1)]
     if word[0].isdigit():
         return token not in _BEFORE_NUMBERS and token not in _BEFORE_NAMES and token != "г"  # noqa: S105
-    if token in _BEFORE_NAMES:
-        return False
     opens = word.lower().replace("ё", "е") in _OPENING_WORDS
-    if token in _BEFORE_CAPITALS:
+    return token not in _BEFORE_NAMES and _ends_before_capital(last[1], before, opens=opens)
+
+
+def _ends_before_capital(token: str, before: str, *, opens: bool) -> bool:
+    """Whether ``token`` and a period end a sentence before a capital; ``opens``: the next word is a common opener."""
+    lower = token.lower()
+    if lower in _BEFORE_CAPITALS:
         return opens
-    if token == "г":  # noqa: S105
+    if lower == "г":
         # «в 1990 г. Потом …», but «г. Москва»
         return before.rstrip()[-1:].isdigit()
-    if token.isdigit():
+    if lower.isdigit():
         # «3. Next item»: the number of an item, not a sentence
-        return bool(before.strip()) or max(start, match.start() - 25) > start
-    if len(token.replace(".", "")) == 1 and token.isalpha():
-        return _letter_ends(last[1], before, opens=opens)
-    if "." in token and all(len(part) == 1 for part in token.split(".")):
-        # several letters: «и т.д. Потом», «J.R.R. Tolkien»
-        return opens or last[1].islower()
-    return True
+        return bool(before.strip())
+    if len(lower.replace(".", "")) == 1 and lower.isalpha():
+        return _letter_ends(token, before, opens=opens)
+    # «и т.д. Потом» ends, «J.R.R. Tolkien» does not
+    initials = "." in lower and all(len(part) == 1 for part in lower.split("."))
+    return not initials or opens or token.islower()
 
 
 def _letter_ends(letter: str, before: str, *, opens: bool) -> bool:

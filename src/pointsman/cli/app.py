@@ -1,0 +1,259 @@
+"""The commands. Each parses its arguments, calls the library, and hands the result to ``output``.
+
+With ``--json`` a command prints one JSON document on standard output and nothing else there; logs and progress go to
+standard error. Exit code 2 means that the input cannot be used, 1 that something else failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pointsman._version import __version__
+from pointsman.cli import output
+from pointsman.errors import InputError, PointsmanError
+
+if TYPE_CHECKING:
+    from pointsman.workspace import Workspace
+
+app = typer.Typer(
+    help="Decide where and how to look for each question, look there, and say why.\n\n"
+    "Start with: pointsman index FOLDER --dataset NAME, then pointsman search 'a question'.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+WorkspaceOption = Annotated[
+    Path,
+    typer.Option("--workspace", "-w", envvar="POINTSMAN_WORKSPACE", metavar="DIR", help="The folder of datasets."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DatasetsOption = Annotated[
+    list[str] | None, typer.Option("--dataset", "-d", metavar="NAME", help="Only this dataset; may be repeated.")
+]
+EmbedderOption = Annotated[
+    str,
+    typer.Option(
+        envvar="POINTSMAN_EMBEDDER",
+        metavar="SPEC",
+        help="default, onnx:DIR, sentence-transformers:NAME or openai:MODEL@URL; a dataset keeps to the one it began with.",
+    ),
+]
+DEFAULT_WORKSPACE = Path(".pointsman")
+
+
+@app.command()
+def index(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files and folders.", show_default=False)],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Where to; made when there is none.")],
+    description: Annotated[str | None, typer.Option(metavar="TEXT", help="What is in it.", show_default=False)] = None,
+    technique: Annotated[
+        str | None, typer.Option(metavar="TECHNIQUE", help="hybrid (default), keyword or vector.", show_default=False)
+    ] = None,
+    hidden: Annotated[bool, typer.Option("--hidden", help="Also read what starts with a dot.")] = False,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Parse, cut, embed and index files and folders.
+
+    Reads text, Markdown, reStructuredText, HTML, PDF, Word, JSON, JSON lines, CSV and source code. Run again, it
+    indexes only what has changed and takes out what is gone. A file that cannot be read is reported; the rest goes in.
+    """
+    from pointsman.indexing import index_paths
+
+    with _opened(workspace, embedder) as opened:
+        target = opened.dataset(dataset, description=description, indexing_technique=technique)  # type: ignore[arg-type]  # checked there
+        with output.progress("Indexing") as on_progress:
+            report = index_paths(target, paths, hidden=hidden, on_progress=on_progress)
+        output.index_report(report, target, as_json=as_json)
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many hits.")] = 5,
+    dataset: DatasetsOption = None,
+    strategy: Annotated[
+        str, typer.Option(help="auto, bm25, vector, hybrid, or a fusion method: rrf, z_score, min_max, dbsf …")
+    ] = "auto",
+    filter: Annotated[  # noqa: A002  (the option's name)
+        str | None, typer.Option(metavar="EXPR", help='Such as: year >= 2020 and lang = "ru"', show_default=False)
+    ] = None,
+    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave the ranking as fused.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show every hit's way and every stage's time.")] = False,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Search one, several or all datasets."""
+    _ = no_rerank  # nothing reranks yet, so the fused ranking is the answer either way
+    with _opened(workspace, embedder, existing=True) as opened:
+        context = opened.search(query, k, datasets=dataset, strategy=strategy, filters=filter)
+        output.search_results(context, explain=explain, as_json=as_json)
+
+
+@app.command()
+def datasets(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOption = False) -> None:
+    """List the datasets."""
+    with _opened(workspace, existing=True) as opened:
+        output.dataset_list(opened, as_json=as_json)
+
+
+@app.command()
+def status(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOption = False) -> None:
+    """Show what is in the workspace: documents, indexes, sizes, embedders."""
+    with _opened(workspace, existing=True) as opened:
+        output.status(opened, as_json=as_json)
+
+
+@app.command()
+def delete(
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="From where.")],
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Documents by id.", show_default=False)] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="Everything of this file.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="The whole dataset.")] = False,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete documents, everything of a file, or a whole dataset."""
+    with _opened(workspace, existing=True) as opened:
+        target = opened.dataset(dataset, create=False)
+        if everything:
+            if ids or source:
+                raise InputError("--all deletes the whole dataset; give no ids and no --source with it")
+            count = len(target)
+            opened.drop(dataset)
+        else:
+            wanted = [*(ids or []), *(found for path in source or [] for found in target.ids(source=path))]
+            if not (ids or source):
+                raise InputError("nothing to delete; name ids, --source PATH or --all")
+            count = target.delete(wanted)
+        output.say({"dataset": dataset, "deleted": count}, f"{count} documents deleted from {dataset}", as_json=as_json)
+
+
+@app.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="All datasets unless named.")] = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare documents, keyword index and vector index; exit 1 when they disagree."""
+    with _opened(workspace, existing=True) as opened:
+        found = {name: opened.dataset(name, create=False).verify() for name in names or opened.names()}
+        output.verification(found, as_json=as_json)
+    if any(result.problems for result in found.values()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def rebuild(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="All datasets unless named.")] = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    as_json: JsonOption = False,
+) -> None:
+    """Build the indexes anew from the documents; nothing is embedded again."""
+    with _opened(workspace, existing=True) as opened:
+        chosen = names or opened.names()
+        for name in chosen:
+            opened.dataset(name, create=False).rebuild()
+        output.say({"rebuilt": chosen}, f"rebuilt: {', '.join(chosen) or 'nothing'}", as_json=as_json)
+
+
+@app.command("eval")
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="corpus.jsonl, queries.jsonl, qrels.tsv (BEIR form).")],
+    strategies: Annotated[str, typer.Option(help="Comma-separated.")] = "bm25,vector,hybrid,auto",
+    k: Annotated[int, typer.Option("--k", min=1, max=1000, help="The cutoff.")] = 10,
+    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave rankings as fused.")] = False,
+    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N.")] = None,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure strategies on a labelled collection: nDCG, recall, MRR and latency, as trec_eval counts them."""
+    from pointsman.evaluation import run_eval
+
+    run_eval(
+        folder,
+        [name.strip() for name in strategies.split(",") if name.strip()],
+        k=k,
+        rerank=not no_rerank,
+        limit_queries=limit_queries,
+        embedder=embedder,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def demo(
+    workspace: Annotated[Path, typer.Option("--workspace", "-w", metavar="DIR", help="Made when missing.")] = Path(
+        "demo-workspace"
+    ),
+) -> None:
+    """Index what every machine has (Python's own documentation, installed packages) and answer some questions."""
+    from pointsman.cli.demo import run_demo
+
+    run_demo(workspace)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"pointsman {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, to standard error.")] = False,
+) -> None:
+    _ = version
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
+    )
+
+
+@contextmanager
+def _opened(path: Path, embedder: str = "default", *, existing: bool = False) -> Iterator[Workspace]:
+    from pointsman.workspace import Workspace
+
+    if existing and not (path / "datasets").is_dir():
+        raise InputError(
+            f"there is no workspace at {str(path)!r}; make one with 'pointsman index PATH --dataset NAME "
+            f"--workspace {path}', or name another with --workspace"
+        )
+    chosen = None
+    if embedder != "default":
+        from pointsman.models import load_embedder
+
+        chosen = load_embedder(embedder)
+    with Workspace(path, embedder=chosen) as workspace:
+        yield workspace
+
+
+def run() -> None:
+    """Run with the arguments of this process; errors a person can act on become one line and an exit code."""
+    try:
+        app()
+    except InputError as error:
+        sys.stderr.write(f"pointsman: {error}\n")
+        sys.exit(2)
+    except PointsmanError as error:
+        sys.stderr.write(f"pointsman: {error}\n")
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output, such as head, has gone: not our failure
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,70 @@
+"""``pointsman demo``: the main job on real input that every machine has."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from pointsman.cli import output
+from pointsman.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pointsman.types import Document
+
+QUESTIONS = (
+    "How do I run a function in another process and get its result back?",
+    "reciprocal rank fusion",
+    "run tests in parallel",
+    "如何解析命令行参数？",
+    "怎样计算文件的哈希值",
+    "как прочитать CSV-файл построчно",
+    "чем глубокая копия отличается от поверхностной?",
+)
+
+
+def run_demo(path: Path) -> None:
+    """Index three datasets into ``path``, ask some questions in three languages, and say how to go on."""
+    from pointsman.ingest import installed_package_documents, own_documents, standard_library_documents
+
+    out = output.console()
+    sources: list[tuple[str, str, Callable[[], list[Document]]]] = [
+        ("python", "The documentation of Python's standard library", standard_library_documents),
+        ("packages", "The descriptions of the packages installed here", installed_package_documents),
+        ("pointsman", "Pointsman's own documentation", own_documents),
+    ]
+    with Workspace(path) as workspace:
+        for name, description, read in sources:
+            began = perf_counter()
+            documents = read()
+            dataset = workspace.dataset(name, description=description)
+            with output.progress(f"Indexing {name}") as on_progress:
+                done = 0
+
+                def advance(count: int, total: int = len(documents)) -> None:
+                    nonlocal done
+                    done += count
+                    on_progress(done, total, f"{done} of {total} passages")  # noqa: B023  (used within this turn only)
+
+                result = dataset.add(documents, on_progress=advance)
+            gone = set(dataset.ids()) - {document.id for document in documents}
+            dataset.delete(gone)
+            out.print(
+                f"[bold]{name}[/]  {description}: {len(dataset)} passages ({result.added} new) in "
+                f"{perf_counter() - began:.1f} s"
+            )
+        for question in QUESTIONS:
+            out.print()
+            out.rule(question, style="cyan")
+            context = workspace.search(question, 3)
+            output.search_results(context, explain=False, as_json=False)
+    out.print()
+    out.print("Go on by hand:", style="bold")
+    for line in (
+        f"pointsman search 'your own question' --workspace {path} --explain",
+        f"pointsman status --workspace {path}",
+        "pointsman index some/folder --dataset notes && pointsman search 'what is in it'",
+    ):
+        out.print(f"  {line}", markup=False, highlight=False)

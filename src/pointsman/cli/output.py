@@ -1,0 +1,309 @@
+"""What the commands print: tables and passages for people, one JSON document for scripts.
+
+rich is imported where something is drawn, so that ``--help`` and ``--json`` do without it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.text import Text
+
+    from pointsman.dataset import Dataset
+    from pointsman.indexing import IndexReport, Progress
+    from pointsman.store.collection import Verification
+    from pointsman.types import Hit, RetrievalContext
+    from pointsman.workspace import Workspace
+
+_SNIPPET = 320  # characters of a passage that are shown
+_WORD = re.compile(r"\w+")
+
+
+def print_json(value: object) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def say(value: object, sentence: str, *, as_json: bool) -> None:
+    """A plain result: JSON, or a sentence."""
+    if as_json:
+        print_json(value)
+    else:
+        console().print(sentence, markup=False)
+
+
+def console() -> Console:
+    """Standard output, as rich draws on it."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Progress]:
+    """A bar on standard error with a share, the time left, and what is being read; silent where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    errors = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    note = TextColumn("[dim]{task.fields[note]}", markup=True)
+    with Progress(*columns, note, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(what, total=None, note="")
+
+        def advance(done: int, total: int, note: str) -> None:
+            bar.update(task, completed=done, total=total, note=_shortened(note, 40).replace("[", r"\["))
+
+        yield advance
+
+
+def index_report(report: IndexReport, dataset: Dataset, *, as_json: bool) -> None:
+    """What `pointsman index` did."""
+    passages = report.passages
+    if as_json:
+        print_json(
+            {
+                "dataset": dataset.name,
+                "files": report.files,
+                "added": passages.added,
+                "updated": passages.updated,
+                "unchanged": passages.unchanged,
+                "deleted": report.deleted,
+                "documents": len(dataset),
+                "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
+            }
+        )
+        return
+    out = console()
+    out.print(
+        f"[bold]{dataset.name}[/]: {passages.added} passages added, {passages.updated} updated, "
+        f"{report.deleted} deleted, {passages.unchanged} unchanged; {len(dataset)} in all, from {report.files} files"
+    )
+    for problem in report.problems[:20]:
+        out.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False)
+    if len(report.problems) > 20:
+        out.print(f"  … and {len(report.problems) - 20} more; --json lists them all", style="yellow")
+
+
+def search_results(context: RetrievalContext, *, explain: bool, as_json: bool) -> None:
+    """What `pointsman search` found."""
+    if as_json:
+        print_json(search_json(context, explain=explain))
+        return
+    out = console()
+    if not context.hits:
+        out.print("Nothing found.", style="yellow")
+    for rank, hit in enumerate(context.hits, 1):
+        print_hit(out, rank, hit, context.query.text, explain=explain)
+    out.print(
+        f"{len(context.hits)} hits in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
+        f"{', '.join(context.plan.datasets) or 'no dataset'}",
+        style="dim",
+        markup=False,
+    )
+    if explain:
+        _print_trace(out, context)
+
+
+def search_json(context: RetrievalContext, *, explain: bool) -> dict[str, Any]:
+    """A search as ``--json`` prints it; ``trace`` only when it is asked for."""
+    answer: dict[str, Any] = {
+        "query": context.query.text,
+        "strategy": context.plan.strategy,
+        "reason": context.plan.reason,
+        "datasets": list(context.plan.datasets),
+        "hits": [_hit_json(rank, hit) for rank, hit in enumerate(context.hits, 1)],
+        "refused": context.refused,
+        "degraded": list(context.degraded),
+        "milliseconds": round(context.trace.milliseconds, 3),
+    }
+    if explain:
+        answer["trace"] = [
+            {
+                "stage": span.stage,
+                "detail": span.detail,
+                "milliseconds": round(span.milliseconds, 3),
+                "count": span.count,
+                "error": span.error,
+            }
+            for span in context.trace.spans
+        ]
+    return answer
+
+
+def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:
+    """One hit: where it stands, what it is, and the part of it that bears on the query."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    head = Text.assemble(
+        (f"{rank}. ", "bold"), (hit.document.title or hit.id, "bold cyan"), (f"  {hit.score:.2f}", "green")
+    )
+    head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
+    where = hit.metadata.get("source")
+    head.append(f"  {where}" if isinstance(where, str) and where not in head.plain else "", "dim")
+    out.print(head)
+    out.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3)))
+    if explain:
+        ways = ", ".join(
+            f"{way.source} {'#' + str(way.rank) if way.rank else 'not in its list'}"
+            + (f" ({way.score:.3f})" if way.score is not None else "")
+            for way in hit.provenance
+        )
+        out.print(Padding(Text(f"{hit.id}  ←  {ways}", "dim"), (0, 0, 0, 3)))
+    out.print()
+
+
+def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
+    """The datasets, a line each."""
+    rows = [
+        {
+            "name": dataset.name,
+            "description": dataset.description,
+            "indexing_technique": dataset.indexing_technique,
+            "documents": len(dataset),
+        }
+        for dataset in workspace
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    _table(["dataset", "documents", "indexed for", "description"], [
+        [row["name"], row["documents"], row["indexing_technique"], row["description"]] for row in rows
+    ])
+
+
+def status(workspace: Workspace, *, as_json: bool) -> None:
+    """What the workspace holds, and how it is kept."""
+    rows = []
+    for dataset in workspace:
+        stores = dataset.stores
+        rows.append(
+            {
+                "name": dataset.name,
+                "documents": len(dataset),
+                "indexing_technique": dataset.indexing_technique,
+                "embedder": stores.embedder,
+                "sequence": stores.truth.sequence(),
+                "keyword_index_sequence": stores.keyword.applied,
+                "bytes": _size(workspace.path / "datasets" / dataset.name),
+            }
+        )
+    value = {"workspace": str(workspace.path.resolve()), "datasets": rows}
+    if as_json:
+        print_json(value)
+        return
+    console().print(value["workspace"], style="bold", markup=False)
+    _table(["dataset", "documents", "indexed for", "size", "embedder", "index"], [
+        [
+            row["name"],
+            row["documents"],
+            row["indexing_technique"],
+            f"{row['bytes'] / 1e6:.1f} MB",
+            row["embedder"] or "none",
+            "up to date" if row["sequence"] == row["keyword_index_sequence"] else "behind, catches up on the next write",
+        ]
+        for row in rows
+    ])
+
+
+def verification(found: Mapping[str, Verification], *, as_json: bool) -> None:
+    """Whether the three stores of each dataset agree."""
+    if as_json:
+        print_json(
+            {
+                name: {
+                    "documents": result.documents,
+                    "in_keyword_index": result.in_keyword_index,
+                    "in_vector_index": result.in_vector_index,
+                    "problems": list(result.problems),
+                }
+                for name, result in found.items()
+            }
+        )
+        return
+    out = console()
+    for name, result in found.items():
+        verdict = "[red]disagree[/]" if result.problems else "[green]agree[/]"
+        counts = f"{result.documents} documents, {result.in_keyword_index} in the keyword index"
+        out.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
+        for problem in result.problems:
+            out.print(f"  {problem}", style="red", markup=False)
+
+
+def _hit_json(rank: int, hit: Hit) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "id": hit.id,
+        "score": hit.score,
+        "dataset": hit.dataset,
+        "title": hit.document.title,
+        "text": hit.text,
+        "metadata": dict(hit.metadata),
+        "provenance": [{"source": way.source, "rank": way.rank, "score": way.score} for way in hit.provenance],
+    }
+
+
+def _print_trace(out: Console, context: RetrievalContext) -> None:
+    out.print(f"why {context.plan.strategy}: {context.plan.reason}", markup=False)
+    rows = [[span.stage, span.detail, f"{span.milliseconds:.2f} ms", span.count] for span in context.trace.spans]
+    _table(["stage", "what", "time", "count"], rows)
+
+
+def _table(headings: list[str], rows: list[list[Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, heading in enumerate(headings):
+        numeric = bool(rows) and all(isinstance(row[number], int) for row in rows)
+        table.add_column(heading, justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    console().print(table)
+
+
+def _snippet(text: str, query: str) -> Text:
+    """The sentences around the one that shares most words with the query, those words set off."""
+    from rich.text import Text
+
+    from pointsman.text import DEFAULT_ANALYZER, sentences
+
+    wanted = set(DEFAULT_ANALYZER.query_tokens(query))
+    spans = sentences(text[:20_000]) or [(0, min(len(text), _SNIPPET))]
+    shared = [len(wanted.intersection(DEFAULT_ANALYZER.tokens(text[start:end]))) for start, end in spans]
+    best = shared.index(max(shared))
+    start, end = spans[best]
+    for _, later in spans[best + 1 :]:
+        if later - start > _SNIPPET:
+            break
+        end = later
+    shown = " ".join(text[start : min(end, start + _SNIPPET)].split())
+    more = "…" if end > start + _SNIPPET or end < len(text.rstrip()) else ""
+    result = Text(("…" if start > 0 else "") + shown + more, overflow="fold")
+    for found in _WORD.finditer(result.plain):
+        tokens = set(DEFAULT_ANALYZER.tokens(found[0]))
+        if tokens and tokens <= wanted:
+            result.stylize("bold yellow", *found.span())
+        elif not found[0].isascii():  # a run of Chinese: its parts that the query has, of two characters or more
+            for token in (token for token in tokens & wanted if len(token) > 1):
+                for part in re.finditer(re.escape(token), found[0]):
+                    result.stylize("bold yellow", found.start() + part.start(), found.start() + part.end())
+    return result
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else "…" + text[1 - width :]
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

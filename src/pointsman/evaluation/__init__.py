@@ -1,0 +1,24 @@
+"""How well searching works on questions whose answers are known: figures, and whether differences mean anything."""
+
+from __future__ import annotations
+
+from pointsman.evaluation.collection import TestCollection, read_collection
+from pointsman.evaluation.metrics import Measured, measure
+from pointsman.evaluation.report import Report, StrategyReport, render
+from pointsman.evaluation.run import STRATEGIES, evaluate, run_eval
+from pointsman.evaluation.significance import Comparison, compare
+
+__all__ = [
+    "STRATEGIES",
+    "Comparison",
+    "Measured",
+    "Report",
+    "StrategyReport",
+    "TestCollection",
+    "compare",
+    "evaluate",
+    "measure",
+    "read_collection",
+    "render",
+    "run_eval",
+]

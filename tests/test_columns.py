@@ -1,0 +1,230 @@
+"""The columns answer every filter exactly as `Filter.matches` does, through any history of changes."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, parse_filter
+from pointsman.store import columns as module
+from pointsman.store.columns import Columns
+from test_filters import filters, metadatas
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Step = tuple[str, Any]
+DOCUMENT_KEYS = st.one_of(st.integers(0, 12), st.sampled_from([-5, 3_000_000_000, 2**62]))
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.lists(st.tuples(DOCUMENT_KEYS, metadatas), max_size=4)),
+        st.tuples(st.just("remove"), DOCUMENT_KEYS),
+        st.tuples(st.just("ask"), filters),
+    ),
+    max_size=25,
+)
+
+
+def check(columns: Columns, truth: Mapping[int, Mapping[str, Any]], wanted: Filter) -> None:
+    expected = sorted(key for key, metadata in truth.items() if wanted.matches(metadata))
+    assert columns.allowed(wanted).tolist() == expected
+    asked = np.array([99, *reversed(truth), 1_000_000_000_000, -7], np.int64)
+    answer = [key in truth and wanted.matches(truth[key]) for key in asked.tolist()]
+    assert columns.mask(wanted, asked).tolist() == answer
+    fixed = np.array(list(truth), np.int64)
+    fixed.flags.writeable = False
+    for _ in range(2):  # the second time the alignment is remembered
+        assert columns.mask(wanted, fixed).tolist() == [wanted.matches(truth[key]) for key in truth]
+    for key in list(truth)[:2]:  # few keys of many take another way
+        assert columns.mask(wanted, np.array([key])).tolist() == [wanted.matches(truth[key])]
+
+
+@settings(max_examples=100, deadline=None)
+@given(start=st.dictionaries(DOCUMENT_KEYS, metadatas, max_size=12), steps=steps, last=filters)
+def test_every_history_and_filter_agrees_with_the_reference(
+    start: dict[int, dict[str, Any]], steps: list[Step], last: Filter
+) -> None:
+    truth = dict(start)
+    columns = Columns(lambda: list(truth.items()))
+    for what, argument in [*steps, ("ask", last)]:
+        if what == "put":
+            truth.update(argument)
+            columns.put_many(argument)
+        elif what == "remove":
+            truth.pop(argument, None)
+            columns.remove(argument)
+        else:
+            check(columns, truth, argument)
+    assert len(columns) == len(truth)
+
+
+def test_long_histories_are_compacted_and_sorted_in() -> None:
+    """Thousands of changes, so every rare branch is taken: compaction, merged vocabularies, sparse keys."""
+    random = np.random.default_rng(7)
+    truth: dict[int, dict[str, Any]] = {}
+    columns = Columns()
+    wanted = [
+        parse_filter(text)
+        for text in (
+            "lang = ru",
+            'name >= "n3" and name < "n6"',
+            "not (n < 500)",
+            "tag in [a, c, zz] or rare exists",
+            '"n2" < name <= "n4" or exists(mixed)',
+            "mixed = true",
+            "n in [1,2,3,4,5,6,7,8,9,10,11,12]",
+        )
+    ]
+    for step in range(4000):
+        key = int(random.integers(0, 900))
+        if random.random() < 0.2:
+            truth.pop(key, None)
+            columns.remove(key)
+        else:
+            metadata: dict[str, Any] = {
+                "lang": ["en", "ru", "zh"][step % 3],
+                "name": f"n{random.integers(0, 10**6)}",
+                "n": step % 1000,
+                "tag": list("abcde"[: step % 6]),
+            }
+            if step % 50 == 0:
+                metadata["rare"] = ["x"] * 3
+                metadata["mixed"] = [True, "yes", step]
+            truth[key] = metadata
+            columns.put(key, metadata)
+        if step % 800 == 0:
+            for one in wanted:
+                check(columns, truth, one)
+    for one in wanted:
+        check(columns, truth, one)
+    table = columns._table
+    assert table is not None
+    assert table.size <= 2 * len(truth) + 1024  # the dead were cleared away
+    assert len(columns) == len(truth)
+
+
+def test_batches_of_the_load_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BATCH", 3)
+    truth = {key: {"a": key % 4, "b": [f"v{key}", "w"]} for key in range(20)}
+    columns = Columns(lambda: list(truth.items()))
+    for wanted in (Equals("a", 2), Range("b", gte="v3", lt="v8"), In("b", ("w", "v1")), Not(Exists("c"))):
+        check(columns, truth, wanted)
+
+
+def test_nothing_is_loaded_before_the_first_question_and_then_once() -> None:
+    loads = []
+
+    def load() -> list[tuple[int, dict[str, Any]]]:
+        loads.append(1)
+        return [(1, {"a": 1})]
+
+    columns = Columns(load)
+    columns.put(2, {"a": 1})  # not loaded yet: the load will see the truth anyway
+    columns.remove(1)
+    assert loads == []
+    assert columns.allowed(Equals("a", 1)).tolist() == [1]
+    columns.put(2, {"a": 1})
+    assert columns.allowed(Equals("a", 1)).tolist() == [1, 2]
+    assert loads == [1]
+    columns.forget()
+    assert columns.allowed(Equals("a", 1)).tolist() == [1]
+    assert loads == [1, 1]
+
+
+def test_a_failed_load_is_tried_again() -> None:
+    outcomes: list[Any] = [OSError("disk"), [(1, {"a": 1})]]
+
+    def load() -> Any:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, OSError):
+            raise outcome
+        return outcome
+
+    columns = Columns(load)
+    with pytest.raises(OSError, match="disk"):
+        len(columns)
+    assert len(columns) == 1
+
+
+def test_an_array_that_may_change_is_read_anew_each_time() -> None:
+    columns = Columns()
+    columns.put_many([(1, {"a": 1}), (2, {"a": 2})])
+    keys = np.array([1, 2])
+    assert columns.mask(Equals("a", 1), keys).tolist() == [True, False]
+    keys[:] = [2, 1]
+    assert columns.mask(Equals("a", 1), keys).tolist() == [False, True]
+
+
+def test_a_remembered_alignment_does_not_outlive_a_change() -> None:
+    columns = Columns()
+    columns.put_many([(1, {"a": 1}), (2, {"a": 1})])
+    keys = np.array([1, 2])
+    keys.flags.writeable = False
+    assert columns.mask(Equals("a", 1), keys).tolist() == [True, True]
+    columns.remove(1)
+    assert columns.mask(Equals("a", 1), keys).tolist() == [False, True]
+    assert columns.mask(Not(Exists("b")), keys).tolist() == [False, True]
+    columns.put(1, {"a": 2})
+    assert columns.mask(Equals("a", 1), keys).tolist() == [False, True]
+
+
+def test_empty_columns_answer() -> None:
+    columns = Columns()
+    assert columns.allowed(And(())).tolist() == []
+    assert columns.mask(And(()), np.array([3])).tolist() == [False]
+    assert columns.mask(Or(()), np.empty(0, np.int64)).tolist() == []
+    columns.remove(3)
+    assert len(columns) == 0
+
+
+def test_many_rare_keys_take_little_memory() -> None:
+    """A key of metadata that few documents have must not cost an array as long as the table."""
+    columns = Columns(lambda: ((key, {f"key{key}": key, "shared": "x"}) for key in range(3000)))
+    assert columns.allowed(Equals("key2999", 2999)).tolist() == [2999]
+    table = columns._table
+    assert table is not None
+    planes = sum(len(plane.view) for kinds in table._columns.values() for c in kinds.values() for plane in c._planes)
+    assert planes < 3000 * 12
+
+
+def test_a_filter_of_a_foreign_class_is_refused() -> None:
+    class Odd(Filter):
+        def matches(self, metadata: Mapping[str, Any]) -> bool:
+            return True
+
+    with pytest.raises(TypeError, match="Odd"):
+        Columns().allowed(Odd())
+
+
+def test_threads_may_ask_while_one_changes() -> None:
+    """Each change keeps a count invariant that every answer must show: the documents move between two values."""
+    columns = Columns(lambda: [(key, {"side": "left", "n": key}) for key in range(2000)])
+    keys = np.arange(2000)
+    keys.flags.writeable = False
+    failures: list[str] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        try:
+            while not done.is_set():
+                both = int(columns.mask(Or((Equals("side", "left"), Equals("side", "right"))), keys).sum())
+                if both != 2000 or len(columns.allowed(Exists("n"))) != 2000:
+                    failures.append(f"{both} of 2000")
+        except Exception as error:  # noqa: BLE001  # a thread's error must reach the test
+            failures.append(repr(error))
+
+    readers = [threading.Thread(target=ask) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for step in range(2500):
+        columns.put(step % 2000, {"side": "left" if step % 3 else "right", "n": step, "x": f"v{step}"})
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert failures == []

@@ -1,0 +1,303 @@
+"""Filters: what they mean, how they are written, and how they refuse."""
+
+from __future__ import annotations
+
+import doctest
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointsman import filters as module
+from pointsman.errors import FilterError
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, parse_filter
+
+KEYS = ["year", "lang", "not", "a b`\\\n"]
+keys = st.sampled_from(KEYS)
+numbers = st.one_of(
+    st.integers(-3, 3), st.sampled_from([-0.5, 2.0, 1e22, 0.1, math.inf, -math.inf, 2**53 + 1, 10**400])
+)
+strings = st.one_of(st.sampled_from(["", "ru", "en", "环保", "2020-01-01", "a\x00", "\ud83d"]), st.text(max_size=3))
+scalars = st.one_of(numbers, strings, st.booleans())
+metadatas = st.dictionaries(
+    keys,
+    st.one_of(scalars, st.lists(scalars, max_size=3), st.sampled_from([None, math.nan, {"x": 1}, [None], [[1]]])),
+    max_size=4,
+)
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> Range:
+    bound = numbers if draw(st.booleans()) else strings
+    low, high = draw(st.sampled_from([("gt",), ("gte",), ()])), draw(st.sampled_from([("lt",), ("lte",), ()]))
+    names = [*low, *high] or ["gte"]
+    return Range(draw(keys), **{name: draw(bound) for name in names})
+
+
+leaves = st.one_of(
+    st.builds(Equals, keys, scalars),
+    st.builds(In, keys, st.lists(scalars, max_size=12).map(tuple)),
+    ranges(),
+    st.builds(Exists, keys),
+)
+filters: st.SearchStrategy[Filter] = st.recursive(
+    leaves,
+    lambda part: st.one_of(
+        st.lists(part, max_size=3).map(lambda parts: And(tuple(parts))),
+        st.lists(part, max_size=3).map(lambda parts: Or(tuple(parts))),
+        part.map(Not),
+    ),
+    max_leaves=8,
+)
+
+
+def test_examples_in_the_text() -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+@settings(deadline=None)
+@given(filters)
+def test_written_and_read_again_a_filter_is_the_same(tree: Filter) -> None:
+    assert parse_filter(str(tree)) == tree
+    assert hash(parse_filter(str(tree))) == hash(tree)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="ab1 .-<>=!()[],\"'`\\“”andortinexsu≥（", max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    complaint, tree = "", None
+    try:
+        tree = parse_filter(text)
+    except FilterError as error:
+        complaint = str(error)
+    if tree is None:
+        assert "character" in complaint
+        assert complaint.endswith("^")
+    else:
+        assert parse_filter(str(tree)) == tree
+
+
+@settings(deadline=None)
+@given(filters, filters, metadatas)
+def test_the_laws_of_logic(one: Filter, other: Filter, metadata: dict[str, Any]) -> None:
+    a, b = one.matches(metadata), other.matches(metadata)
+    assert (one & other).matches(metadata) == (a and b)
+    assert (one | other).matches(metadata) == (a or b)
+    assert (~one).matches(metadata) == (not a)
+
+
+MEANING = [
+    ("year = 2020", {"year": 2020.0}, True),
+    ("year = 1", {"year": True}, False),
+    ("ok = true", {"ok": 1}, False),
+    ("year = '2020'", {"year": 2020}, False),
+    ("year != 2020", {}, True),
+    ("year != 2020", {"year": [2020, 2021]}, False),
+    ("tag = b", {"tag": ["a", "b"]}, True),
+    ("tag in [c, b]", {"tag": ["a", "b"]}, True),
+    ("tag in []", {"tag": ["a", "b"]}, False),
+    ("tag not in [a]", {"tag": ["a", "b"]}, False),
+    ("tag not in [a]", {}, True),
+    ("1 < n < 3", {"n": [0, 4]}, False),
+    ("n > 1 and n < 3", {"n": [0, 4]}, True),
+    ("n >= 2", {"n": "3"}, False),
+    ("date >= 2023-05-01", {"date": "2023-05-02"}, True),
+    ("date < 2023-05-01", {"date": "2023-05-02"}, False),
+    ("exists(a)", {"a": None}, False),
+    ("exists(a)", {"a": []}, False),
+    ("exists(a)", {"a": {"b": 1}}, False),
+    ("exists(a)", {"a": 0}, True),
+    ("a exists", {"a": ""}, True),
+    ("exists(a)", {"a": math.nan}, False),
+    ("n < 5", {"n": math.nan}, False),
+    ("a.b = 1", {"a": {"b": 1}}, False),
+    ("a.b = 1", {"a.b": 1}, True),
+    ("and()", {}, True),
+    ("or()", {}, False),
+    ("n = 9007199254740993", {"n": 9007199254740992}, True),
+    ("s = x", {"s": "x" * 5000}, False),
+    (f"s > {'x' * 2000}", {"s": "x" * 5000}, True),
+]
+
+
+@pytest.mark.parametrize(("text", "metadata", "expected"), MEANING)
+def test_meaning(text: str, metadata: dict[str, Any], expected: bool) -> None:
+    assert parse_filter(text).matches(metadata) is expected
+
+
+GRAMMAR: list[tuple[str, Filter]] = [
+    ("a=1 or b=2 and c=3", Or((Equals("a", 1), And((Equals("b", 2), Equals("c", 3)))))),
+    ("not a=1 and b=2", And((Not(Equals("a", 1)), Equals("b", 2)))),
+    ("NOT exists(a) AND b IN ['x', \"y\"]", And((Not(Exists("a")), In("b", ("x", "y"))))),
+    ("2020 <= year < 2024", Range("year", gte=2020, lt=2024)),
+    ("2024 > year >= 2020", Range("year", gte=2020, lt=2024)),
+    ("5 < year", Range("year", gt=5)),
+    ('"b" >= name', Range("name", lte="b")),
+    ("2020-01-01 <= date", Range("date", gte="2020-01-01")),
+    (
+        "（语言 = “中文”） and 年份 ≥ 2020 and 标签 in ［a，b、c］",
+        And((Equals("语言", "中文"), Range("年份", gte=2020), In("标签", ("a", "b", "c")))),
+    ),
+    ("`a b` = -1.5e3", Equals("a b", -1500.0)),
+    (r"a = 'it\'s \u0041\n'", Equals("a", "it's A\n")),
+    ("a = TRUE", Equals("a", True)),
+    ("a = v1.2-beta", Equals("a", "v1.2-beta")),
+    ("price>-5", Range("price", gt=-5)),
+    ("a in (1, 2)", In("a", (1, 2))),
+    ("and(a = 1)", And((Equals("a", 1),))),
+]
+
+
+@pytest.mark.parametrize(("text", "tree"), GRAMMAR)
+def test_grammar(text: str, tree: Filter) -> None:
+    assert parse_filter(text) == tree
+
+
+REFUSED = [
+    ("", 1, "a key"),
+    ("year >=", 8, "a value"),
+    ("year >= 2020 and )", 18, "a key"),
+    ("year 2020", 6, "=="),
+    ("(a = 1", 7, "')'"),
+    ("a = 1 b = 2", 7, "and, or"),
+    ("a = 'x", 5, "never closed"),
+    ("a in [1 2]", 9, "','"),
+    ("a in 1", 6, "'['"),
+    ("a = in", 5, "quote it"),
+    ("a = null", 5, "not exists(key)"),
+    ("2fa = true", 1, "backticks"),
+    ("1 = a", 3, "< <= > >="),
+    ("1 < a > 2", 7, "other bound"),
+    ("1 < a < b", 1, "both"),
+    ("a < true", 1, "no order"),
+    ("a = 1 & b = 2", 7, "cannot read"),
+    (r"a = 'c:\docs'", 8, "backslash"),
+    ("年份 >= 2020 and )", 16, "a key"),
+    ("exists a", 8, "'('"),
+    ("a ! 1", 3, "=="),
+]
+
+
+@pytest.mark.parametrize(("text", "character", "expected"), REFUSED)
+def test_errors_name_the_place_and_the_remedy(text: str, character: int, expected: str) -> None:
+    with pytest.raises(FilterError) as caught:
+        parse_filter(text)
+    first, shown, caret = str(caught.value).split("\n")
+    assert f"character {character}:" in first
+    assert expected in first
+    assert shown == f"  {text}"
+    wide = sum(c in "年份" for c in text[: character - 1])
+    assert caret == " " * (2 + character - 1 + wide) + "^"
+
+
+def test_a_long_expression_is_shown_around_the_error() -> None:
+    with pytest.raises(FilterError) as caught:
+        parse_filter("a = 1 and " * 500 + ")")
+    assert len(str(caught.value)) < 400
+    shown, caret = str(caught.value).split("\n")[1:]
+    assert shown[caret.index("^")] == ")"
+
+
+def test_size_is_bounded_and_never_a_recursion_error() -> None:
+    for text in ("(" * 4000 + "a = 1" + ")" * 4000, "not " * 2000 + "a = 1", "and(" * 2000):
+        with pytest.raises(FilterError, match="64"):
+            parse_filter(text)
+    with pytest.raises(FilterError, match="10,000 characters"):
+        parse_filter("a = 1 or " * 2000 + "a = 1")
+    with pytest.raises(FilterError, match="1000 conditions, not 1001"):
+        parse_filter("a=1 or " * 1000 + "a=1")
+    assert parse_filter("a=1 or " * 999 + "a=1").leaves == 1000
+    deepest = parse_filter("not " * 63 + "exists(a)")
+    assert deepest.depth == 64
+    assert parse_filter(str(deepest)) == deepest
+    with pytest.raises(FilterError, match="64"):
+        Not(deepest)
+    nested: Filter = Exists("a")
+    for junction in (And, Or) * 31:
+        nested = junction((nested, Exists("b")))
+    assert parse_filter(str(nested)) == nested
+    with pytest.raises(FilterError, match="conditions"):
+        And((Exists("a"),) * 1001)
+    assert parse_filter("a = " + "9" * 9000) == Equals("a", math.inf)
+
+
+def test_hostile_mappings_are_bounded() -> None:
+    loop: dict[str, Any] = {}
+    loop["$not"] = loop
+    with pytest.raises(FilterError, match="64"):
+        parse_filter(loop)
+    bottoms: list[dict[str, Any]] = [{}, {"a": 1}, {"$or": []}]
+    for wide in bottoms:
+        for _ in range(40):  # 2**40 conditions, were they counted after reading
+            wide = {"$and": [wide, wide]}  # noqa: PLW2901
+        with pytest.raises(FilterError, match="1000"):
+            parse_filter(wide)
+
+
+MAPPINGS: list[tuple[dict[str, Any], str]] = [
+    ({}, "and()"),
+    ({"category": "环保", "year": 2023}, 'category == "环保" and year == 2023'),
+    ({"tag": ["a", "b"]}, 'tag in ["a", "b"]'),
+    ({"year": {"gte": 2020, "lt": 2024}}, "2020 <= year < 2024"),
+    ({"year": {"$gt": 2020, "$ne": 2022}}, "year > 2020 and year != 2022"),
+    ({"year": {"lte": 1, "nin": [0]}}, "year <= 1 and year not in [0]"),
+    ({"a": {"exists": True}, "b": {"$exists": False}}, "exists(a) and not exists(b)"),
+    ({"a": {"eq": 1}, "b": {"in": ["x"]}}, 'a == 1 and b in ["x"]'),
+    ({"$or": [{"a": 1}, {"b": 2, "c": 3}]}, "a == 1 or (b == 2 and c == 3)"),
+    ({"$not": {"a": 1}}, "a != 1"),
+    ({"$and": [{"a": 1}]}, "and(a == 1)"),
+    ({"and": 1, "or": {"lt": 2}}, "`and` == 1 and `or` < 2"),
+]
+
+
+@pytest.mark.parametrize(("mapping", "text"), MAPPINGS)
+def test_mappings(mapping: dict[str, Any], text: str) -> None:
+    assert str(parse_filter(mapping)) == text
+    assert parse_filter(text) == parse_filter(mapping)
+
+
+BAD_MAPPINGS: list[tuple[Any, str]] = [
+    ({"year": {"above": 3}}, r"unknown operator 'above'; known: eq, ne, in"),
+    ({"$nor": []}, r"unknown operator '\$nor'; known here: \$and"),
+    ({"a": {}}, "empty mapping"),
+    ({"a": None}, "not exists"),
+    ({"a": {"gt": None}}, "None"),
+    ({"a": [[1]]}, "compares strings"),
+    ({"a": {"in": "ru"}}, "list of values"),
+    ({"a": {"in": 3}}, "list of values"),
+    ({"a": {"gt": 1, "gte": 2}}, "not both"),
+    ({"a": {"gt": 1, "$gt": 2}}, "given twice"),
+    ({"a": {"gt": 1, "lt": "x"}}, "both"),
+    ({"a": {"exists": 1}}, "true or false"),
+    ({"$and": {"a": 1}}, "list of mappings"),
+    ({"$or": ["a = 1"]}, "parts of a filter are mappings"),
+    ({1: 2}, "key of a filter is a str"),
+    ({"a": math.nan}, "nan"),
+    (17, "expression or a mapping, not int"),
+    (None, "not NoneType"),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), BAD_MAPPINGS)
+def test_bad_mappings_are_refused(source: Any, message: str) -> None:
+    with pytest.raises(FilterError, match=message):
+        parse_filter(source)
+
+
+def test_filters_are_values() -> None:
+    assert Equals("a", 1) == Equals("a", 1.0)
+    assert Equals("a", 1) != Equals("a", True)
+    assert In("a", (1, 2)) == In("a", (2, 1, 1))
+    assert len({Equals("a", 1), Equals("a", True), Equals("a", 1.0)}) == 2
+    assert parse_filter("and(exists(a))") != parse_filter("or(exists(a))")
+    tree = Exists("a") & Exists("b") & Exists("c") | Exists("d")
+    assert tree == Or((And((Exists("a"), Exists("b"), Exists("c"))), Exists("d")))
+    assert parse_filter(tree) is tree
+    with pytest.raises(AttributeError):
+        tree.parts = ()  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        tree & "a = 1"  # type: ignore[operator]
+    with pytest.raises(FilterError, match="parse_filter"):
+        And(("a = 1",))  # type: ignore[arg-type]

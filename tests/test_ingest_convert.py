@@ -1,0 +1,359 @@
+"""Converters: each format, each encoding, and files that want to do harm."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pointsman.errors import InputError
+from pointsman.ingest import Problem, Source, convert, read_paths
+from pointsman.ingest.encoding import decode
+
+RUSSIAN = "Стрелочник переводит стрелки: каждый поезд идёт по нужному пути. Это короткий текст на русском языке."
+SIMPLIFIED = "扳道工负责扳动铁路道岔，让每一列火车都走上正确的轨道。这是一段简短的中文文字。"
+TRADITIONAL = "扳道工負責扳動鐵路道岔，讓每一列火車都走上正確的軌道。這是一段簡短的中文文字。"
+
+
+def one(path: str, data: bytes | str) -> Source:
+    """The only source in a file, its sections checked against its text."""
+    (source,) = convert(path, data.encode() if isinstance(data, str) else data)
+    assert isinstance(source, Source)
+    for section in source.sections:
+        assert source.text[section.start : section.start + len(section.text)] == section.text
+    return source
+
+
+def outline_of(source: Source) -> list[tuple[tuple[str, ...], str]]:
+    return [(section.heading_path, section.text) for section in source.sections]
+
+
+def minimal_pdf(*pages: str) -> bytes:
+    """A PDF of one line of Latin text a page, written by hand."""
+    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
+    bodies = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>".encode(),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, text in enumerate(pages):
+        content = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+        bodies.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R "
+            f"/Resources << /Font << /F1 3 0 R >> >> >>".encode()
+        )
+        bodies.append(b"<< /Length %d >>\nstream\n%b\nendstream" % (len(content), content))
+    out = io.BytesIO()
+    out.write(b"%PDF-1.4\n")
+    offsets = []
+    for number, body in enumerate(bodies, start=1):
+        offsets.append(out.tell())
+        out.write(b"%d 0 obj\n%b\nendobj\n" % (number, body))
+    start = out.tell()
+    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(bodies) + 1))
+    out.writelines(b"%010d 00000 n \n" % offset for offset in offsets)
+    out.write(b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(bodies) + 1, start))
+    return out.getvalue()
+
+
+def word() -> bytes:
+    import docx
+
+    document = docx.Document()
+    document.add_heading("Железная дорога", level=1)
+    document.add_paragraph("Поезд идёт по рельсам.")
+    document.add_heading("道岔", level=2)
+    document.add_paragraph("道岔引导列车。")
+    table = document.add_table(rows=2, cols=2)
+    for cell, text in zip(table._cells, ["Часть", "Число", "Стрелка", "12"], strict=True):
+        cell.text = text
+    document.core_properties.title = "Справочник"
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def test_plain_text_is_titled_by_its_name() -> None:
+    source = one("notes/Ideas.txt", "One.\r\n\r\nTwo\x00 three.\x07")
+    assert (source.title, source.text, source.kind) == ("Ideas", "One.\n\nTwo three.", "txt")
+
+
+def test_markdown_headings_make_sections() -> None:
+    source = one(
+        "a.md",
+        "# Guide\nIntro with a [link](http://x.y) and ![a picture](z.png).\n\n"
+        "[![Build](https://ci/badge.svg)](https://ci)\n\n## Install\n```sh\n# not a heading\npip [a](b)\n```\n"
+        "### Bare\n## Use\nGo.\n\nSetext\n======\nEnd.\n",
+    )
+    assert source.title == "Guide"
+    assert outline_of(source) == [
+        (("Guide",), "Intro with a link and a picture."),
+        (("Guide", "Install"), "```sh\n# not a heading\npip [a](b)\n```"),
+        (("Guide", "Install", "Bare"), "Bare"),
+        (("Guide", "Use"), "Go."),
+        (("Setext",), "End."),
+    ]
+
+
+def test_markdown_front_matter_gives_the_title_and_html_blocks_their_text() -> None:
+    source = one("a.md", '---\ntitle: "Правила"\ntags: x\n---\n<p align="center"><b>Сильно</b> сказано</p>\n\nТекст.\n')
+    assert source.title == "Правила"
+    assert source.text == "Сильно сказано\n\nТекст."
+
+
+def test_restructured_text_levels_follow_their_order() -> None:
+    source = one(
+        "a.rst",
+        "======\n Title\n======\nSee :func:`~os.walk` and `the site <https://x>`_.\n\n"
+        ".. image:: a.png\n   :alt: gone\n\nPart\n----\nText.\n\n指南\n~~~~\n内容。\n\nNext\n----\nMore.\n",
+    )
+    assert outline_of(source) == [
+        (("Title",), "See os.walk and the site."),
+        (("Title", "Part"), "Text."),
+        (("Title", "Part", "指南"), "内容。"),
+        (("Title", "Next"), "More."),
+    ]
+
+
+def test_html_keeps_headings_and_text_only() -> None:
+    source = one(
+        "a.html",
+        "<!doctype html><html><head><title>Page &amp; more</title><style>x{}</style></head><body>"
+        "<nav>Menu</nav><script>alert(1)</script><h1>Начало</h1><p>Первый<br>второй &lt;текст&gt;</p>"
+        "<h2><span>道</span>岔</h2><div>列车\n停靠</div><pre>a\n  b</pre><!-- hidden -->"
+        "<table><tr><td>one</td><td>two</td></tr></table></body></html>",
+    )
+    assert source.title == "Page & more"
+    assert outline_of(source) == [
+        (("Начало",), "Первый\nвторой <текст>"),
+        (("Начало", "道岔"), "列车停靠\n\na\n  b\n\none two"),
+    ]
+
+
+def test_pdf_pages_are_known() -> None:
+    from pointsman.ingest import chunk
+
+    source = one("a.pdf", minimal_pdf("First page about trains.", "Second page about switches."))
+    assert source.text == "First page about trains.\n\nSecond page about switches."
+    passages = chunk(source, max_tokens=16, overlap=0)
+    text = {number: "" for number in (1, 2)}
+    for passage in passages:
+        text[passage.metadata["page"]] += passage.text + " "
+    assert "trains" in text[1]
+    assert "switches" in text[2]
+
+
+def test_docx_headings_and_tables() -> None:
+    source = one("a.docx", word())
+    assert source.title == "Справочник"
+    assert outline_of(source) == [
+        (("Железная дорога",), "Поезд идёт по рельсам."),
+        (("Железная дорога", "道岔"), "道岔引导列车。\n\nЧасть | Число\nСтрелка | 12"),
+    ]
+
+
+def test_json_lines_are_records_and_bad_lines_are_named() -> None:
+    lines = [
+        {"_id": "d1", "title": "Tit", "text": "First.", "metadata": {"year": 2020, "deep": {"a": 1}}, "tags": ["a"]},
+        "{broken",
+        [1],
+        {"id": 7, "content": "Second.", "text": ""},
+        {"name": "Стрелка", "size": {"length": 3}},
+        {"_id": "d1", "text": "Again."},
+        {"text": "", "title": ""},
+        {"_id": "d8", "text": "", "title": "Only a title"},
+    ]
+    data = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    found = list(convert("c.jsonl", data.encode()))
+    sources = [item for item in found if isinstance(item, Source)]
+    problems = [item.reason for item in found if isinstance(item, Problem)]
+    assert [(item.record_id, item.title, item.text) for item in sources] == [
+        ("d1", "Tit", "First."),
+        ("7", "", "Second."),
+        (None, "", "name: Стрелка\nsize › length: 3"),
+        ("d8", "Only a title", "Only a title"),
+    ]
+    assert dict(sources[0].metadata) == {"year": 2020, "tags": ["a"], "line": 1}
+    assert [reason.partition(":")[0] for reason in problems] == ["line 2", "line 3", "line 6", "line 7"]
+
+
+@pytest.mark.parametrize(
+    ("data", "texts"),
+    [
+        ('[{"text": "a"}, {"text": "b"}]', ["a", "b"]),
+        ('{"text": "a", "n": 1}', ["a"]),
+        ('{"tool": {"name": "x", "on": true}, "list": [1, "y"]}', ["tool › name: x\nlist: 1\nlist: y"]),
+        ('["a", "b"]', ["a\nb"]),
+    ],
+)
+def test_json(data: str, texts: list[str]) -> None:
+    assert [item.text for item in convert("a.json", data.encode()) if isinstance(item, Source)] == texts
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "texts"),
+    [
+        ("a.csv", "id;title;text\n1;A;Hello; \n2;B;Bye", ["Hello", "Bye"]),
+        ("a.tsv", "name\tage\nАнна\t5\n", ["name: Анна\nage: 5"]),
+        ("a.csv", "word\nodin\ndva\n", ["word: odin", "word: dva"]),
+        ("a.csv", 'text,n\n"two\nlines",1\n,\n', ["two\nlines"]),
+        ("a.csv", "text\na\x00b\n", ["ab"]),
+        ("a.csv", "text,n\n" + "x" * 300_000 + ",1\n", ["x" * 300_000]),
+    ],
+)
+def test_tables(name: str, data: str, texts: list[str]) -> None:
+    import csv
+
+    before = csv.field_size_limit()
+    assert [item.text for item in convert(name, data.encode()) if isinstance(item, Source)] == texts
+    assert csv.field_size_limit() == before
+
+
+def test_python_is_cut_at_definitions() -> None:
+    methods = "".join(f"    def method_{number}(self):\n        return {number}\n\n" for number in range(20))
+    text = f'"""Doc."""\nimport os\n\n\n# why\n@decorator\ndef run(x):\n    return x\n\n\nclass Big:\n    """Large."""\n\n{methods}'
+    source = one("pkg/mod.py", text)
+    sections = dict(reversed(outline_of(source)))
+    assert sections[()] == '"""Doc."""\nimport os'
+    assert sections["run",] == "# why\n@decorator\ndef run(x):\n    return x"
+    assert sections["Big", "method_3"] == "    def method_3(self):\n        return 3"
+    assert "Large" in sections["Big",]
+
+
+@pytest.mark.parametrize(
+    "text", ["def broken(:\n    pass\n\nx = 1\n", "(" * 50_000, "-" * 100_000 + "1", "a" + ".b" * 100_000, "x = '\\d'"]
+)
+def test_python_that_cannot_be_parsed_is_kept_as_text(text: str) -> None:
+    source = one("a.py", text)
+    assert "\n".join(section.text for section in source.sections).split() == text.split()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "names"),
+    [
+        ("a.go", "package main\n\nfunc Run(x int) {\n\n  y()\n}\n\ntype T struct {\n}\n", [(), ("Run",), ("T",)]),
+        ("a.toml", "[tool.ruff]\nline = 1\n\n[tool.mypy]\nstrict = true\n", [("tool.ruff",), ("tool.mypy",)]),
+        ("a.sql", "CREATE TABLE users (id int);\n\nselect 1;\n", [("users",), ()]),
+    ],
+)
+def test_other_code_is_cut_at_empty_lines(name: str, text: str, names: list[tuple[str, ...]]) -> None:
+    source = one(name, text)
+    assert [section.heading_path for section in source.sections] == names
+    assert source.text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        *((RUSSIAN, name) for name in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1251", "koi8-r")),
+        *((SIMPLIFIED, name) for name in ("utf-8", "utf-8-sig", "utf-16", "gb18030", "utf-32")),
+        (SIMPLIFIED + "\n第二行 2.", "utf-16-le"),
+        (TRADITIONAL, "big5"),
+        ("Der Weichenwärter stellt die Weichen, damit jeder Zug fährt. Größe.", "cp1252"),
+    ],
+)
+def test_encodings_are_told(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding)) == text
+    assert decode((text * 300).encode(encoding)) == text * 300
+
+
+def test_a_declared_encoding_is_believed_where_it_fits() -> None:
+    page = '<html><head><meta charset="koi8-r"></head><body>Да</body></html>'
+    assert one("a.html", page.encode("koi8-r")).text == "Да"
+    wrong = page.replace("koi8-r", "no-such-encoding").replace("Да", RUSSIAN)
+    assert one("a.html", wrong.encode("cp1251")).text == RUSSIAN
+
+
+def test_a_damaged_byte_does_not_change_the_encoding() -> None:
+    data = (SIMPLIFIED * 5).encode()
+    assert decode(data[:300] + b"\xff" + data[300:]).replace("\ufffd", "") == SIMPLIFIED * 5
+
+
+def test_the_content_overrules_the_name() -> None:
+    assert one("a.txt", minimal_pdf("Hidden.")).kind == "pdf"
+    assert one("page", "<!DOCTYPE html><p>Text").kind == "html"
+    assert one("README", "Text").kind == "txt"
+
+
+def bomb() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b"0" * (150 << 20))
+    return out.getvalue()
+
+
+def encrypted_pdf() -> bytes:
+    from pypdf import PdfReader, PdfWriter
+
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(minimal_pdf("Secret."))))
+    writer.encrypt("password", algorithm="RC4-128")
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+HOSTILE = {
+    "random.txt": (random.Random(7).randbytes(5000), "binary"),
+    "program.txt": (Path(sys.executable).resolve().read_bytes()[:20_000], "binary"),
+    "empty.md": (b"", "empty"),
+    "spaces.txt": (b" \n\t ", "empty"),
+    "truncated.pdf": (minimal_pdf("x" * 50)[:60], "PDF"),
+    "fake.pdf": (b"just text", "PDF"),
+    "encrypted.pdf": (encrypted_pdf(), "password"),
+    "scanned.pdf": (minimal_pdf(""), "OCR"),
+    "fake.docx": (b"just text", "Word"),
+    "broken.docx": (word()[:3000], "Word"),
+    "bomb.docx": (bomb(), "unpacks to 150 MB"),
+    "deep.json": (b"[" * 100_000, "deep"),
+    "deep.jsonl": (b"[" * 100_000 + b"\n", "line 1: JSON nested too deep"),
+    "number.json": (b"[" + b"9" * 10_000 + b"]", "cannot be read"),
+    "deep.html": (b"<div>" * 100_000 + b"x", "nested deeper"),
+    "nothing.html": (b"<html><script>1</script></html>", "empty"),
+    "torn.txt": (b"\xff\xfe\x00", "damaged"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:pypdf")
+def test_a_hostile_file_is_reported_and_the_rest_goes_in(name: str, tmp_path: Path) -> None:
+    data, reason = HOSTILE[name]
+    (tmp_path / name).write_bytes(data)
+    (tmp_path / "zz.txt").write_text("Good.")
+    items = list(read_paths([tmp_path]))
+    assert [(problem.path, reason in problem.reason) for item in items for problem in item.problems] == [(name, True)]
+    assert [document.text for item in items for document in item.documents] == ["Good."]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.rst", "a.html", "a.py", "a.js", "a.csv"])
+@pytest.mark.parametrize("piece", ["слово ", "x", "道", "[", "](", "<", "`a", "# ", "> ", "- ", "&#x", "|", "=-"])
+def test_one_endless_line_is_no_trouble(name: str, piece: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(piece * (50_000 // len(piece)))
+    for item in read_paths([tmp_path]):
+        assert item.documents or item.problems
+
+
+def test_a_good_page_survives_a_bad_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pypdf import PageObject
+
+    original = PageObject.extract_text
+
+    def fail_on_first(self: PageObject) -> str:
+        if "First" in (text := original(self)):
+            raise KeyError("/Font")
+        return text
+
+    monkeypatch.setattr(PageObject, "extract_text", fail_on_first)
+    problem, source = convert("a.pdf", minimal_pdf("First.", "Second."))
+    assert problem == Problem("a.pdf", "page 1: KeyError: '/Font'")
+    assert isinstance(source, Source)
+    assert source.text.strip() == "Second."
+
+
+def test_unusable_files_raise_from_convert() -> None:
+    with pytest.raises(InputError, match="binary"):
+        convert("a.txt", b"a\x00\x01\x02\x03" * 50)

