@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError
 from pointsman.types import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +75,7 @@ def read_collection(folder: str | Path) -> TestCollection:
     if missing:
         log.warning("%s: %d judged documents are not in the corpus; they count as not found", folder, len(missing))
     queries = {query: text for query, text in texts.items() if query in judged}
-    return TestCollection(
-        folder.resolve().name, tuple(documents), queries, {query: judged[query] for query in queries}
-    )
+    return TestCollection(folder.resolve().name, tuple(documents), queries, {query: judged[query] for query in queries})
 
 
 def _read_corpus(path: Path) -> list[Document]:

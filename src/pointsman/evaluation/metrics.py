@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pointsman.errors import MissingDependencyError
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> grade; above 0 is relevant."""
@@ -21,7 +18,7 @@ Rankings = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures per query, by the name of the measure and the id of the query."""
+    """Figures by the name of the measure, then by the id of the query."""
 
     per_query: Mapping[str, Mapping[str, float]]
 
@@ -35,8 +32,8 @@ def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> 
     """``ndcg@k``, ``recall@k``, ``recall@depth`` and ``mrr@k`` of rankings.
 
     As in trec_eval: nDCG takes the grade itself as the gain; a query without judgments is left out; a judged query
-    counts 0 where nothing relevant was found, or nothing at all; a grade below 0 counts as 0. Only the order given
-    counts, with an id repeated counting where it is first. ``mrr@k`` is trec_eval's ``recip_rank`` under ``-M k``.
+    counts 0 where nothing relevant was found, or nothing at all; a grade below 0 counts as 0. ``mrr@k`` is its
+    ``recip_rank`` of the first k results. Only the order given counts, an id repeated where it is first.
 
     Args:
         qrels: the judgments.
@@ -51,14 +48,30 @@ def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> 
     0.5
     """
     ir = _ir_measures()
-    # Queries and documents go by number, as trec_eval takes no id with a NUL or a lone surrogate in it.
-    queries = list(qrels)
-    grades, run, top = {}, {}, {}
-    for number, query in enumerate(map(str, queries)):
-        pass
-    names = {
-        ir.nDCG @ k: f"ndcg@{k}",
-        ir.R @ k: f"recall@{k}",
-        ir.R @ depth: f"recall@{depth}",
-    }
-    raise NotImplementedError
+    # trec_eval takes no id with a NUL or a lone surrogate in it, so queries and documents go by number.
+    grades: dict[str, dict[str, int]] = {}
+    scores: dict[str, dict[str, float]] = {}
+    for number, (query, judged) in enumerate(qrels.items()):
+        ranking = list(dict.fromkeys(rankings.get(query, ())))[: max(k, depth)]
+        names = {document: str(name) for name, document in enumerate(dict.fromkeys((*ranking, *judged)))}
+        grades[str(number)] = {names[document]: max(grade, 0) for document, grade in judged.items()}
+        # trec_eval orders by score, and equal scores by id: scores that fall with the rank leave it nothing to decide
+        scores[str(number)] = {names[document]: float(-rank) for rank, document in enumerate(ranking)}
+    top = {query: dict(list(found.items())[:k]) for query, found in scores.items()}
+    wanted = {f"ndcg@{k}": ir.nDCG @ k, f"recall@{k}": ir.R @ k, f"recall@{depth}": ir.R @ depth}
+    found = [*ir.iter_calc(list(set(wanted.values())), grades, scores), *ir.iter_calc([ir.RR], grades, top)]
+    values = {(metric.measure, metric.query_id): float(metric.value) for metric in found}
+    return Measured(
+        {
+            name: {query: values.get((kind, str(number)), 0.0) for number, query in enumerate(qrels)}
+            for name, kind in {**wanted, f"mrr@{k}": ir.RR}.items()
+        }
+    )
+
+
+def _ir_measures() -> Any:
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise MissingDependencyError("ir-measures", "eval", "evaluation") from error
+    return ir_measures

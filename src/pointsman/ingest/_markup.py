@@ -45,7 +45,7 @@ def markdown(path: str, text: str) -> Source:
 
 
 def _markdown_blocks(text: str) -> Iterator[tuple[int, str]]:
-    from markdown_it import MarkdownIt  # noqa: PLC0415  (only Markdown needs it)
+    from markdown_it import MarkdownIt  # only Markdown needs it
 
     parser = MarkdownIt("commonmark")
     parser.core.ruler.enableOnly(["normalize", "block"])  # block structure is all that is needed
@@ -125,6 +125,8 @@ def _rst_plain(text: str) -> str:
 def html(path: str, text: str) -> Source:
     """Sections by ``h1`` to ``h6``; scripts, styles and navigation are dropped, entities are decoded."""
     title, blocks = html_blocks(text)
+    if not blocks:
+        raise InputError("HTML without text; if a script fills the page, save it from a browser")
     return outline(path, "html", blocks, title=title)
 
 
@@ -134,7 +136,7 @@ def html_blocks(text: str) -> tuple[str, list[tuple[int, str]]]:
     Raises:
         InputError: Elements are nested so deep that the parser gave up, and text would be lost.
     """
-    from lxml import etree  # noqa: PLC0415  (only HTML needs it)
+    from lxml import etree  # only HTML needs it
 
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     if not text.strip():

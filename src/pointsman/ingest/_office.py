@@ -25,8 +25,8 @@ _HEADING_STYLE = re.compile(r"heading ([1-9])", re.IGNORECASE)
 
 def pdf(path: str, data: bytes) -> Iterator[Source | Problem]:
     """The text of all pages as one section, with the offsets of the pages; a bad page is reported alone."""
-    from pypdf import PdfReader  # noqa: PLC0415  (only PDF needs it)
-    from pypdf.errors import PyPdfError  # noqa: PLC0415
+    from pypdf import PdfReader  # only PDF needs it
+    from pypdf.errors import PyPdfError
 
     try:
         reader = PdfReader(io.BytesIO(data))
@@ -63,8 +63,8 @@ def pdf(path: str, data: bytes) -> Iterator[Source | Problem]:
 
 def docx(path: str, data: bytes) -> Source:
     """Paragraphs, headings by their styles, and tables, in order."""
-    from docx import Document  # noqa: PLC0415  (only Word documents need it)
-    from docx.table import Table  # noqa: PLC0415
+    from docx import Document  # only Word documents need it
+    from docx.table import Table
 
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

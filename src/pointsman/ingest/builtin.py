@@ -7,12 +7,12 @@ import importlib
 import sysconfig
 import warnings
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointsman.ingest import _markup
-from pointsman.ingest.chunk import MAX_TOKENS, chunk
+from pointsman.ingest.chunk import chunk
 from pointsman.ingest.convert import plain
 from pointsman.ingest.folder import read_paths
 from pointsman.ingest.source import Section, Source, clean
@@ -67,31 +67,29 @@ def standard_library_documents(limit: int | None = 1500, modules: Iterable[str] 
     Source files are parsed, not imported, so nothing runs. When there are more than ``limit`` passages, modules take
     turns, each giving its next docstring, so that every module is represented.
     """
-    per_module = []
-    for module in modules:
-        found = []
-        for name, kind, text in _docstrings(module):
-            source = Source(
-                path=f"python/{module}",
-                title=name,
-                sections=(Section((), text, 0),),
-                text=text,
-                kind=kind,
-                metadata={"module": module},
-                record_id=name,
-            )
-            found.extend(chunk(source, max_tokens=MAX_TOKENS))
-        per_module.append(found)
-    unique = [list({document.id: document for document in found}.values()) for found in per_module]
-    return list(islice(_turns(unique), limit))
+    return list(islice(_turns([_module_documents(module) for module in modules]), limit))
+
+
+def _module_documents(module: str) -> Iterator[Document]:
+    for name, kind, text in _docstrings(module):
+        source = Source(
+            path=f"python/{module}",
+            title=name,
+            sections=(Section((), text, 0),),
+            text=text,
+            kind=kind,
+            metadata={"module": module},
+            record_id=name,
+        )
+        yield from chunk(source)
 
 
 def installed_package_documents(limit: int | None = 600, per_package: int = 12) -> list[Document]:
     """The long descriptions of the installed distributions, by heading; the first passages of each, in turns."""
-    from importlib.metadata import distributions  # noqa: PLC0415  (slow to import, seldom needed)
+    from importlib.metadata import distributions  # slow to import, seldom needed
 
     latest = {(item.metadata["Name"] or "").lower(): item for item in distributions()}
-    per_distribution = [list(islice(_description(item), per_package)) for name, item in sorted(latest.items()) if name]
+    per_distribution = [islice(_description(item), per_package) for name, item in sorted(latest.items()) if name]
     return list(islice(_turns(per_distribution), limit))
 
 
@@ -101,7 +99,7 @@ def own_documents(root: Path | None = None) -> list[Document]:
         pages = [path for path in (root / "README.md", root / "docs") if path.exists()]
         if pages:
             return [document for item in read_paths(pages) for document in item.documents if _is_page(document)]
-    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415  (as above)
+    from importlib.metadata import PackageNotFoundError, distribution  # as above
 
     try:
         return list(_description(distribution("pointsman")))
@@ -113,10 +111,10 @@ def _is_page(document: Document) -> bool:
     return bool(document.metadata["kind"] == "md")
 
 
-def _turns(lists: list[list[Document]]) -> Iterator[Document]:
+def _turns(lists: Iterable[Iterator[Document]]) -> Iterator[Document]:
     """The first of each list, then the second of each, and so on."""
-    for turn in range(max(map(len, lists), default=0)):
-        yield from (items[turn] for items in lists if turn < len(items))
+    for turn in zip_longest(*lists):
+        yield from (document for document in turn if document is not None)
 
 
 def _description(item: Distribution) -> Iterator[Document]:
@@ -194,7 +192,7 @@ def _imported_docstrings(module: str) -> Iterator[Docstring]:
 
 
 def _signature(member: Any) -> str:
-    import inspect  # noqa: PLC0415  (slow to import, seldom needed)
+    import inspect  # slow to import, seldom needed
 
     try:
         return str(inspect.signature(member))
@@ -203,7 +201,7 @@ def _signature(member: Any) -> str:
 
 
 def _worthy(docstring: str | None) -> str:
-    from inspect import cleandoc  # noqa: PLC0415  (as above)
+    from inspect import cleandoc  # as above
 
     text = cleandoc(clean(docstring or "")).strip()
     return text if len(text.split()) >= _FEW_WORDS else ""

@@ -33,15 +33,15 @@ TINY = 32
 _TITLE_LIMIT = 96
 _OWN_KEYS = ("source", "title", "kind", "headings", "start", "end", "parent", "position", "page")
 
-_PIECE = re.compile(
-    r"(?P<space>\s+)"
-    r"|(?P<cjk>[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff])"
-    r"|(?P<latin>[a-zA-Z]{1,20})"
-    r"|(?P<cyrillic>[\u0400-\u04ff]{1,20})"
-    r"|(?P<digits>[0-9]{1,20})"
-    r"|(?P<other>.)",
-    re.DOTALL,
-)
+_RUNS = {
+    "cjk": r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]",
+    "latin": r"[a-zA-Z]{1,20}",
+    "cyrillic": r"[\u0400-\u04ff]{1,20}",
+    "digits": r"[0-9]{1,20}",
+    "space": r"\s+",
+}
+_PIECE = re.compile("|".join(f"(?P<{name}>{run})" for name, run in _RUNS.items()) + "|(?P<other>.)", re.DOTALL)
+_RUN_PATTERNS = {name: re.compile(run) for name, run in _RUNS.items()}
 # Cost of a piece and of each of its characters, fitted by least squares to the tokenizer of multilingual-e5 (XLM-R)
 # over English, Chinese and Russian passages and Python code: within 20 % on 94 to 100 % of them.
 _COSTS = {
@@ -62,7 +62,7 @@ def estimate_tokens(text: str) -> int:
     >>> estimate_tokens("铁路道岔引导列车。"), estimate_tokens("Railway switches guide trains.")
     (6, 7)
     """
-    return round(sum(cost for _, cost in _pieces(text)))
+    return round(_cost(text))
 
 
 def chunk(source: Source, max_tokens: int = MAX_TOKENS, overlap: int = 32) -> list[Document]:
@@ -190,8 +190,9 @@ def _pack(source: Source, start: int, end: int, limit: int, overlap: int) -> lis
     room = limit - overlap
     units: list[Span] = []
     for first, last in _lines(text, start, end) if source.is_code else _sentences(text, start, end):
-        units.extend(_cut(text, first, last, room))
-    sizes = [sum(cost for _, cost in _pieces(text[first:last])) for first, last in units]
+        fits = _cost(text[first:last]) <= room
+        units.extend([(first, last)] if fits else _cut(text, first, last, room))
+    sizes = [_cost(text[first:last]) for first, last in units]
     # How good a cut before each unit is: at a paragraph's end first, then by checksum.
     ranks = [(False, 0)] + [
         ("\n\n" not in text[one[1] : two[0]], zlib.crc32(text[two[0] : two[1]].encode("utf-8", "surrogatepass")))
@@ -239,6 +240,18 @@ def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
         yield start, start + len(stripped)
 
 
+def _cost(text: str) -> float:
+    """The sum over `_pieces`, but counted kind by kind, which is several times faster."""
+    total, others = 0.0, len(text)
+    for name, pattern in _RUN_PATTERNS.items():
+        runs = pattern.findall(text)
+        length = sum(map(len, runs))
+        base, each = _COSTS[name]
+        total += base * len(runs) + each * length
+        others -= length
+    return total + _COSTS["other"][1] * others
+
+
 def _pieces(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, float]]:
     """Where each word, character or run of digits ends, and what it costs."""
     for found in _PIECE.finditer(text, start, len(text) if end is None else end):
@@ -249,11 +262,12 @@ def _pieces(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple
 def _cut(text: str, start: int, end: int, limit: float) -> Iterator[Span]:
     """A stretch that may be too long, in parts of at most ``limit`` tokens: between words, else characters."""
     used, previous = 0.0, start
+    slack = min(8.0, limit / 4)  # in which a place is looked for that tears no character from its accents
     space, used_at_space = start, 0.0  # the latest end of a word in this part, and the cost up to it
     for position, cost in _pieces(text, start, end):
-        if used + cost > limit and previous > start:
+        if used + cost > limit - slack and previous > start:
             stop = space if used_at_space > limit / 2 else previous
-            if not (stop < end and _continues(text[stop])) or used > 1.25 * limit:
+            if used + cost > limit or not _continues(text[stop]):
                 used -= used_at_space if stop == space else used
                 yield from _trimmed(text, start, stop)
                 start, space, used_at_space = stop, stop, 0.0

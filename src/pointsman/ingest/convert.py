@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
-from pointsman.errors import InputError
 from pointsman.ingest import _code, _markup, _office, _records
 from pointsman.ingest.encoding import decode
 from pointsman.ingest.source import Problem, Source, clean, outline
@@ -45,12 +44,12 @@ def convert(path: str, data: bytes) -> Converted:
         path: The id to give the source; its ending tells the format.
         data: The content of the file.
 
-    Yields:
+    Returns:
         One source for a document, one for each record of a file of records, and a problem for each part that
-        could not be read.
+        could not be read, as they are asked for; nothing for an empty file.
 
     Raises:
-        InputError: Nothing in the file can be used; the message says why.
+        InputError: Nothing in the file can be used; the message says why. Some formats say so at the first item only.
     """
     kind = format_of(path, data)
     if kind == "pdf":
@@ -59,7 +58,7 @@ def convert(path: str, data: bytes) -> Converted:
         return iter((_office.docx(path, data),))
     text = clean(decode(data, may_declare=kind == "html" or kind in CODE_ENDINGS))
     if not text.strip():
-        raise InputError("empty: no text in it")
+        return iter(())  # an empty file is no problem: package markers are empty on purpose
     if kind in CODE_ENDINGS:
         return iter((_code.code(path, text, kind),))
     return _TEXT_FORMATS[kind](path, text)

@@ -19,6 +19,7 @@ _BOMS = (
 _CANDIDATES = ("gb18030", "big5", "cp1251", "koi8_r", "cp1252", "cp866", "shift_jis", "euc_jp", "euc_kr")
 _DECLARED = re.compile(rb"""(?:charset|coding|encoding)\s*[=:]\s*["']?([A-Za-z0-9_.-]{2,40})""")
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\x0b\x0c\x1b"))
+_PLAUSIBLE = ((" ", "\u0180"), ("\u0400", "\u0530"), ("\u2010", "\u2040"), ("\u3000", "\ua000"), ("\uff00", "\uffef"))
 _SAMPLE = 1 << 20
 
 
@@ -78,17 +79,11 @@ def _utf16_order(data: bytes) -> str:
 
 def _is_plausible(char: str) -> bool:
     """Latin, Cyrillic, Chinese and their punctuation; the bytes of a program read as UTF-16 are all over the place."""
-    return (
-        char in "\t\n\r"
-        or " " <= char < "\u0530"
-        or "\u2010" <= char <= "\u2040"
-        or "\u3000" <= char <= "\u9fff"
-        or "\uff00" <= char < "\uffef"
-    )
+    return char in "\t\n\r" or any(first <= char < last for first, last in _PLAUSIBLE)
 
 
 def _guess(data: bytes) -> str:
-    from charset_normalizer import from_bytes  # noqa: PLC0415  (only files that are not UTF-8 need it)
+    from charset_normalizer import from_bytes  # only files that are not UTF-8 need it
 
     sample = data
     if len(data) > _SAMPLE:  # cut between lines: half a character would speak against the right encoding

@@ -45,7 +45,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What one file gave; a large file of records gives several of these."""
+    """What one file gave; a large file of records gives several of these, an empty file one without content."""
 
     path: str
     documents: tuple[Document, ...] = ()
@@ -133,9 +133,7 @@ def read_file(file: FoundFile, *, max_tokens: int = MAX_TOKENS, overlap: int = 3
         problems.append(Problem(file.id, f"cannot be read: {error.strerror or error}"))
     except Exception as error:  # noqa: BLE001  (whatever a hostile file makes a parser raise: told, and the rest goes on)
         problems.append(Problem(file.id, f"cannot be converted: {type(error).__name__}: {error}"))
-    if not (documents or problems or given):
-        problems.append(Problem(file.id, "empty: no text in it"))
-    if documents or problems:
+    if documents or problems or not given:
         yield Ingested(file.id, tuple(documents), tuple(problems))
 
 
@@ -171,7 +169,7 @@ class Sync:
 
         Where only metadata differ, as offsets do after an edit further up, the text and its vector are the same.
         """
-        (self._gave if ingested.documents else self._failed).add(ingested.path)
+        (self._failed if ingested.problems and not ingested.documents else self._gave).add(ingested.path)
         self._met.update(document.id for document in ingested.documents)
         return [
             document

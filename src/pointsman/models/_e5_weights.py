@@ -126,13 +126,7 @@ class E5Weights:
     def word_rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The word embeddings of ``ids``, shape ``(len(ids), hidden)``, dequantised."""
         scales, nibbles = self._word_blocks
-        packed = nibbles[ids]
-        values = np.empty((*packed.shape[:2], BLOCK), np.float32)
-        values[..., : BLOCK // 2] = packed & 0x0F
-        values[..., BLOCK // 2 :] = packed >> 4
-        values -= 8
-        values *= scales[ids].astype(np.float32)[..., None]
-        return values.reshape(len(ids), self.header.hidden)
+        return dequantise(scales[ids], nibbles[ids])
 
     def scores(self) -> list[float]:
         """The log-probabilities of the unigram pieces, by token id."""
@@ -163,6 +157,16 @@ class E5Weights:
             at += 2 + length + struct.calcsize("<BIQQ")
             entries[name] = _Entry(kind != _FLOAT32, elements, offset)
         return entries
+
+
+def dequantise(scales: NDArray[np.float16], nibbles: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The values of q4 blocks, shape ``(rows, columns)``, from what ``E5Weights.blocks`` gives."""
+    values = np.empty((*nibbles.shape[:2], BLOCK), np.float32)
+    values[..., : BLOCK // 2] = nibbles & 0x0F
+    values[..., BLOCK // 2 :] = nibbles >> 4
+    values -= 8
+    values *= scales.astype(np.float32)[..., None]
+    return values.reshape(len(scales), -1)
 
 
 def weight_file() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 
 from pointsman.errors import InputError, ModelError
 from pointsman.models._cache import artefact, cache_directory
-from pointsman.models._e5_graph import GRAPH_VERSION, build_graph
+from pointsman.models._e5_graph import GRAPH_VERSION, INPUT, OUTPUT, PROBE, PROBE_VALUE, build_graph
 from pointsman.models._e5_tokens import UnigramTokenizer
 from pointsman.models._e5_weights import FILE_SHA256, E5Weights
 
@@ -29,6 +30,9 @@ _DOCUMENT: Final = "passage: "
 _RUN_TOKENS: Final = 1024  # more per run brings no speed, only memory
 _WINDOW: Final = 2048  # texts tokenised ahead, so that those of one length can run together
 _PIECES_VERSION: Final = 1
+_KEY: Final = FILE_SHA256[:12]  # what is prepared from one file of weights is never taken for another's
+
+log = logging.getLogger(__name__)
 
 
 class E5Embedder:
@@ -138,40 +142,50 @@ class _Model:
         ids = np.array(batch, np.int64)
         words = self.weights.word_rows(ids.ravel()).reshape(*ids.shape, -1)
         words += self.positions[: ids.shape[1]]
-        (pooled,) = self.session.run(None, {"embeddings": words})
+        (pooled,) = self.session.run([OUTPUT], {INPUT: words})
         unit: NDArray[np.float32] = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return unit
 
 
 def _open(folder: Path, threads: int) -> _Model:
     """Read what was prepared, preparing it first where it is absent or damaged."""
-    import onnxruntime  # noqa: PLC0415 - heavy; whoever never embeds never loads it
-
     weights = E5Weights.installed()
-    key = FILE_SHA256[:12]
 
     def vocabulary() -> bytes:
         weights.verify()
         return "\n".join(weights.pieces()).encode()
 
+    header = weights.header
+    pieces = artefact(folder / f"pieces-{_KEY}-{_PIECES_VERSION}", vocabulary).decode().split("\n")
+    tokenizer = UnigramTokenizer(pieces, weights.scores(), header.unk)
+    session = _session(weights, folder, threads, integer=True)
+    (probe,) = session.run([PROBE], {INPUT: np.zeros((1, 1, header.hidden), np.float32)})
+    if not (probe == PROBE_VALUE).all():
+        log.info("this processor's 8-bit products saturate; the default embedder runs in float, at half the speed")
+        session = _session(weights, folder, threads, integer=False)
+    type_zero = weights.floats("emb.type")[: header.hidden]  # no text has another type
+    positions = weights.floats("emb.pos").reshape(-1, header.hidden) + type_zero
+    return _Model(weights, tokenizer, session, positions)
+
+
+def _session(weights: E5Weights, folder: Path, threads: int, *, integer: bool) -> InferenceSession:
+    import onnxruntime  # noqa: PLC0415 - heavy; whoever never embeds never loads it
+
     def graph() -> bytes:
         weights.verify()
-        return build_graph(weights)
+        return build_graph(weights, integer=integer)
 
-    pieces = artefact(folder / f"pieces-{key}-{_PIECES_VERSION}", vocabulary).decode().split("\n")
-    tokenizer = UnigramTokenizer(pieces, weights.scores(), weights.header.unk)
-    model = artefact(folder / f"graph-{key}-{GRAPH_VERSION}", graph)
+    name = f"graph-{'integer' if integer else 'blocks'}-{_KEY}-{GRAPH_VERSION}"
+    model = artefact(folder / name, graph)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # its warnings speak of devices we do not ask for
+    options.log_severity_level = 3  # its warnings speak of devices nobody asked for
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # whatever onnxruntime raises has no common base
-        raise ModelError(f"onnxruntime {onnxruntime.__version__} cannot open the default embedder: {error}") from error
-    table = weights.floats("emb.pos").reshape(-1, weights.header.hidden)
-    positions = table + weights.floats("emb.type")[: weights.header.hidden]  # there is only type 0
-    return _Model(weights, tokenizer, session, positions)
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no base of their own
+        version = onnxruntime.__version__
+        raise ModelError(f"onnxruntime {version} cannot open the default embedder: {error}") from error
 
 
 def _runs(tokens: Sequence[Sequence[int]]) -> Iterator[list[int]]:

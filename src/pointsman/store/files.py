@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from pointsman.errors import LockedError
+from pointsman.errors import LockedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,25 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     sync_directory(path.parent)
 
 
+def remove_leftovers(path: Path) -> None:
+    """Delete what writers of this file who were killed have left beside it; only for whoever alone may write it."""
+    for aside in path.parent.glob(f"{path.name}.*.tmp"):
+        aside.unlink(missing_ok=True)
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and its parents, durably: a synced file is lost if the entry of its directory is not on disk."""
+    if directory.is_dir():
+        return
+    if directory.parent != directory:
+        make_directory(directory.parent)
+    try:
+        directory.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{directory} cannot be made: {error.strerror}; name another path") from error
+    sync_directory(directory.parent)
+
+
 def sync_directory(directory: Path) -> None:
     """Make renames inside a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY)
@@ -45,7 +64,8 @@ class WriterLock:
     def __init__(self, directory: Path) -> None:
         self._path = directory / "writer.lock"
         self._holder = directory / "writer.pid"
-        self._lock = FileLock(self._path)
+        # It belongs to the object, whichever thread asks; the library's default is one lock for each thread.
+        self._lock = FileLock(self._path, thread_local=False)
 
     @property
     def held(self) -> bool:
@@ -57,17 +77,21 @@ class WriterLock:
 
         Raises:
             LockedError: someone else is; the message says who, as far as is known.
+            StoreError: nothing can be written there.
         """
         if self.held:
             return
         try:
             self._lock.acquire(timeout=0)
+            self._holder.write_text(str(os.getpid()))
         except Timeout as error:
             raise LockedError(
-                f"{self._path.parent} is being written to by another process{self._who()}; "
+                f"{self._path.parent} is being written to by {self._who()}; "
                 "readers may go on, a second writer has to wait until that one closes the dataset"
             ) from error
-        self._holder.write_text(str(os.getpid()))
+        except OSError as error:
+            self._lock.release()
+            raise StoreError(f"{self._path.parent} cannot be written to: {error.strerror or error}") from error
 
     def release(self) -> None:
         """Let others write."""
@@ -77,6 +101,7 @@ class WriterLock:
 
     def _who(self) -> str:
         try:
-            return f" (process {int(self._holder.read_text())})"
+            process = int(self._holder.read_text())
         except (OSError, ValueError):
-            return ""  # the holder has just come or just gone: the message does without its number
+            return "another process"  # it has just come or just gone: the message does without its number
+        return "this very process, opened twice" if process == os.getpid() else f"another process (process {process})"

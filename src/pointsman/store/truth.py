@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
-import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pointsman._batched import batched
 from pointsman.errors import CorruptStoreError, InputError, StoreError
+from pointsman.store.files import sync_directory
 from pointsman.text import repair
 from pointsman.types import AddResult, Document
 
@@ -43,8 +45,16 @@ CREATE INDEX IF NOT EXISTS tombstones_seq ON tombstones (seq);
 """
 
 _VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
+_PAGE = 2000  # rows read at a time from a whole table or the log
 _ID_BYTES = 1024
 _BUSY_SECONDS = 10.0
+_IDLE = 8  # connections kept open for the next caller
+_SETTINGS = """
+PRAGMA synchronous = FULL;
+PRAGMA cache_size = -8000;
+PRAGMA mmap_size = 1073741824;
+"""
+_decode = json.JSONDecoder().decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,13 @@ class Prepared:
     digest: bytes
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False).encode
+
+
+def _digest(text: str, metadata: str) -> bytes:
+    return hashlib.blake2b(f"{len(text)}\n{text}{metadata}".encode(), digest_size=16).digest()
+
+
 def prepare(document: Document) -> Prepared:
     """Check a document and make it storable.
 
@@ -81,13 +98,13 @@ def prepare(document: Document) -> Prepared:
         raise InputError(f"document id {document.id!r} has a lone surrogate; ids must be valid Unicode") from error
     text = repair(document.text)
     try:
-        metadata = repair(json.dumps(dict(document.metadata), ensure_ascii=False, sort_keys=True, allow_nan=False))
+        given = _encode(dict(document.metadata)) if document.metadata else "{}"
+        metadata = repair(given)
+        if text is not document.text or metadata is not given:
+            document = Document(document.id, text, _decode(metadata))
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"document {document.id!r}: metadata is not JSON: {error}") from error
-    digest = hashlib.blake2b(f"{len(text)}\n{text}{metadata}".encode(), digest_size=16).digest()
-    if text is not document.text:
-        document = Document(document.id, text, json.loads(metadata))
-    return Prepared(document, metadata, digest)
+    return Prepared(document, metadata, _digest(text, metadata))
 
 
 class Truth:
@@ -99,12 +116,14 @@ class Truth:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._process = os.getpid()
         self._idle: list[sqlite3.Connection] = []
-        self._guard = threading.Lock()
+        self._uri = f"file:{quote(str(path))}"
+        if path.exists() and not os.access(path.parent, os.W_OK):
+            self._uri += self._immutable()
         with self._connection() as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tombstones_seq'").fetchone():
-                birth = f"INSERT OR IGNORE INTO meta VALUES ('identity', '{uuid.uuid4().hex}');"
-                connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN IMMEDIATE; {_SCHEMA} {birth} COMMIT;")
+                self._create(connection)
         self.identity = self.meta("identity") or ""
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -115,7 +134,7 @@ class Truth:
 
     def sequence(self) -> int:
         """The number of the last committed transaction; 0 before the first."""
-        row = self._row("SELECT value FROM meta WHERE name = 'seq'")
+        row = self._row(_SEQUENCE)
         return int(row[0]) if row else 0
 
     def meta(self, name: str) -> str | None:
@@ -127,8 +146,9 @@ class Truth:
         """Documents by key, in the order asked; None where one is gone."""
         found: dict[int, Document] = {}
         for part in batched(keys, _VARIABLES):
-            sql = f"SELECT key, id, text, metadata FROM documents WHERE key IN ({_marks(part)})"
-            found.update((row[0], _document(row[1:])) for row in self._rows(sql, *part))
+            sql = f"SELECT id, text, metadata, key FROM documents WHERE key IN ({_marks(part)})"
+            for row in self._rows(sql, *part):
+                found[row[3]] = _document(row)
         return [found.get(key) for key in keys]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
@@ -141,20 +161,25 @@ class Truth:
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
         """The keys of the ids that exist."""
-        return {id_: key for id_, (key, _) in self._digests(ids).items()}
+        return {id_: key for id_, (key, _) in self._stored(ids).items()}
+
+    def is_empty(self) -> bool:
+        """Whether there is no document."""
+        return self._row("SELECT 1 FROM documents LIMIT 1") is None
 
     def documents(self) -> Iterator[Document]:
         """Every document, in the order of first arrival; what is written meanwhile may or may not be among them."""
-        return (_document(row[1:]) for row in self._pages("SELECT key, id, text, metadata FROM documents"))
+        return map(_document, self._pages("SELECT id, text, metadata, key FROM documents"))
 
     def metadata(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Every key with its metadata."""
-        return ((key, json.loads(text)) for key, text in self._pages("SELECT key, metadata FROM documents"))
+        rows = self._pages("SELECT id, '', metadata, key FROM documents")
+        return ((row[3], _document(row).metadata) for row in rows)
 
     def alive(self) -> Iterator[tuple[int, bool]]:
         """Every key, and whether it has a vector."""
-        sql = "SELECT key, EXISTS (SELECT 1 FROM vectors v WHERE v.key = documents.key) FROM documents"
-        return ((key, bool(has_vector)) for key, has_vector in self._pages(sql))
+        sql = "SELECT EXISTS (SELECT 1 FROM vectors v WHERE v.key = documents.key), key FROM documents"
+        return ((key, bool(has_vector)) for has_vector, key in self._pages(sql))
 
     def ids(self, *, source: str | None = None) -> list[str]:
         """Every id, or those whose metadata names this ``source``."""
@@ -167,44 +192,61 @@ class Truth:
         """What happened after transaction ``since``, the last operation per key, in batches; deletions first.
 
         Texts and vectors are read only when asked for. Each batch is read in a snapshot of its own, so a writer is never
-        blocked; what it adds meanwhile has a higher number and is simply seen again next time.
+        blocked; what it changes meanwhile has a higher number and comes next time.
         """
-        for part in batched(self._rows("SELECT key FROM tombstones WHERE seq > ?", since), 5000):
+        upto = self.sequence()
+        deleted = self._rows("SELECT key FROM tombstones WHERE seq > ? AND seq <= ?", since, upto) if since else []
+        for part in batched(deleted, _PAGE):
             yield [Change(key, None, None) for (key,) in part]
-        columns = "d.id, d.text, d.metadata" if texts else "d.id, '', '{}'"
-        sql = f"""SELECT d.key, {columns}, {"v.vector" if vectors else "NULL"}
+        # The unary + keeps SQLite from reading the whole table in the order of its keys to find a few changes in it.
+        sql = f"""SELECT d.id, {"d.text" if texts else "''"}, d.metadata, d.key, {"v.vector" if vectors else "NULL"}, d.seq
             FROM documents d {"LEFT JOIN vectors v ON v.key = d.key" if vectors else ""}
-            WHERE d.key IN (%s) ORDER BY d.key"""
-        keys = (row[0] for row in self._rows("SELECT key FROM documents WHERE seq > ? ORDER BY key", since))
-        for part in batched(keys, _VARIABLES):
-            yield [Change(row[0], _document(row[1:4]), row[4]) for row in self._rows(sql % _marks(part), *part)]
+            WHERE d.seq >= ? AND d.seq <= ? AND (d.seq > ? OR +d.key > ?) ORDER BY d.seq, d.key LIMIT {_PAGE}"""
+        seq, key = since + 1, 0
+        while rows := self._rows(sql, seq, upto, seq, key):
+            yield [Change(row[3], _document(row), row[4]) for row in rows]
+            key, seq = rows[-1][3], rows[-1][5]
 
     def check(self) -> list[str]:
-        """SQLite's own integrity check: a list of complaints, empty when sound."""
-        return [row[0] for row in self._rows("PRAGMA quick_check") if row[0] != "ok"]
+        """SQLite's own integrity check, and every document against its digest: complaints, none when all is sound."""
+        complaints = [row[0] for row in self._rows("PRAGMA quick_check") if row[0] != "ok"]
+        if not complaints:
+            rows = self._pages("SELECT id, text, metadata, digest, key FROM documents")
+            complaints = [f"document {row[0]!r} is not as it was written" for row in rows if _digest(row[1], row[2]) != row[3]]
+        return complaints
 
     # ── writing (the caller holds the writer lock) ───────────────────────────────────────────────────────────────
 
-    def unchanged(self, prepared: Sequence[Prepared]) -> list[bool]:
-        """Whether each document is stored just so already."""
-        stored = self._digests([item.document.id for item in prepared])
-        return [stored.get(item.document.id, (0, b""))[1] == item.digest for item in prepared]
+    def unchanged(self, prepared: Sequence[Prepared], vectors: Sequence[bytes] | None = None) -> list[bool]:
+        """Whether each document, and its vector where vectors are given, is stored just so already."""
+        stored = self._stored([item.document.id for item in prepared])
+        same = [stored.get(item.document.id, (0, b""))[1] == item.digest for item in prepared]
+        if vectors is None or not any(same):
+            return same
+        keys = [stored[item.document.id][0] if kept else 0 for item, kept in zip(prepared, same, strict=True)]
+        held: dict[int, bytes] = {}
+        for part in batched(filter(None, keys), _VARIABLES):
+            held.update(self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({_marks(part)})", *part))
+        return [held.get(key) == vector for key, vector in zip(keys, vectors, strict=True)]
 
     def upsert(self, prepared: Sequence[Prepared], vectors: Sequence[bytes] | None = None) -> AddResult:
         """Write documents, and their vectors where given, in one durable transaction.
 
         The ids of one call must differ. A document written without its vector loses the one that it had.
         """
-        known = self._digests([item.document.id for item in prepared])
-        insert = "INSERT INTO documents (text, metadata, digest, seq, id) VALUES (?,?,?,?,?)"
-        update = "UPDATE documents SET text=?, metadata=?, digest=?, seq=? WHERE id=?"
+        known = self._stored([item.document.id for item in prepared])
+        insert = "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)"
+        update = "UPDATE documents SET text=?, metadata=?, digest=?, seq=?, id=? WHERE key=?"
         with self.transaction() as (connection, seq):
-            keys = []
-            for item in prepared:
-                row = (item.document.text, item.metadata, item.digest, seq, item.document.id)
-                stored = known.get(item.document.id)
-                cursor = connection.execute(update if stored else insert, row)
-                keys.append(stored[0] if stored else cursor.lastrowid)
+            last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
+            fresh = iter(range(last[0] + 1 if last else 1, 2**62))
+            keys = [known[item.document.id][0] if item.document.id in known else next(fresh) for item in prepared]
+            rows = [
+                (item.document.text, item.metadata, item.digest, seq, item.document.id, key)
+                for item, key in zip(prepared, keys, strict=True)
+            ]
+            connection.executemany(insert, (row for row in rows if row[4] not in known))
+            connection.executemany(update, (row for row in rows if row[4] in known))
             if vectors is None:
                 connection.executemany("DELETE FROM vectors WHERE key=?", ((key,) for key, _ in known.values()))
             else:
@@ -232,25 +274,51 @@ class Truth:
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                seq = self.sequence() + advance
+                row = connection.execute(_SEQUENCE).fetchone()
+                seq = (int(row[0]) if row else 0) + advance
                 if advance:
                     connection.execute("INSERT OR REPLACE INTO meta VALUES ('seq', ?)", (str(seq),))
                 yield connection, seq
                 connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # some errors have rolled it back already
+                    connection.execute("ROLLBACK")
                 raise
 
     def close(self) -> None:
         """Close the idle connections of this process."""
-        with self._guard:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        while self._idle:
+            self._idle.pop().close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_process", None) == os.getpid():
+            self.close()
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _digests(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
+    def _create(self, connection: sqlite3.Connection) -> None:
+        """Make the tables; several processes may do so at once, the first one's identity stays."""
+        birth = f"INSERT OR IGNORE INTO meta VALUES ('identity', '{uuid.uuid4().hex}');"
+        # Eight-kilobyte pages hold five vectors of 384 numbers with little waste; only a new file takes the setting.
+        connection.executescript(f"PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; BEGIN IMMEDIATE; {_SCHEMA} {birth} COMMIT;")
+        sync_directory(self._path.parent)
+
+    def _immutable(self) -> str:
+        """How to open the file where nothing can be written, not even SQLite's bookkeeping of readers.
+
+        Raises:
+            StoreError: its last writer was cut short, so the newest writes are in a log that cannot be taken in.
+        """
+        log = self._path.with_name(f"{self._path.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise StoreError(
+                f"{self._path.parent} cannot be written to, and its last writer left {log.name}; "
+                "open the dataset once where it can be written, or copy it to such a place"
+            )
+        return "?immutable=1"
+
+    def _stored(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
+        """Key and digest of the ids that exist."""
         found: dict[str, tuple[int, bytes]] = {}
         for part in batched(ids, _VARIABLES):
             sql = f"SELECT id, key, digest FROM documents WHERE id IN ({_marks(part)})"
@@ -258,48 +326,90 @@ class Truth:
         return found
 
     def _row(self, sql: str, *values: object) -> Any:
-        with self._connection() as connection:
+        connection = self._lend()
+        try:
             return connection.execute(sql, values).fetchone()
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+        finally:
+            self._take_back(connection)
 
     def _rows(self, sql: str, *values: object) -> list[Any]:
-        with self._connection() as connection:
+        connection = self._lend()
+        try:
             return connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+        finally:
+            self._take_back(connection)
 
-    def _pages(self, select: str, size: int = 2000) -> Iterator[Any]:
-        """Rows of a large table in the order of ``key``, their first column, without holding a read open between pages."""
+    def _pages(self, select: str) -> Iterator[Any]:
+        """Rows of a large table in the order of ``key``, their last column, without holding a read open between pages."""
         key = 0
-        while page := self._rows(f"{select} WHERE key > ? ORDER BY key LIMIT {size}", key):
+        while page := self._rows(f"{select} WHERE key > ? ORDER BY key LIMIT {_PAGE}", key):
             yield from page
-            key = page[-1][0]
+            key = page[-1][-1]
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection; any thread may have it next. Errors of SQLite are told in terms of the file."""
+        connection = self._lend()
         try:
-            with self._guard:
-                connection = self._idle.pop() if self._idle else None
-            connection = connection or self._connect()
-            try:
-                yield connection
-            finally:
-                with self._guard:
-                    self._idle.append(connection)
-        except sqlite3.OperationalError as error:
-            raise StoreError(f"{self._path}: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise CorruptStoreError(
-                f"{self._path} is damaged ({error}); restore it from a backup, or delete the dataset and index it again"
-            ) from error
+            yield connection
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+        finally:
+            self._take_back(connection)
+
+    def _lend(self) -> sqlite3.Connection:
+        """A connection; any thread may have it next (appending to a list and popping from it are atomic)."""
+        if self._process != os.getpid():
+            raise StoreError(
+                f"{self._path} was opened by process {self._process} and this is its fork, {os.getpid()}; "
+                "open datasets after forking, or start processes with the method 'spawn'"
+            )
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _take_back(self, connection: sqlite3.Connection) -> None:
+        if len(self._idle) < _IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS)
-        connection.execute("PRAGMA synchronous = FULL")
+        try:
+            connection = sqlite3.connect(
+                self._uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+            )
+            connection.executescript(_SETTINGS)
+        except sqlite3.Error as error:
+            raise self._told(error) from error
         return connection
+
+    def _told(self, error: sqlite3.Error) -> StoreError:
+        """SQLite's error in terms of the file; only the base class itself, or text that is no text, means damage."""
+        if type(error) is sqlite3.DatabaseError or "decode to UTF-8" in str(error):
+            return CorruptStoreError(
+                f"{self._path} is damaged ({error}); restore it from a backup, or delete the dataset and index it again"
+            )
+        return StoreError(f"{self._path}: {error}")
+
+
+_SEQUENCE = "SELECT value FROM meta WHERE name = 'seq'"
 
 
 def _marks(values: Sequence[object]) -> str:
     return ",".join("?" * len(values))
 
 
-def _document(row: tuple[str, str, str]) -> Document:
-    return Document(row[0], row[1], json.loads(row[2]))
+def _document(row: Sequence[Any]) -> Document:
+    """A document out of a row that begins with id, text, metadata."""
+    metadata = row[2]
+    try:
+        return Document(row[0], row[1], {} if metadata == "{}" else _decode(metadata))
+    except (ValueError, TypeError) as error:
+        raise CorruptStoreError(
+            f"document {row[0]!r} is damaged ({error}); restore the dataset from a backup, or index it again"
+        ) from error

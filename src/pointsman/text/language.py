@@ -42,7 +42,8 @@ _BULGARIAN_VOWEL = re.compile("[ъЪ]")
 _NOT_BULGARIAN = re.compile("[ыэёЫЭЁ]")
 
 # The commonest small words of languages that share the Latin script with English, none of them an English word.
-_OTHER_LATIN_WORDS = """der die das und ist nicht ein eine einen den dem des mit für auf von zu sich auch wie wird sind oder bei
+_OTHER_LATIN_WORDS = """der die das und ist nicht ein eine einen den dem des mit für auf von
+    zu sich auch wie wird sind oder bei
     nach
     le la les des est et une du dans pour que qui avec sur pas ne ce cette sont aux au plus ou où
     el los las un y es en por con para como su del se lo una más pero

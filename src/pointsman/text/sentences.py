@@ -43,13 +43,15 @@ _WRAPPED_WIDTH = 50
 _WRAPPED_WIDTH_DENSE = 25
 """The same for Chinese, whose characters are twice as wide."""
 
-_BEFORE_NAMES_TEXT = """mr mrs ms mx dr prof rev hon gen sen rep gov pres sgt capt lt col cmdr adm maj messrs mme mlle st mt
+_BEFORE_NAMES_TEXT = """mr mrs ms mx dr prof rev hon gen sen rep gov pres sgt capt lt col cmdr
+    adm maj messrs mme mlle st mt
     ft
     e.g i.e eg ie vs cf viz al approx resp
     им ул пр-т просп пер пл обл р-н тов гр гос г-н г-жа проф акад доц св т.е т.к т.н т.о напр см ср англ нем фр лат греч
     ред сост пер изд инж ген кап полк"""
 _BEFORE_NAMES = frozenset(_BEFORE_NAMES_TEXT.split())
-_BEFORE_NUMBERS_TEXT = """no nos nr fig figs eq eqs p pp vol vols ch chap sec sect art para ver v app tab ref refs op cit
+_BEFORE_NUMBERS_TEXT = """no nos nr fig figs eq eqs p pp vol vols ch chap sec sect art para
+    ver v app tab ref refs op cit
     ca c
     jan feb mar apr jun jul aug sep sept oct nov dec
     рис табл стр с гл п пп т тт ст разд вып д кв корп стр прим илл ок ч"""

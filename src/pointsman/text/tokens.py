@@ -121,7 +121,7 @@ class Analyzer:
     @property
     def fingerprint(self) -> str:
         """Equal fingerprints give equal tokens: it names the rules, the stemmer's release and the character table."""
-        import Stemmer  # type: ignore[import-not-found]  # noqa: PLC0415 -- loaded when first needed
+        import Stemmer  # type: ignore[import-not-found]
 
         stems = f"snowball-{Stemmer.version()}" if self.stem else "unstemmed"
         return f"{ANALYZER_VERSION}/{stems}/{table_checksum()}"
@@ -178,7 +178,7 @@ def _stemmed(word: str) -> str:
     try:
         english, russian = _stemmers.pair
     except AttributeError:
-        from Stemmer import Stemmer  # noqa: PLC0415 -- loaded when first needed
+        from Stemmer import Stemmer
 
         english, russian = _stemmers.pair = Stemmer("english", 0), Stemmer("russian", 0)
     stem: str = (russian if _CYRILLIC.search(word) else english).stemWord(word)

