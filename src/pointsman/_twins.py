@@ -58,4 +58,6 @@ def require_one(cls: type, base: type, sync: str, asynchronous: str) -> None:
         TypeError: it overrides neither.
     """
     if all(getattr(cls, name) is getattr(base, name) for name in (sync, asynchronous)):
-        raise TypeError(f"{cls.__name__} implements neither {sync} nor {asynchronous}; a {base.__name__} needs one of them")
+        raise TypeError(
+            f"{cls.__name__} implements neither {sync} nor {asynchronous}; {base.__name__} needs one of them"
+        )

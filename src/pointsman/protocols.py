@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pointsman.types import Document, Hit, Query
 
 Key = TypeVar("Key", bound=Hashable)
-KeyIn = TypeVar("KeyIn", bound=Hashable, contravariant=True)
+Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
 
 Vectors = "NDArray[np.float32]"
 """A matrix of float32, one L2-normalised row per text."""
@@ -46,10 +46,10 @@ class Embedder(Protocol):
         ...
 
 
-class DocumentStore(Protocol[KeyIn]):
+class DocumentStore(Protocol[Key_contra]):
     """Gives documents for keys."""
 
-    def fetch(self, keys: Sequence[KeyIn]) -> list[Document | None]:
+    def fetch(self, keys: Sequence[Key_contra]) -> list[Document | None]:
         """The documents in the order of ``keys``; None where one is gone."""
         ...
 
@@ -69,9 +69,7 @@ class KeywordIndex(Protocol[Key]):
 class VectorIndex(Protocol[Key]):
     """Ranks documents by the cosine of their vectors."""
 
-    def search(
-        self, vector: NDArray[np.float32], k: int, filters: Filter | None = None
-    ) -> list[tuple[Key, float]]:
+    def search(self, vector: NDArray[np.float32], k: int, filters: Filter | None = None) -> list[tuple[Key, float]]:
         """At most ``k`` keys with cosines, best first; filters act before the cut (I9)."""
         ...
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, IndexingTechnique, check_name
@@ -74,7 +74,9 @@ class Workspace:
             raise UnknownNameError("dataset", name, tuple(self.names()))
         known = (about or {}).get("indexing_technique")
         if known and indexing_technique and known != indexing_technique:
-            raise InputError(f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}")
+            raise InputError(
+                f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}"
+            )
         dataset = self._datasets.get(name)
         if dataset is None:
             text = (about or {}).get("description", "") if about or description is None else description
@@ -129,7 +131,8 @@ class Workspace:
         Raises:
             InputError: any of these cannot be used.
         """
-        return _Search(self, Query.of(query, parse_filter(filters) if filters else None), checked(k), strategy).run(datasets)
+        query = Query.of(query, parse_filter(filters) if filters else None)
+        return _Search(self, query, checked(k), strategy).run(datasets)
 
     async def asearch(self, query: str | Query, k: int = 5, **options: Any) -> RetrievalContext:
         """`search`, awaited: it runs in a worker thread."""
@@ -140,7 +143,7 @@ class Workspace:
         for dataset in self._datasets.values():
             dataset.close()
 
-    def __enter__(self) -> Workspace:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,6 +21,7 @@ from pointsman.cli import output
 from pointsman.errors import InputError, PointsmanError
 
 if TYPE_CHECKING:
+    from pointsman.protocols import Embedder
     from pointsman.workspace import Workspace
 
 app = typer.Typer(
@@ -45,7 +46,7 @@ EmbedderOption = Annotated[
     typer.Option(
         envvar="POINTSMAN_EMBEDDER",
         metavar="SPEC",
-        help="default, onnx:DIR, sentence-transformers:NAME or openai:MODEL@URL; a dataset keeps to the one it began with.",
+        help="default, onnx:DIR, sentence-transformers:NAME or openai:MODEL@URL; fixed once a dataset has begun.",
     ),
 ]
 DEFAULT_WORKSPACE = Path(".pointsman")
@@ -111,7 +112,7 @@ def datasets(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOption
 
 @app.command()
 def status(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOption = False) -> None:
-    """Show what is in the workspace: documents, indexes, sizes, embedders."""
+    """Show documents, indexes, sizes and embedders."""
     with _opened(workspace, existing=True) as opened:
         output.status(opened, as_json=as_json)
 
@@ -149,7 +150,7 @@ def verify(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare documents, keyword index and vector index; exit 1 when they disagree."""
+    """Check that documents and indexes agree; exit 1 if not."""
     with _opened(workspace, existing=True) as opened:
         found = {name: opened.dataset(name, create=False).verify() for name in names or opened.names()}
         output.verification(found, as_json=as_json)
@@ -163,7 +164,7 @@ def rebuild(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     as_json: JsonOption = False,
 ) -> None:
-    """Build the indexes anew from the documents; nothing is embedded again."""
+    """Build the indexes anew; nothing is embedded again."""
     with _opened(workspace, existing=True) as opened:
         chosen = names or opened.names()
         for name in chosen:
@@ -181,18 +182,21 @@ def evaluate(
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure strategies on a labelled collection: nDCG, recall, MRR and latency, as trec_eval counts them."""
+    """Measure strategies on a labelled collection.
+
+    Prints nDCG, recall and MRR as trec_eval counts them, and the latency of a search.
+    """
     from pointsman.evaluation import run_eval
 
-    run_eval(
+    report = run_eval(
         folder,
-        [name.strip() for name in strategies.split(",") if name.strip()],
+        strategies,
         k=k,
         rerank=not no_rerank,
         limit_queries=limit_queries,
-        embedder=embedder,
-        as_json=as_json,
+        embedder=_embedder(embedder),
     )
+    output.evaluation(report, as_json=as_json)
 
 
 @app.command()
@@ -201,7 +205,11 @@ def demo(
         "demo-workspace"
     ),
 ) -> None:
-    """Index what every machine has (Python's own documentation, installed packages) and answer some questions."""
+    """Index what every machine has, and ask it questions.
+
+    That is the documentation of Python's standard library, the descriptions of the installed packages, and
+    Pointsman's own pages.
+    """
     from pointsman.cli.demo import run_demo
 
     run_demo(workspace)
@@ -220,10 +228,10 @@ def options(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, to standard error.")] = False,
 ) -> None:
+    """Read the options that stand before a command."""
     _ = version
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
-    )
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
 
 
 @contextmanager
@@ -235,13 +243,17 @@ def _opened(path: Path, embedder: str = "default", *, existing: bool = False) ->
             f"there is no workspace at {str(path)!r}; make one with 'pointsman index PATH --dataset NAME "
             f"--workspace {path}', or name another with --workspace"
         )
-    chosen = None
-    if embedder != "default":
-        from pointsman.models import load_embedder
-
-        chosen = load_embedder(embedder)
-    with Workspace(path, embedder=chosen) as workspace:
+    with Workspace(path, embedder=_embedder(embedder)) as workspace:
         yield workspace
+
+
+def _embedder(spec: str) -> Embedder | None:
+    """The embedder of this name; None for the default one, which loads when it is needed."""
+    if spec == "default":
+        return None
+    from pointsman.models import load_embedder
+
+    return load_embedder(spec)
 
 
 def run() -> None:

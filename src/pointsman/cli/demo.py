@@ -46,7 +46,7 @@ def run_demo(path: Path) -> None:
                 def advance(count: int, total: int = len(documents)) -> None:
                     nonlocal done
                     done += count
-                    on_progress(done, total, f"{done} of {total} passages")  # noqa: B023  (used within this turn only)
+                    on_progress(done, total, f"{done} of {total} passages")
 
                 result = dataset.add(documents, on_progress=advance)
             gone = set(dataset.ids()) - {document.id for document in documents}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from pointsman.dataset import Dataset
+    from pointsman.evaluation import Report
     from pointsman.indexing import IndexReport, Progress
     from pointsman.store.collection import Verification
     from pointsman.types import Hit, RetrievalContext
@@ -177,14 +178,15 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    _table(["dataset", "documents", "indexed for", "description"], [
-        [row["name"], row["documents"], row["indexing_technique"], row["description"]] for row in rows
-    ])
+    _table(
+        ["dataset", "documents", "indexed for", "description"],
+        [[row["name"], row["documents"], row["indexing_technique"], row["description"]] for row in rows],
+    )
 
 
 def status(workspace: Workspace, *, as_json: bool) -> None:
     """What the workspace holds, and how it is kept."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for dataset in workspace:
         stores = dataset.stores
         rows.append(
@@ -203,17 +205,22 @@ def status(workspace: Workspace, *, as_json: bool) -> None:
         print_json(value)
         return
     console().print(value["workspace"], style="bold", markup=False)
-    _table(["dataset", "documents", "indexed for", "size", "embedder", "index"], [
+    _table(
+        ["dataset", "documents", "indexed for", "size", "embedder", "index"],
         [
-            row["name"],
-            row["documents"],
-            row["indexing_technique"],
-            f"{row['bytes'] / 1e6:.1f} MB",
-            row["embedder"] or "none",
-            "up to date" if row["sequence"] == row["keyword_index_sequence"] else "behind, catches up on the next write",
-        ]
-        for row in rows
-    ])
+            [
+                row["name"],
+                row["documents"],
+                row["indexing_technique"],
+                f"{row['bytes'] / 1e6:.1f} MB",
+                row["embedder"] or "none",
+                "up to date"
+                if row["sequence"] == row["keyword_index_sequence"]
+                else "behind; the next write catches up",
+            ]
+            for row in rows
+        ],
+    )
 
 
 def verification(found: Mapping[str, Verification], *, as_json: bool) -> None:
@@ -238,6 +245,16 @@ def verification(found: Mapping[str, Verification], *, as_json: bool) -> None:
         out.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
         for problem in result.problems:
             out.print(f"  {problem}", style="red", markup=False)
+
+
+def evaluation(report: Report, *, as_json: bool) -> None:
+    """What `pointsman eval` measured."""
+    if as_json:
+        print_json(report.to_json())
+        return
+    from pointsman.evaluation import render
+
+    console().print(render(report))
 
 
 def _hit_json(rank: int, hit: Hit) -> dict[str, Any]:

@@ -57,14 +57,16 @@ def table(path: str, text: str, kind: str) -> Iterator[Source | Problem]:
     try:
         header = [name.strip() for name in next(rows, (0, []))[1]]
         seen: dict[str, int] = {}
+        seen_rows = False
         for number, row in rows:
             if any(cell.strip() for cell in row):
+                seen_rows = True
                 names = header + [""] * (len(row) - len(header))
                 yield _record(path, kind, _fields(zip(names, row, strict=False)), number, seen)
     except csv.Error as error:
         raise InputError(f"table that cannot be read: {error}") from error
-    if not header:
-        raise InputError("empty table")
+    if not seen_rows:
+        raise InputError("a table without rows below its header")
 
 
 def _rows(reader: Any, longest: int) -> Iterator[tuple[int, list[str]]]:

@@ -228,8 +228,7 @@ def _lines(text: str, start: int, end: int) -> Iterator[Span]:
     while start < end:
         stop = text.find("\n", start, end)
         stop = end if stop < 0 else stop
-        if text[start:stop].strip():
-            yield start, stop
+        yield from _trimmed(text, start, stop)
         start = stop + 1
 
 

@@ -6,6 +6,9 @@ therefore be repeated at will.
 
 tantivy fixes k1 = 1.2 and b = 0.75 and keeps document lengths in one byte (scores within some 3 % of the formula). Where
 other constants or exact scores are wanted, a deeper candidate list is scored again with the formula itself.
+
+tantivy ends each of its files with their CRC-32 but does not look at it while searching; here it is checked when an index
+is opened. Since a file of another index is sound in itself, the checksums are also noted in a file of our own.
 """
 
 from __future__ import annotations
@@ -13,17 +16,19 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import shutil
 import threading
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import tantivy
 
-from pointsman.errors import InputError
+from pointsman.errors import InputError, PointsmanError, StoreError
+from pointsman.store.files import make_directory
 from pointsman.text import ANALYZER_VERSION, DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -47,6 +52,8 @@ _TERMS = 512  # distinct query terms that take part; a page pasted as a query st
 _ID_SET = 500  # up to this many allowed keys go into the query itself; above, hits are masked as they come
 _EXACT_DEPTH = 1000  # candidates scored again when exact scores are asked for
 _COUNTS_CACHED = 20_000  # documents whose term counts are remembered for that
+_CHECKSUMS = "checksums.json"
+_FOOTER_MAGIC = 1337
 
 
 class Source(Protocol):
@@ -77,6 +84,7 @@ class _View:
         self.searcher, self.seq = searcher, seq
         self.documents = max(searcher.num_docs - 1, 0)  # all but the marker
         self.frequencies: dict[str, int] = {}
+        self.counts: OrderedDict[int, tuple[int, Counter[str]]] = OrderedDict()
 
     @cached_property
     def average_length(self) -> float:
@@ -128,9 +136,11 @@ class KeywordIndex:
         self._exact = exact or (k1, b) != (K1, B)
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
-        self._view: _View | None = None
+        self._view: _View | None = None  # may outlive the files that it shows, while they are written anew
+        self._applied = -1
+        self._looked_at: object = None  # which state of the files `_applied` speaks of
+        self._told_missing = False
         self._guard = threading.Lock()
-        self._counts: OrderedDict[int, tuple[int, Counter[str]]] = OrderedDict()
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -167,16 +177,20 @@ class KeywordIndex:
     ) -> list[tuple[int, float]]:
         query = _any_of(terms)
         if allowed is None:
-            return _ordered(_hits(view, query, k + 16))[:k]  # a few more, so that ties at the cut go by key
-        if len(allowed) <= _ID_SET:
-            return _ordered(_hits(view, _among(allowed.tolist(), query), len(allowed)))[:k] if len(allowed) else []
-        # The best k of the allowed are the first k allowed ones of the whole ranking: read on until they are there.
-        permitted = set(allowed.tolist()) if len(allowed) < 20_000 else None
-        depth = int(1.5 * (k + 16) * view.documents / len(allowed)) + 1
+            depth = k + 4
+        elif not len(allowed):
+            return []
+        elif len(allowed) <= _ID_SET:
+            return _ordered(_hits(view, _among(allowed.tolist(), query), len(allowed)))[:k]
+        else:
+            depth = int(1.5 * (k + 16) * view.documents / len(allowed))
+        # The best k of the allowed are the first k allowed ones of the whole ranking: read on until they are there, and
+        # one that scores less, so that documents with the same score as the last go by key, not by where they are stored.
         while True:
+            depth = min(depth, view.documents + 1)
             hits = _hits(view, query, depth)
-            kept = [hit for hit in hits if hit[0] in permitted] if permitted is not None else _masked(hits, allowed)
-            if len(kept) >= k + 16 or len(hits) < depth:
+            kept = hits if allowed is None else _masked(hits, allowed)
+            if len(hits) < depth or (len(kept) > k and kept[k][1] < kept[k - 1][1]):
                 return _ordered(kept)[:k]
             depth *= 4
 
@@ -188,7 +202,7 @@ class KeywordIndex:
         """BM25 as in Robertson and Zaragoza (2009) with Lucene's idf, ln(1 + (N - n + ½) / (n + ½))."""
         idf = {term: self._idf(view, term) for term in terms}
         scores = []
-        for length, counts in self._term_counts(keys):
+        for length, counts in self._term_counts(view, keys):
             norm = self._k1 * (1 - self._b + self._b * length / view.average_length)
             scores.append(
                 sum(
@@ -208,17 +222,17 @@ class KeywordIndex:
             view.frequencies[term] = n
         return math.log(1 + (view.documents - n + 0.5) / (n + 0.5))
 
-    def _term_counts(self, keys: Sequence[int]) -> list[tuple[int, Counter[str]]]:
+    def _term_counts(self, view: _View, keys: Sequence[int]) -> list[tuple[int, Counter[str]]]:
         with self._guard:
-            known = {key: self._counts[key] for key in keys if key in self._counts}
+            known = {key: view.counts[key] for key in keys if key in view.counts}
         missing = [key for key in keys if key not in known]
         for key, document in zip(missing, self._source.fetch(missing), strict=True):
             tokens = DEFAULT_ANALYZER.tokens(document.searchable) if document else []
             known[key] = (len(tokens), Counter(tokens))
         with self._guard:
-            self._counts.update((key, known[key]) for key in missing)
-            while len(self._counts) > _COUNTS_CACHED:
-                self._counts.popitem(last=False)
+            view.counts.update((key, known[key]) for key in missing)
+            while len(view.counts) > _COUNTS_CACHED:
+                view.counts.popitem(last=False)
         return [known[key] for key in keys]
 
     # ── keeping up ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,27 +240,34 @@ class KeywordIndex:
     @property
     def applied(self) -> int:
         """The sequence number this index has on disk; -1 when there is no usable index."""
-        with self._guard:
-            if self._view is None:
-                self._load()
-            return self._view.seq if self._view else -1
+        if self._looked_at is None:
+            self.reload()
+        return self._applied
 
     def reload(self) -> None:
         """See what a writer has committed since."""
         with self._guard:
-            if self._index is None:
-                self._load()
+            found = _stamp(self._directory / "meta.json")
+            if found == self._looked_at:
                 return
-            try:
-                self._index.reload()
-                self._look()
-            except (ValueError, OSError) as error:  # a writer is rebuilding it this moment; our view is still whole
-                log.warning("keyword index %s could not be reloaded (%s); searching the last state", self._directory, error)
+            self._looked_at = found
+            if self._index is not None:
+                try:
+                    self._index.reload()
+                    self._look(self._index)
+                except (ValueError, OSError) as error:
+                    log.info("keyword index %s is opened anew (%s)", self._directory, error)
+                else:
+                    return
+            self._load()
 
     def catch_up(self) -> None:
         """Apply what the source has logged since; the caller holds the writer lock.
 
         A damaged, foreign or missing index is built anew from the source, and the reason is logged.
+
+        Raises:
+            StoreError: the index cannot be written; the documents are safe, and the next attempt goes on from there.
         """
         since = self.applied
         target = self._source.sequence()  # read first: what is written meanwhile is seen again next time
@@ -255,6 +276,75 @@ class KeywordIndex:
         if since < 0 or since > target:  # an index ahead of its truth belongs to some other state of it
             self.clear()
             since = 0
+        try:
+            self._write(since, target)
+        except BaseException as error:
+            self._drop_writer()  # what it has taken in uncommitted must not get into a later commit
+            if isinstance(error, ValueError | OSError) and not isinstance(error, PointsmanError):
+                raise StoreError(f"keyword index {self._directory} cannot be written: {error}") from error
+            raise
+        _note_checksums(self._directory)
+        self.reload()
+
+    def clear(self) -> None:
+        """Throw the index away; ``catch_up`` builds it anew. Searches go on in what was there until then."""
+        self._drop_writer()
+        with self._guard:
+            self._index, self._applied, self._looked_at = None, -1, "cleared"
+        if self._directory.exists():
+            shutil.rmtree(self._directory)
+
+    def close(self) -> None:
+        """Let go of the files; what is committed stays."""
+        if self._writer is not None:
+            self._drop_writer()
+            _note_checksums(self._directory)  # those of merged segments too
+        with self._guard:
+            self._index = self._view = self._looked_at = None
+            self._applied = -1
+
+    def keys(self) -> Iterator[int]:
+        """Every key that the index holds, for comparing it with the truth."""
+        view = self._current()
+        hits = _hits(view, tantivy.Query.all_query(), view.documents + 1)
+        return (key for key, _ in hits if key != _MARKER)
+
+    def _current(self) -> _View:
+        if self._view is None:
+            self.reload()
+        if self._view is not None:
+            return self._view
+        if self._source.sequence() and not self._told_missing:
+            self._told_missing = True
+            log.warning("keyword index %s is not there yet; until its writer has built it, nothing is found", self._directory)
+        return _nothing()
+
+    def _load(self) -> None:
+        """Open what is on disk if it is sound and ours; called with the guard held."""
+        self._index, self._applied = None, -1
+        while (state := _stamp(self._directory / "meta.json")) != "absent":
+            try:
+                for path in damaged_files(self._directory):
+                    raise ValueError(f"{path.name} is damaged or not its own")
+                index = tantivy.Index.open(str(self._directory))
+                self._look(index)
+            except (ValueError, OSError, KeyError, TypeError) as error:
+                if _stamp(self._directory / "meta.json") != state:
+                    continue  # a writer has replaced files while they were being looked at
+                log.warning("keyword index %s cannot be used (%s); it is rebuilt from the documents", self._directory, error)
+            else:
+                self._index = index
+            return
+
+    def _look(self, index: tantivy.Index) -> None:
+        searcher = index.searcher()
+        found = searcher.search(_key(_MARKER), 1, count=False).hits
+        marker, _, seq = str(searcher.doc(found[0][1])["marker"][0]).partition("\n") if found else ("none", "", "")
+        if marker != self._marker:
+            raise ValueError(f"it belongs to {marker!r}, not to {self._marker!r}")
+        self._view, self._applied = _View(searcher, int(seq)), int(seq)
+
+    def _write(self, since: int, target: int) -> None:
         writer = self._open_writer()
         for batch in self._source.changes(since, vectors=False):
             for change in batch:
@@ -268,91 +358,109 @@ class KeywordIndex:
         marker.add_text("marker", f"{self._marker}\n{target}")
         writer.add_document(marker)
         writer.commit()
-        self.reload()
-
-    def clear(self) -> None:
-        """Throw the index away; ``catch_up`` builds it anew."""
-        self.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-    def close(self) -> None:
-        """Let go of the files; what is committed stays."""
-        with self._guard:
-            writer, self._writer, self._index, self._view = self._writer, None, None, None
-            self._counts.clear()
-        if writer is not None:
-            writer.wait_merging_threads()
-
-    def keys(self) -> Iterator[int]:
-        """Every key that the index holds, for comparing it with the truth."""
-        view = self._current()
-        hits = _hits(view, tantivy.Query.all_query(), view.documents + 1)
-        return (key for key, _ in hits if key != _MARKER)
-
-    def _current(self) -> _View:
-        if self._view is None:
-            self.reload()
-        if self._view is None:
-            return _View(tantivy.Index(_SCHEMA).searcher(), -1)
-        return self._view
-
-    def _load(self) -> None:
-        """Open what is on disk if it is sound and ours; called with the guard held."""
-        if not (self._directory / "meta.json").exists():
-            return
-        try:
-            for path in damaged_files(self._directory):
-                raise ValueError(f"{path.name} is damaged")
-            self._index = tantivy.Index.open(str(self._directory))
-            self._look()
-        except (ValueError, OSError, KeyError) as error:
-            log.warning("keyword index %s cannot be used (%s); it is rebuilt from the documents", self._directory, error)
-            self._index = self._view = None
-
-    def _look(self) -> None:
-        assert self._index is not None
-        searcher = self._index.searcher()
-        found = searcher.search(_key(_MARKER), 1, count=False).hits
-        marker, _, seq = str(searcher.doc(found[0][1])["marker"][0]).partition("\n") if found else ("none", "", "")
-        if marker != self._marker:
-            raise ValueError(f"it belongs to {marker!r}, not to {self._marker!r}")
-        self._view = _View(searcher, int(seq))
-        self._counts.clear()
 
     def _open_writer(self) -> tantivy.IndexWriter:
         with self._guard:
             if self._writer is None:
                 if self._index is None:
-                    self._directory.mkdir(parents=True, exist_ok=True)
-                    self._index = tantivy.Index(_schema(), path=str(self._directory))
+                    make_directory(self._directory)
+                    self._index = tantivy.Index(_SCHEMA, path=str(self._directory))
                 self._writer = self._index.writer(_HEAP_BYTES, 1)
                 self._writer.garbage_collect_files()  # after a kill, left-over delete files would wedge the writer
             return self._writer
 
+    def _drop_writer(self) -> None:
+        with self._guard:
+            writer, self._writer = self._writer, None
+        if writer is not None:
+            try:
+                writer.wait_merging_threads()
+            except ValueError as error:  # it has died; the reason was told where it did
+                log.debug("the writer of %s had ended already (%s)", self._directory, error)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | str:
+    """Tells one state of a file that is only ever replaced from another; "absent" when there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return "absent"
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@cache
+def _nothing() -> _View:
+    return _View(tantivy.Index(_SCHEMA).searcher(), -1)
+
 
 def damaged_files(directory: Path) -> list[Path]:
-    """The files of live segments whose checksum is wrong.
-
-    tantivy ends every file with a JSON footer that holds the CRC-32 of what precedes it, the footer's length and a
-    magic number, but never checks it while searching.
+    """The files of live segments whose checksum is wrong, which are another index's, or which are missing.
 
     Raises:
         ValueError, OSError: the list of segments itself cannot be read.
     """
+    live, noted = _live(directory), _noted_checksums(directory)
+    wrong = []
+    for path in live:
+        content = path.read_bytes()
+        if not _sound(content) or noted.get(path.name, _crc(content)) != _crc(content):
+            wrong.append(path)
+    segments, present = {_segment(path.name) for path in live}, {path.name for path in live}
+    # Lists of deletions come and go during the life of a segment, its other files do not.
+    gone = [name for name in noted if _segment(name) in segments and name not in present and not name.endswith(".del")]
+    return wrong + [directory / name for name in gone]
+
+
+def _live(directory: Path) -> list[Path]:
     meta = json.loads((directory / "meta.json").read_bytes())
-    live = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
-    return [path for path in directory.iterdir() if path.name.split(".")[0] in live and not _sound(path.read_bytes())]
+    segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
+    return [path for path in directory.iterdir() if _segment(path.name) in segments]
+
+
+def _segment(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _note_checksums(directory: Path) -> None:
+    """Write down which checksums the files have; not synced: without the note, or with an old one, less is checked."""
+    noted = {}
+    for path in _live(directory):
+        with path.open("rb") as file:
+            file.seek(-min(256, path.stat().st_size), os.SEEK_END)
+            noted[path.name] = _crc(file.read())
+    aside = directory / f"{_CHECKSUMS}.tmp"
+    aside.write_text(json.dumps(noted))
+    aside.replace(directory / _CHECKSUMS)
+
+
+def _noted_checksums(directory: Path) -> dict[str, int]:
+    try:
+        noted = json.loads((directory / _CHECKSUMS).read_bytes())
+        return {str(name): int(crc) for name, crc in noted.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, AttributeError) as error:
+        log.info("%s cannot be read (%s) and is done without", directory / _CHECKSUMS, error)
+        return {}
 
 
 def _sound(content: bytes) -> bool:
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    return end >= 0 and _crc(content) == zlib.crc32(memoryview(content)[:end])
+
+
+def _crc(content: bytes) -> int:
+    """The checksum that a file's end states, or that end's last bytes suffice for; -1 when there is none.
+
+    The end is a JSON footer that holds the CRC-32 of what precedes it, the footer's length and a magic number.
+    """
     length, magic = int.from_bytes(content[-8:-4], "little"), int.from_bytes(content[-4:], "little")
-    end = len(content) - 8 - length
-    if magic != 1337 or end < 0:
-        return False
+    if magic != _FOOTER_MAGIC or length + 8 > len(content):
+        return -1
     try:
-        return bool(json.loads(content[end:-8])["crc"] == zlib.crc32(memoryview(content)[:end]))
+        return int(json.loads(content[-8 - length : -8])["crc"])
     except (ValueError, KeyError, TypeError):
-        return False
+        return -1
 
 
 def _postings(key: int, document: Document) -> tantivy.Document:
@@ -394,9 +502,10 @@ def _among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
 
 
 def _hits(view: _View, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
+    """Keys and scores, best first."""
     hits = view.searcher.search(query, limit, count=False).hits
-    keys = view.searcher.fast_field_values("key", [address for _, address in hits])
-    return [(int(key), float(score)) for key, (score, _) in zip(keys, hits, strict=True)]  # type: ignore[arg-type]
+    keys: Any = view.searcher.fast_field_values("key", [address for _, address in hits])
+    return [(key, hit[0]) for key, hit in zip(keys, hits, strict=True)]
 
 
 def _masked(hits: list[tuple[int, float]], allowed: NDArray[np.int64]) -> list[tuple[int, float]]:
@@ -404,9 +513,8 @@ def _masked(hits: list[tuple[int, float]], allowed: NDArray[np.int64]) -> list[t
 
     keys = np.fromiter((key for key, _ in hits), np.int64, len(hits))
     places = np.minimum(np.searchsorted(allowed, keys), len(allowed) - 1)
-    return [hit for hit, kept in zip(hits, (allowed[places] == keys).tolist(), strict=True) if kept]
+    return [hits[place] for place in np.flatnonzero(allowed[places] == keys).tolist()]
 
 
 def _ordered(hits: Any) -> list[tuple[int, float]]:
     return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
-
