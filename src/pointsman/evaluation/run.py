@@ -21,15 +21,13 @@ from pointsman.workspace import Workspace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console
-
     from pointsman.protocols import Embedder
 
 STRATEGIES = ("bm25", "vector", "hybrid", "auto")
 """What is compared unless something else is asked for."""
 
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+Progress = Callable[[int, int, str], None]
+"""Called with how much is done, how much there is to do, and what is being done."""
 
 _DATASET = "evaluation"
 _TIMED = 200  # searches timed per strategy: enough for a p95, and no second evaluation's worth of waiting
@@ -87,34 +85,17 @@ def run_eval(
     k: int = 10,
     rerank: bool = True,
     limit_queries: int | None = None,
-    embedder: Embedder | None = None,
-    console: Console | None = None,
+    embedder: str | Embedder | None = None,
+    on_progress: Progress | None = None,
 ) -> Report:
-    """`evaluate` for the command line: strategies also as ``"bm25,vector"``, progress bars on ``console``.
+    """`evaluate` as the command line calls it: strategies also as ``"bm25,vector"``, the embedder also by its name."""
+    if isinstance(strategies, str):
+        strategies = [name.strip() for name in strategies.split(",") if name.strip()]
+    if isinstance(embedder, str):
+        from pointsman.models import load_embedder
 
-    Args:
-        folder: see `evaluate`, as for the rest.
-        strategies: names, or one string with commas between them.
-        k: the cutoff.
-        rerank: see `evaluate`.
-        limit_queries: ask only the first so many.
-        embedder: the default embedder unless given.
-        console: where progress is shown; standard error unless given.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    names = [name.strip() for name in strategies.split(",")] if isinstance(strategies, str) else list(strategies)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console or Console(stderr=True), transient=True) as bars:
-        tasks = {}
-
-        def told(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done)
-
-        return evaluate(folder, [name for name in names if name], k, limit_queries, embedder, told, rerank)
+        embedder = load_embedder(embedder)
+    return evaluate(folder, strategies, k, limit_queries, embedder, on_progress, rerank)
 
 
 @contextmanager
@@ -145,9 +126,9 @@ def indexed(
         def indexed_more(count: int) -> None:
             nonlocal done
             done += count
-            told("indexing", done, total)
+            told(done, total, "indexing")
 
-        told("indexing", 0, total)
+        told(0, total, "indexing")
         dataset.add(collection.documents, on_progress=indexed_more)
         yield workspace
 
@@ -175,7 +156,7 @@ def evaluate_workspace(
         rankings = {}
         for number, (query, text) in enumerate(collection.queries.items(), 1):
             rankings[query] = [hit.id for hit in workspace.search(text, k=depth, strategy=strategy)]
-            told(f"{strategy}: asking", number, len(collection.queries))
+            told(number, len(collection.queries), f"{strategy}: asking")
         figures = measure(collection.qrels, rankings, k)
         p50, p95 = _latency(workspace, collection, strategy, k, told)
         found[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
@@ -197,7 +178,7 @@ def _latency(
             began = perf_counter()
             fresh.search(text, k, strategy=strategy)
             taken.append((perf_counter() - began) * 1000)
-            told(f"{strategy}: timing", number, len(texts))
+            told(number, len(texts), f"{strategy}: timing")
     p50, p95 = np.percentile(taken, [50, 95])
     return float(p50), float(p95)
 
@@ -220,5 +201,5 @@ def _cached(embedder: Embedder | None) -> Embedder:
     return embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
 
 
-def _untold(_: str, __: int, ___: int) -> None:
+def _untold(_: int, __: int, ___: str) -> None:
     """Progress that nobody asked for."""

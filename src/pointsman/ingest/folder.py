@@ -184,7 +184,7 @@ class Sync:
         return [
             identity
             for identity, (source, _) in self._stored.items()
-            if source not in failed and not source.startswith(folders)
+            if identity not in self._met and source not in failed and not source.startswith(folders)
         ]
 
 

@@ -1,0 +1,43 @@
+"""The public surface is a list that changes on purpose only, and importing it is cheap."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import pointsman
+
+PUBLIC = """
+BM25IndexManager BaseRetriever CachedEmbedder CorruptStoreError Dataset Document Filter FilterError FormatVersionError Hit
+HybridRetriever InputError KeywordRetriever LockedError MissingDependencyError ModelError Plan PointsmanError Query
+RetrievalContext StoreError Trace UnknownNameError VectorRetriever Workspace __version__ default_embedder fuse
+load_embedder open parse_filter
+""".split()
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(pointsman.__all__) == PUBLIC
+    assert dir(pointsman) == pointsman.__all__
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_public_name_is_there_and_documented(name: str) -> None:
+    value = getattr(pointsman, name)
+    assert value is not None
+    if callable(value):
+        assert inspect.getdoc(value)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = pointsman.nonsense
+
+
+def test_importing_loads_no_model_server_or_plotting_code() -> None:
+    code = "import sys, pointsman, pointsman.cli; print(' '.join(sys.modules))"
+    loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    heavy = {"numpy", "onnxruntime", "onnx", "faiss", "tantivy", "rich", "typer", "openai", "matplotlib", "fastapi"}
+    assert not heavy & loaded

@@ -1,0 +1,56 @@
+"""Write once, offer synchronous and asynchronous, from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from pointsman import BaseRetriever, Document, Hit, Query
+
+
+def hit(id_: str) -> Hit:
+    return Hit(Document(id_, id_), 1.0)
+
+
+class Synchronous(BaseRetriever):
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        return [hit(threading.current_thread().name)][:top_k]
+
+
+class Asynchronous(BaseRetriever):
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        await asyncio.sleep(0)
+        if query == "fail":
+            raise LookupError("as asked")
+        return [hit("asynchronous")][:top_k]
+
+
+def test_an_asynchronous_retriever_from_a_script() -> None:
+    assert Asynchronous().retrieve("q")[0].id == "asynchronous"
+
+
+def test_an_asynchronous_retriever_from_inside_a_running_loop() -> None:
+    async def caller() -> list[Hit]:
+        return Asynchronous().retrieve("q")  # a synchronous call in an asynchronous function, as in a notebook
+
+    assert asyncio.run(caller())[0].id == "asynchronous"
+
+
+def test_a_synchronous_retriever_awaited_runs_in_another_thread() -> None:
+    assert asyncio.run(Synchronous().aretrieve("q"))[0].id != threading.main_thread().name
+
+
+@pytest.mark.parametrize("inside_loop", [False, True])
+def test_errors_come_through_as_they_are(inside_loop: bool) -> None:
+    async def caller() -> list[Hit]:
+        return Asynchronous().retrieve("fail")
+
+    with pytest.raises(LookupError, match="as asked"):
+        asyncio.run(caller()) if inside_loop else Asynchronous().retrieve("fail")
+
+
+def test_a_retriever_that_implements_neither_is_refused_when_it_is_made() -> None:
+    with pytest.raises(TypeError, match="implements neither retrieve nor aretrieve"):
+        type("Nothing", (BaseRetriever,), {})
