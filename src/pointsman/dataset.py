@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pointsman.protocols import Embedder
     from pointsman.retrieval.base import BaseRetriever
     from pointsman.store.collection import Collection, Verification
+    from pointsman.store.truth import Prepared
     from pointsman.store.vectors import VectorIndex
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
@@ -167,7 +168,7 @@ class Dataset:
         words, near = self.lists_for(method)
         stores = self._collection
         stores.refresh()
-        vectors = self._vectors() if near and len(self) else None
+        vectors = self._vectors() if near and not stores.truth.is_empty() else None
         vector = self._query_vector(query.text) if vectors is not None else None
         return gather(query.text, vector, stores.keyword if words else None, vectors, filters=query.filters, depth=depth)
 
@@ -271,26 +272,28 @@ class Dataset:
         last = {document.id: row for row, document in enumerate(documents)}
         rows = list(last.values())
         prepared = [prepare(documents[row]) for row in rows]
-        unchanged = stores.truth.unchanged(prepared)
-        fresh = [number for number, same in enumerate(unchanged) if not same]
-        told(len(documents) - len(fresh))
-        result = AddResult(unchanged=len(rows) - len(fresh))
-        if not fresh:
-            return result
-        chosen = [prepared[number] for number in fresh]
-        name = ""
         if self.indexing_technique == "keyword":
-            vectors = None
-        elif vectors is None:
-            vectors = self._embed([item.document.searchable for item in chosen], told)
-            name = self.embedder.name
+            result = stores.write(prepared, None)
+        elif vectors is not None:
+            if len(rows) < len(documents):
+                vectors = vectors[rows]
+            result = stores.write(prepared, vectors, self.embedder.name)
         else:
-            vectors = vectors[[rows[number] for number in fresh]]
-            name = self.embedder.name
-            told(len(fresh))
-        if vectors is None:
-            told(len(fresh))
-        return result + stores.write(chosen, vectors, name)
+            return self._embed_and_write(prepared, len(documents), told)
+        told(len(documents))
+        return result
+
+    def _embed_and_write(self, prepared: list[Prepared], count: int, told: Callable[[int], None]) -> AddResult:
+        stores = self._collection
+        unchanged = stores.truth.unchanged(prepared)
+        fresh = [item for item, same in zip(prepared, unchanged, strict=True) if not same]
+        told(count - len(fresh))
+        result = AddResult(unchanged=len(prepared) - len(fresh))
+        if fresh:
+            stores.check_embedder(self.embedder.name)  # before the work, not after it
+            vectors = self._embed([item.document.searchable for item in fresh], told)
+            result += stores.write(fresh, vectors, self.embedder.name)
+        return result
 
     def _embed(self, texts: Sequence[str], told: Callable[[int], None]) -> NDArray[np.float32]:
         from pointsman.models import CachedEmbedder
@@ -319,7 +322,7 @@ class Dataset:
         if stores.vectors is None:
             return
         count = len(stores.vectors)
-        if count < 2 * int(stores.truth.meta("cosine_spread_at") or 0):
+        if not count or count < 2 * int(stores.truth.meta("cosine_spread_at") or 0):
             return
         spread = CosineSpread.measured(self._likely_queries(), stores.vectors.vectors(_SPREAD_DOCUMENTS))
         if count < _SPREAD_LEAST:  # few documents tell the mean, not the deviation

@@ -89,3 +89,25 @@ class Retriever(Protocol):
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """The same, awaited."""
         ...
+
+
+class HasText(Protocol):
+    """Anything with a text; what an LLM answers with."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        ...
+
+
+@runtime_checkable
+class LLM(Protocol):
+    """A language model: anything with ``complete(prompt)`` that returns an object with ``.text``.
+
+    Richer ones (`pointsman.models.llm.BaseLLM`) also take a JSON schema and have an asynchronous twin; callers ask for
+    what they need through `pointsman.models.llm`, and do without where it is absent.
+    """
+
+    def complete(self, prompt: str) -> HasText:
+        """Answer a prompt."""
+        ...

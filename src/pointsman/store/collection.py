@@ -3,15 +3,19 @@
 Everything derived states the sequence number it has applied. Opening, writing and refreshing are therefore the same
 thing: bring what is behind up to the truth. One process at a time may write; any number may read, and they see a
 write as soon as it is in the indexes.
+
+The manifest is written last when a collection is made: where there is one, there must be a truth, and the very one whose
+identity it names. Nothing here survives a fork; a process opens its own.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +24,7 @@ import numpy as np
 
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError
 from pointsman.store.columns import Columns
-from pointsman.store.files import WriterLock, replacing
+from pointsman.store.files import WriterLock, make_directory, replacing
 from pointsman.store.keyword import B, K1, KeywordIndex, damaged_files
 from pointsman.store.truth import Prepared, Truth
 from pointsman.store.vectors import VectorIndex
@@ -90,18 +94,26 @@ class Collection:
     """
 
     def __init__(self, directory: Path, *, about: dict[str, Any] | None = None, k1: float = K1, b: float = B) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        manifest = read_manifest(directory)
+        make_directory(directory)
+        manifest, path = read_manifest(directory), directory / "documents.sqlite"
+        if manifest is not None and not path.exists():
+            raise CorruptStoreError(f"{path} is missing; restore it from a backup, or delete the dataset and index it again")
+        self.truth = Truth(path)
         if manifest is None:
-            manifest = {"format": FORMAT, **(about or {})}
+            manifest = {"format": FORMAT, "identity": self.truth.identity, **(about or {})}
             write_manifest(directory, manifest)
+        elif manifest.get("identity") != self.truth.identity:
+            self.truth.close()
+            raise CorruptStoreError(
+                f"{directory}: {_MANIFEST} and {path.name} belong to different datasets; restore both from one backup"
+            )
         self.manifest = manifest
         self._directory = directory
         self._lock = WriterLock(directory)
         self._writing = threading.RLock()
         self._deriving = threading.Lock()
-        self.truth = Truth(directory / "documents.sqlite")
-        self.columns = Columns(self.truth.metadata)
+        self.columns = Columns(self._load_columns)
+        self._columns_seq = -1
         self.keyword = KeywordIndex(
             directory / "keyword",
             self.truth,
@@ -112,7 +124,7 @@ class Collection:
         )
         self._vectors: VectorIndex | None = None
         self._embedder: str | None = None
-        self._seen = self.truth.sequence()
+        self._seen = -1
         self._heal()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -143,12 +155,15 @@ class Collection:
     def refresh(self) -> None:
         """See what has been written since, by whatever process; a look-up of microseconds when there is nothing."""
         seq = self.truth.sequence()
-        if self._seen == seq == self.keyword.applied:
+        if self._seen == seq == self.keyword.applied and not (self._vectors is not None and self._vectors.wants_base):
             return
-        self._derive(save=False)
+        if self._deriving.acquire(blocking=False):  # else another thread is at it; this search takes what there is
+            try:
+                self._derive_in_memory(save=False)
+            finally:
+                self._deriving.release()
         self.keyword.reload()
-        if self.keyword.applied < seq:
-            self._heal()
+        self._heal()
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,21 +181,39 @@ class Collection:
             try:
                 yield
             finally:
-                self._derive(save=True)
+                self._derive()
 
     def write(self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, embedder: str = "") -> AddResult:
-        """Write documents durably, inside ``with writer()``; ids must differ.
+        """Write documents durably, inside ``with writer()``; ids must differ. What is stored just so already is passed over.
 
         Raises:
-            InputError: vectors of another number, length or embedder than the collection has.
+            InputError: vectors of another number, length or embedder than the collection has, or ones that are no direction.
         """
-        if vectors is None:
-            return self.truth.upsert(prepared)
-        rows = np.ascontiguousarray(vectors, np.float32)
-        if rows.ndim != 2 or len(rows) != len(prepared):
-            raise InputError(f"vectors of shape {rows.shape} for {len(prepared)} documents; expected one row for each")
-        self._fix_embedder(embedder, rows.shape[1])
-        return self.truth.upsert(prepared, [row.tobytes() for row in rows])
+        blobs = None
+        if vectors is not None:
+            self.check_embedder(embedder)
+            rows = _directions(vectors, prepared)
+            self._fix_embedder(embedder, rows.shape[1])
+            blobs = [row.tobytes() for row in rows]
+        unchanged = self.truth.unchanged(prepared, blobs)
+        if any(unchanged):
+            fresh = [number for number, same in enumerate(unchanged) if not same]
+            prepared = [prepared[number] for number in fresh]
+            blobs = None if blobs is None else [blobs[number] for number in fresh]
+        written = self.truth.upsert(prepared, blobs) if prepared else AddResult()
+        return written + AddResult(unchanged=sum(unchanged))
+
+    def check_embedder(self, name: str) -> None:
+        """Refuse vectors of another embedder than the one whose vectors are stored.
+
+        Raises:
+            InputError: it is another one.
+        """
+        if self.embedder not in {None, name}:
+            raise InputError(
+                f"{self._directory.name!r} holds vectors of {self.embedder!r}, not of {name!r}; "
+                "open it with that embedder, or index the documents into a new dataset"
+            )
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents; unknown ids are passed over. Returns how many there were."""
@@ -201,12 +234,10 @@ class Collection:
             write_manifest(self._directory, self.manifest)
 
     def close(self) -> None:
-        """Finish writing and let go of all files; the lock goes last."""
-        self.keyword.close()
-        if self._vectors is not None:
-            self._vectors.close()
-        self.truth.close()
-        self._lock.release()
+        """Finish writing and let go of all files; the lock goes last. Waits for a thread that is writing."""
+        with self._writing:
+            self._let_go()
+            self._lock.release()
 
     def remove(self) -> None:
         """Delete the collection with all its files.
@@ -216,8 +247,13 @@ class Collection:
         """
         with self._writing:
             self._lock.acquire()
-            self.close()
-            shutil.rmtree(self._directory)
+            self._let_go()
+            # Out of the way first: a crash half-way must not leave what looks like a dataset.
+            doomed = self._directory.with_name(f".{self._directory.name}.{os.getpid()}.removed")
+            self._directory.rename(doomed)
+            (doomed / _MANIFEST).unlink()
+            shutil.rmtree(doomed, ignore_errors=False)
+            self._lock.release()
 
     # ── proving ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -240,48 +276,86 @@ class Collection:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _let_go(self) -> None:
+        self.keyword.close()
+        if self._vectors is not None:
+            self._vectors.close()
+        self.truth.close()
+
     def _heal(self) -> None:
-        """After a crash the keyword index is behind: catch up at once, unless a living writer is about to."""
-        if self.keyword.applied == self.truth.sequence() or not self._writing.acquire(blocking=False):
+        """After a crash or damage the indexes on disk are behind: catch up at once, unless a living writer is about to."""
+        behind = self.keyword.applied != self.truth.sequence()
+        if not (behind or (self._vectors is not None and self._vectors.wants_base)):
+            return
+        if not self._writing.acquire(blocking=False):
             return
         already = self._lock.held
         try:
             self._lock.acquire()
-            self._derive(save=True)
+            self._derive()
         except LockedError:
-            log.debug("%s is being written to; its writer will bring the keyword index up to date", self._directory)
+            log.debug("%s is being written to; its writer will bring the indexes up to date", self._directory)
         finally:
             if self._lock.held and not already:
                 self.keyword.close()  # its writer too: the next process to write needs tantivy's own lock
                 self._lock.release()
             self._writing.release()
 
-    def _derive(self, *, save: bool) -> None:
-        """Bring columns and vectors, and as the writer the keyword index, up to the truth."""
+    def _derive(self) -> None:
+        """As the writer: bring columns, vectors and keyword index up to the truth, on disk too."""
         with self._deriving:
-            since, target = self._seen, self.truth.sequence()
-            if target != since and self.columns.loaded:
-                for batch in self.truth.changes(since, vectors=False):
-                    for change in batch:
-                        if change.document is None:
-                            self.columns.remove(change.key)
-                        else:
-                            self.columns.put(change.key, change.document.metadata)
-            if self.vectors is not None:
-                self.vectors.catch_up(save=save)
-            if save:
-                self.keyword.catch_up()
-            self._seen = target
+            self._derive_in_memory(save=True)
+        self.keyword.catch_up()  # outside, since it may take long; searches go on meanwhile
+
+    def _derive_in_memory(self, *, save: bool) -> None:
+        """Bring columns and vectors up to the truth; with ``save``, write a new base file of vectors when that pays."""
+        target = self.truth.sequence()
+        if self.columns.loaded and self._columns_seq != target:
+            for batch in self.truth.changes(self._columns_seq, texts=False, vectors=False):
+                for change in batch:
+                    if change.document is None:
+                        self.columns.remove(change.key)
+                self.columns.put_many((c.key, c.document.metadata) for c in batch if c.document is not None)
+            self._columns_seq = target
+        if self.vectors is not None:
+            self.vectors.catch_up(save=save)
+        self._seen = target
+
+    def _load_columns(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """All metadata, and the number from which on changes are to be replayed: what is written during the load is seen twice."""
+        self._columns_seq = self.truth.sequence()
+        self._seen = -1
+        yield from self.truth.metadata()
 
     def _fix_embedder(self, name: str, dimensions: int) -> None:
         if self.embedder is None:
             self.truth.set_meta(embedder=name, dimensions=str(dimensions))
-        known = (self.embedder, int(self.truth.meta("dimensions") or 0))
-        if known != (name, dimensions):
+        known = int(self.truth.meta("dimensions") or 0)
+        if known != dimensions:
             raise InputError(
-                f"{self._directory.name!r} holds vectors of {known[0]!r} ({known[1]} dimensions), not of {name!r} "
-                f"({dimensions}); open it with that embedder, or index into a new dataset"
+                f"{self._directory.name!r} holds vectors of {known} dimensions, not of {dimensions}; "
+                "open it with the embedder that made them, or index the documents into a new dataset"
             )
+
+
+def _directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> NDArray[np.float32]:
+    """Vectors checked and, where they are not yet, brought to length 1."""
+    try:
+        rows = np.ascontiguousarray(vectors, np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"vectors are a matrix of numbers, one row for each document: {error}") from error
+    if rows.ndim != 2 or len(rows) != len(prepared) or not rows.shape[1]:
+        raise InputError(f"vectors of shape {rows.shape} for {len(prepared)} documents; expected one row for each")
+    with np.errstate(over="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    wrong = ~(np.isfinite(lengths) & (lengths > 0))
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        what = "points nowhere: it is all zeros" if lengths[first] == 0 else "has values that are no finite numbers"
+        raise InputError(
+            f"the vector of document {prepared[first].document.id!r} {what}; check the embedder, or leave the document out"
+        )
+    return rows if np.abs(lengths - 1).max(initial=0) < 1e-6 else rows / lengths[:, None]
 
 
 def _difference(what: str, expected: set[int], held: set[int]) -> list[str]:

@@ -30,6 +30,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     sync_directory(path.parent)
 
 
+def file_stamp(path: Path) -> tuple[int, int, int] | str:
+    """Tells one state of a file that is only ever replaced from another; ``"absent"`` when there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return "absent"
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def remove_leftovers(path: Path) -> None:
     """Delete what writers of this file who were killed have left beside it; only for whoever alone may write it."""
     for aside in path.parent.glob(f"{path.name}.*.tmp"):

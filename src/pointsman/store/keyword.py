@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tantivy
 
 from pointsman.errors import InputError, PointsmanError, StoreError
-from pointsman.store.files import make_directory
-from pointsman.text import ANALYZER_VERSION, DEFAULT_ANALYZER
+from pointsman.store.files import file_stamp, make_directory
+from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +130,7 @@ class KeywordIndex:
         if not 0 <= b <= 1:
             raise InputError(f"bm25_b is a number from 0 to 1, not {b!r}")
         self._directory, self._source, self._columns = directory, source, columns
-        self._marker = f"{_FORMAT} {ANALYZER_VERSION} {source.identity}"
+        self._marker = f"{_FORMAT} {DEFAULT_ANALYZER.fingerprint} {source.identity}"
         self._k1, self._b = k1, b
         self._refresh = refresh or (lambda: None)
         self._exact = exact or (k1, b) != (K1, B)
@@ -139,6 +139,7 @@ class KeywordIndex:
         self._view: _View | None = None  # may outlive the files that it shows, while they are written anew
         self._applied = -1
         self._looked_at: object = None  # which state of the files `_applied` speaks of
+        self._writes = False  # this object is writing: what is on disk is none of its readers' business until it is done
         self._told_missing = False
         self._guard = threading.Lock()
 
@@ -187,7 +188,7 @@ class KeywordIndex:
         # The best k of the allowed are the first k allowed ones of the whole ranking: read on until they are there, and
         # one that scores less, so that documents with the same score as the last go by key, not by where they are stored.
         while True:
-            depth = min(depth, view.documents + 1)
+            depth = max(1, min(depth, view.documents + 1))
             hits = _hits(view, query, depth)
             kept = hits if allowed is None else _masked(hits, allowed)
             if len(hits) < depth or (len(kept) > k and kept[k][1] < kept[k - 1][1]):
@@ -247,8 +248,8 @@ class KeywordIndex:
     def reload(self) -> None:
         """See what a writer has committed since."""
         with self._guard:
-            found = _stamp(self._directory / "meta.json")
-            if found == self._looked_at:
+            found = file_stamp(self._directory / "meta.json")
+            if found == self._looked_at or self._writes:
                 return
             self._looked_at = found
             if self._index is not None:
@@ -277,12 +278,15 @@ class KeywordIndex:
             self.clear()
             since = 0
         try:
+            self._writes = True
             self._write(since, target)
         except BaseException as error:
             self._drop_writer()  # what it has taken in uncommitted must not get into a later commit
             if isinstance(error, ValueError | OSError) and not isinstance(error, PointsmanError):
                 raise StoreError(f"keyword index {self._directory} cannot be written: {error}") from error
             raise
+        finally:
+            self._writes = False
         _note_checksums(self._directory)
         self.reload()
 
@@ -322,14 +326,14 @@ class KeywordIndex:
     def _load(self) -> None:
         """Open what is on disk if it is sound and ours; called with the guard held."""
         self._index, self._applied = None, -1
-        while (state := _stamp(self._directory / "meta.json")) != "absent":
+        while (state := file_stamp(self._directory / "meta.json")) != "absent":
             try:
                 for path in damaged_files(self._directory):
                     raise ValueError(f"{path.name} is damaged or not its own")
                 index = tantivy.Index.open(str(self._directory))
                 self._look(index)
             except (ValueError, OSError, KeyError, TypeError) as error:
-                if _stamp(self._directory / "meta.json") != state:
+                if file_stamp(self._directory / "meta.json") != state:
                     continue  # a writer has replaced files while they were being looked at
                 log.warning("keyword index %s cannot be used (%s); it is rebuilt from the documents", self._directory, error)
             else:
@@ -339,7 +343,9 @@ class KeywordIndex:
     def _look(self, index: tantivy.Index) -> None:
         searcher = index.searcher()
         found = searcher.search(_key(_MARKER), 1, count=False).hits
-        marker, _, seq = str(searcher.doc(found[0][1])["marker"][0]).partition("\n") if found else ("none", "", "")
+        if not found:
+            raise ValueError("its first build has not come to an end")
+        marker, _, seq = str(searcher.doc(found[0][1])["marker"][0]).partition("\n")
         if marker != self._marker:
             raise ValueError(f"it belongs to {marker!r}, not to {self._marker!r}")
         self._view, self._applied = _View(searcher, int(seq)), int(seq)
@@ -379,15 +385,6 @@ class KeywordIndex:
                 log.debug("the writer of %s had ended already (%s)", self._directory, error)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | str:
-    """Tells one state of a file that is only ever replaced from another; "absent" when there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return "absent"
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
 @cache
 def _nothing() -> _View:
     return _View(tantivy.Index(_SCHEMA).searcher(), -1)
@@ -399,6 +396,20 @@ def damaged_files(directory: Path) -> list[Path]:
     Raises:
         ValueError, OSError: the list of segments itself cannot be read.
     """
+    while True:
+        state = file_stamp(directory / "meta.json")
+        try:
+            found = _damaged_files(directory)
+        except (ValueError, OSError):
+            if file_stamp(directory / "meta.json") == state:
+                raise
+        else:
+            if file_stamp(directory / "meta.json") == state:
+                return found
+        # A merge has replaced files while they were being looked at: look again.
+
+
+def _damaged_files(directory: Path) -> list[Path]:
     live, noted = _live(directory), _noted_checksums(directory)
     wrong = []
     for path in live:
@@ -425,9 +436,12 @@ def _note_checksums(directory: Path) -> None:
     """Write down which checksums the files have; not synced: without the note, or with an old one, less is checked."""
     noted = {}
     for path in _live(directory):
-        with path.open("rb") as file:
-            file.seek(-min(256, path.stat().st_size), os.SEEK_END)
-            noted[path.name] = _crc(file.read())
+        try:
+            with path.open("rb") as file:
+                file.seek(-min(256, path.stat().st_size), os.SEEK_END)
+                noted[path.name] = _crc(file.read())
+        except FileNotFoundError:
+            log.debug("%s has been merged away this moment", path)
     aside = directory / f"{_CHECKSUMS}.tmp"
     aside.write_text(json.dumps(noted))
     aside.replace(directory / _CHECKSUMS)

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import xxhash
 
-from pointsman.store.files import replacing
+from pointsman.errors import InputError
+from pointsman.store.files import file_stamp, remove_leftovers, replacing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +41,8 @@ _EXACT_ROWS = 50_000  # beyond this many base rows the scan is quantised
 _SELECTIVE = 0.05  # a filter that leaves less than this share is scanned exactly: approximate indexes lose recall there
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
 _OVERFETCH = 4  # candidates of the quantised scan per wanted result, scored again exactly
+_BLOCK = 16_384  # rows handled at a time while a file or an index is written
+_APPLY_ROWS = 65_536  # rows of the log taken in at a time, so that a long one does not fill the memory
 
 
 class Source(Protocol):
@@ -53,46 +57,74 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class _Base:
     """The rows of the base file, by ascending key."""
 
-    keys: NDArray[np.int64]
-    matrix: NDArray[np.float32]
-    seq: int
+    def __init__(self, keys: NDArray[np.int64], matrix: NDArray[np.float32], seq: int, stamp: object = None) -> None:
+        self.keys, self.matrix, self.seq, self.stamp = keys, matrix, seq, stamp
+        self.keys.flags.writeable = False  # columns remember where the keys of a constant array are
+        self._quantised: Any = None
+        self._guard = threading.Lock()
+
+    @property
+    def quantised(self) -> Any:
+        """FAISS's 8-bit index over all rows, made when it is first wanted."""
+        with self._guard:
+            if self._quantised is None:
+                self._quantised = _quantise(self.matrix)
+            return self._quantised
 
 
+@dataclass(frozen=True, slots=True)
 class _State:
     """What searches look at; a writer prepares a new one and swaps it in, so readers need no lock."""
 
-    def __init__(self, base: _Base) -> None:
-        self.base = base
-        self.alive = np.ones(len(base.keys), bool)
-        self.tail_keys = np.empty(0, np.int64)
-        self.tail = np.empty((0, base.matrix.shape[1]), np.float32)
-        self.seq = base.seq
-        self.quantised: Any = None
+    base: _Base
+    alive: NDArray[np.bool_] | None  # which rows of the base are valid; None: all of them
+    tail_keys: NDArray[np.int64]  # ascending, as in the base
+    tail: NDArray[np.float32]
+    seq: int
 
-    def applying(self, removed: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32], seq: int) -> _State:
+    @classmethod
+    def of(cls, base: _Base) -> _State:
+        """A base and nothing else."""
+        return cls(base, None, np.empty(0, np.int64), np.empty((0, base.matrix.shape[1]), np.float32), base.seq)
+
+    def applying(self, gone: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> _State:
         """This state after removing and then adding rows; shares the base."""
-        new = _State.__new__(_State)
-        new.base, new.quantised, new.seq = self.base, self.quantised, seq
-        gone = np.concatenate([removed, keys])
-        new.alive = self.alive & ~np.isin(self.base.keys, gone)
+        gone = np.concatenate([gone, keys])
+        alive = ~np.isin(self.base.keys, gone) if self.alive is None else self.alive & ~np.isin(self.base.keys, gone)
         kept = ~np.isin(self.tail_keys, gone)
-        new.tail_keys = np.concatenate([self.tail_keys[kept], keys])
-        new.tail = np.concatenate([self.tail[kept], rows]) if len(rows) or not kept.all() else self.tail
-        return new
+        tail_keys = np.concatenate([self.tail_keys[kept], keys])
+        tail = np.concatenate([self.tail if kept.all() else self.tail[kept], rows])
+        if (tail_keys[1:] < tail_keys[:-1]).any():
+            order = np.argsort(tail_keys)
+            tail_keys, tail = tail_keys[order], tail[order]
+        tail_keys.flags.writeable = False
+        return replace(self, alive=None if alive.all() else alive, tail_keys=tail_keys, tail=tail)
+
+    def __len__(self) -> int:
+        return len(self.base.keys) - self.dead + len(self.tail_keys)
 
     @property
-    def live_keys(self) -> NDArray[np.int64]:
+    def dead(self) -> int:
+        """Rows of the base that are not valid any more."""
+        return 0 if self.alive is None else len(self.alive) - int(np.count_nonzero(self.alive))
+
+    @property
+    def base_rows(self) -> NDArray[np.intp]:
+        """The rows of the base that are valid."""
+        return np.arange(len(self.base.keys)) if self.alive is None else np.flatnonzero(self.alive)
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
         """Keys of base rows still valid, then of the tail."""
-        return np.concatenate([self.base.keys[self.alive], self.tail_keys])
+        return np.concatenate([self.base.keys[self.base_rows], self.tail_keys])
 
     @property
-    def stale_rows(self) -> int:
-        """How much a new base would tidy up."""
-        return len(self.tail_keys) + int(len(self.alive) - self.alive.sum())
+    def untidy(self) -> bool:
+        """Whether a new base file would pay."""
+        return len(self.tail_keys) + self.dead > max(_REBASE_ROWS, len(self.base.keys) // 5)
 
 
 class VectorIndex:
@@ -121,113 +153,100 @@ class VectorIndex:
         self._identity, self._dimensions = identity, dimensions
         self._refresh = refresh or (lambda: None)
         self._state: _State | None = None
+        self._unusable = False  # the file on disk is there and is of no use
+        self._anew = False  # the next catching up begins with nothing; until it ends, searches see what was there
         self._guard = threading.Lock()
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
-        """At most ``k`` keys with their cosines, best first, ties by key; filters act before the cut (I9)."""
+        """At most ``k`` keys with their cosines, best first, ties by key; filters act before the cut (I9).
+
+        A zero vector (of a query without a word, say) points nowhere and finds nothing.
+
+        Raises:
+            InputError: the vector has another length than the index, or is not finite.
+        """
         self._refresh()
         state = self._current()
-        vector = np.ascontiguousarray(vector, np.float32)
-        alive, tail = state.alive, np.ones(len(state.tail_keys), bool)
+        vector = self._direction(vector)
+        if k < 1 or not vector.any():
+            return []
+        alive, tail_keys, tail = state.alive, state.tail_keys, state.tail
         if filters is not None:
-            alive = alive & self._columns.mask(filters, state.base.keys)
-            tail = self._columns.mask(filters, state.tail_keys)
-        keys, scores = self._base_top(state, vector, k, alive)
-        keys = np.concatenate([keys, state.tail_keys[tail]])
-        scores = np.concatenate([scores, state.tail[tail] @ vector])
-        return _top(keys, scores, k)
+            matching = self._columns.mask(filters, state.base.keys)
+            alive = matching if alive is None else matching & alive
+            in_tail = np.flatnonzero(self._columns.mask(filters, tail_keys))
+            tail_keys, tail = tail_keys[in_tail], tail[in_tail]
+        keys, scores = self._base_top(state.base, vector, k, alive)
+        return _top(np.concatenate([keys, tail_keys]), np.concatenate([scores, tail @ vector]), k)
 
     def score(self, vector: NDArray[np.float32], keys: Sequence[int]) -> list[float]:
         """The cosine of each key's vector to this one; NaN where there is no such vector."""
         self._refresh()
         state = self._current()
+        vector = self._direction(vector)
         wanted = np.asarray(keys, np.int64)
         scores = np.full(len(wanted), np.nan, np.float32)
-        for held, matrix, valid in (
-            (state.base.keys, state.base.matrix, state.alive),
-            (state.tail_keys, state.tail, None),
-        ):
-            if len(held):
-                order = None if valid is not None else np.argsort(held)  # the base is sorted by key
-                places = np.minimum(np.searchsorted(held, wanted, sorter=order), len(held) - 1)
-                rows = places if order is None else order[places]
-                found = (held[rows] == wanted) & (True if valid is None else valid[rows])
-                scores[found] = matrix[rows[found]] @ vector
-        return [float(score) for score in scores]
+        for matrix, places, rows in _located(state, wanted):
+            scores[places] = matrix[rows] @ vector
+        return scores.tolist()
 
     def vectors(self, limit: int, seed: int = 0) -> NDArray[np.float32]:
         """At most ``limit`` live vectors, drawn evenly; the same ones for the same seed and content."""
         state = self._current()
-        rows = np.flatnonzero(state.alive)
-        count = len(rows) + len(state.tail_keys)
-        chosen = np.random.default_rng(seed).permutation(count)[:limit]
+        rows = state.base_rows
+        chosen = np.random.default_rng(seed).permutation(len(state))[:limit]
         in_base = np.sort(chosen[chosen < len(rows)])
         return np.concatenate([state.base.matrix[rows[in_base]], state.tail[chosen[chosen >= len(rows)] - len(rows)]])
 
     def __len__(self) -> int:
         """How many vectors there are."""
-        return len(self._current().live_keys)
+        return len(self._current())
 
     def keys(self) -> NDArray[np.int64]:
         """Every key that the index holds, for comparing it with the truth."""
-        return self._current().live_keys
+        return self._current().keys
 
     def disagreements(self) -> list[str]:
         """Every vector compared with the truth: a complaint for each that differs, at most ten."""
         state, complaints = self._current(), []
-        position = {int(key): row for row, key in enumerate(state.tail_keys)}
         for batch in self._source.changes(0, texts=False):
-            for change in batch:
-                if change.vector is None:
-                    continue
-                row = position.get(change.key)
-                place = int(np.searchsorted(state.base.keys, change.key))
-                if row is not None:
-                    held = state.tail[row]
-                elif place < len(state.base.keys) and state.base.keys[place] == change.key and state.alive[place]:
-                    held = state.base.matrix[place]
-                else:
-                    continue  # a missing key is told of by comparing keys
-                if held.tobytes() != change.vector and len(complaints) < 10:
-                    complaints.append(f"the vector index differs from the truth for key {change.key}")
+            changes = [change for change in batch if change.vector is not None]
+            wanted = np.array([change.key for change in changes], np.int64)
+            for matrix, places, rows in _located(state, wanted):  # a missing key is told of by comparing keys
+                for place, row in zip(places.tolist(), rows.tolist(), strict=True):
+                    if matrix[row].tobytes() != changes[place].vector and len(complaints) < 10:
+                        complaints.append(f"the vector index differs from the truth for key {changes[place].key}")
         return complaints
 
+    def _direction(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        """A query's vector, checked, at length 1 (or 0)."""
+        vector = np.ascontiguousarray(vector, np.float32)
+        if vector.shape != (self._dimensions,):
+            raise InputError(f"a query vector of shape {vector.shape}; this index holds vectors of ({self._dimensions},)")
+        length = float(np.sqrt(vector @ vector))
+        if not math.isfinite(length):
+            raise InputError("the query vector has values that are no finite numbers; check the embedder")
+        return vector if abs(length - 1) < 1e-6 or not length else vector / np.float32(length)
+
     def _base_top(
-        self, state: _State, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_]
+        self, base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The best rows of the base: exactly while that is quick or few rows are allowed, else quantised and rescored."""
-        count = int(valid.sum())
-        if count == 0:
-            rows = np.empty(0, np.int64)
-        elif len(valid) <= _EXACT_ROWS or count < _SELECTIVE * len(valid):
-            rows = np.flatnonzero(valid)
-            if count == len(valid):
-                scores = state.base.matrix @ vector
-            else:
-                scores = state.base.matrix[rows] @ vector if count < 0.5 * len(valid) else (state.base.matrix @ vector)[rows]
+        """The best valid rows: exactly while that is quick or few rows are allowed, else quantised and rescored."""
+        total = len(base.keys)
+        count = total if valid is None else int(np.count_nonzero(valid))
+        if total > _EXACT_ROWS and count >= _SELECTIVE * total:
+            rows = _quantised_top(base, vector, _OVERFETCH * k, None if count == total else valid)
+            return base.keys[rows], base.matrix[rows] @ vector
+        if count == total:
+            scores = base.matrix @ vector
             best = _best(scores, k)
-            return state.base.keys[rows[best]], scores[best]
-        else:
-            rows = self._quantised_top(state, vector, _OVERFETCH * k, None if count == len(valid) else valid)
-        return state.base.keys[rows], state.base.matrix[rows] @ vector
-
-    def _quantised_top(
-        self, state: _State, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
-    ) -> NDArray[np.int64]:
-        import faiss
-
-        with self._guard:
-            if state.quantised is None:
-                state.quantised = _quantise(state.base.matrix)
-        parameters = None
-        if valid is not None:
-            bits = np.packbits(valid, bitorder="little")
-            parameters = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bits))
-        _, rows = state.quantised.search(vector[None], min(k, len(state.base.keys)), params=parameters)
-        found: NDArray[np.int64] = rows[0][rows[0] >= 0]
-        return found
+            return base.keys[best], scores[best]
+        rows = np.flatnonzero(valid)
+        scores = base.matrix[rows] @ vector if count < 0.5 * total else (base.matrix @ vector)[rows]
+        best = _best(scores, k)
+        return base.keys[rows[best]], scores[best]
 
     # ── keeping up ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -237,21 +256,25 @@ class VectorIndex:
         return self._current().seq
 
     @property
-    def saved(self) -> int:
-        """The sequence number of the base file as this process knows it; -1 when there is none."""
-        return self._current().base.seq
+    def wants_base(self) -> bool:
+        """Whether a writer should write a new base file: this one is damaged, or opening it means a long replay."""
+        return self._unusable or (self._state is not None and self._state.untidy)
 
     def catch_up(self, *, save: bool = False) -> None:
         """Apply what the source has logged since; with ``save``, write a new base file when that pays."""
         with self._guard:
-            state = self._state or self._load()
             target = self._source.sequence()
+            state = self._state
+            if state is None or (state.seq < target and not save and self._stamp() != state.base.stamp):
+                state = self._load() or state or self._empty()  # a writer's new base is shorter than its log
+            if self._anew:
+                self._anew, state = False, self._empty()
             if state.seq > target:  # ahead of its truth: it belongs to some other state of it
                 log.warning("vector index %s is ahead of the documents; it is rebuilt from them", self._path)
-                state = self._empty()
+                self._unusable, state = True, self._empty()
             if state.seq < target:
-                state = self._apply(state, target)
-            if save and state.stale_rows > max(_REBASE_ROWS, len(state.base.keys) // 5):
+                state = self._apply(state, target, save=save)
+            if save and (state.untidy or self._unusable):
                 state = self._rebase(state)
             self._state = state
 
@@ -259,7 +282,7 @@ class VectorIndex:
         """Throw the base file away; ``catch_up`` builds it anew."""
         with self._guard:
             self._path.unlink(missing_ok=True)
-            self._state = None
+            self._anew = True
 
     def close(self) -> None:
         """Let go of the file."""
@@ -267,27 +290,30 @@ class VectorIndex:
             self._state = None
 
     def _current(self) -> _State:
-        if self._state is None:
+        state = self._state
+        while state is None:
             self.catch_up()
-        assert self._state is not None
-        return self._state
+            state = self._state
+        return state
 
-    def _apply(self, state: _State, target: int) -> _State:
-        removed: list[int] = []
-        keys: list[int] = []
-        rows: list[NDArray[np.float32]] = []
-        for batch in self._source.changes(max(state.seq, 0), texts=False):
-            with_vector = [change for change in batch if change.vector is not None]
-            removed += [change.key for change in batch if change.vector is None]
-            keys += [change.key for change in with_vector]
-            blob = b"".join(change.vector or b"" for change in with_vector)
-            rows.append(np.frombuffer(blob, np.float32).reshape(-1, self._dimensions))
-        matrix = np.concatenate(rows) if rows else np.empty((0, self._dimensions), np.float32)
-        return state.applying(np.array(removed, np.int64), np.array(keys, np.int64), matrix, target)
+    def _apply(self, state: _State, target: int, *, save: bool) -> _State:
+        """Bring a state up to ``target``; until that is reached it keeps its number, since replaying twice does no harm."""
+        for changes in _gathered(self._source.changes(max(state.seq, 0), texts=False), _APPLY_ROWS):
+            with_vector = [change for change in changes if change.vector is not None]
+            matrix = np.frombuffer(b"".join(change.vector or b"" for change in with_vector), np.float32)
+            state = state.applying(
+                np.array([change.key for change in changes if change.vector is None], np.int64),
+                np.array([change.key for change in with_vector], np.int64),
+                matrix.reshape(-1, self._dimensions),
+            )
+            if save and len(state.tail_keys) >= max(2 * _APPLY_ROWS, len(state.base.keys)):
+                state = self._rebase(state)
+        return replace(state, seq=target)
 
     def _rebase(self, state: _State) -> _State:
-        rows = np.flatnonzero(state.alive)
-        order = np.argsort(state.live_keys, kind="stable")
+        rows = state.base_rows
+        keys = state.keys
+        order = np.argsort(keys, kind="stable")
         header = {
             "format": _FORMAT,
             "identity": self._identity,
@@ -295,6 +321,7 @@ class VectorIndex:
             "rows": len(order),
             "seq": state.seq,
         }
+        remove_leftovers(self._path)
         with replacing(self._path) as file:
             digest = xxhash.xxh3_128()
 
@@ -305,29 +332,48 @@ class VectorIndex:
             head = json.dumps(header).encode()
             head += b" " * (-(16 + len(head)) % 64)  # so that the arrays are aligned
             write(_MAGIC + struct.pack("<Q", len(head)) + head)
-            write(memoryview(np.ascontiguousarray(state.live_keys[order])).cast("B"))
-            for start in range(0, len(order), 16_384):
-                part = order[start : start + 16_384]
+            write(memoryview(keys[order]).cast("B"))
+            for start in range(0, len(order), _BLOCK):
+                part = order[start : start + _BLOCK]
                 in_base = part < len(rows)
                 block = np.empty((len(part), self._dimensions), np.float32)
                 block[in_base] = state.base.matrix[rows[part[in_base]]]
                 block[~in_base] = state.tail[part[~in_base] - len(rows)]
                 write(memoryview(block).cast("B"))
             file.write(digest.digest())
-        return self._load()
+        # What was just written is not read back to be checked: that is for whoever opens it.
+        self._unusable = False
+        return _State.of(_map(self._path, self._identity, self._dimensions))
 
     def _empty(self) -> _State:
-        return _State(_Base(np.empty(0, np.int64), np.empty((0, self._dimensions), np.float32), -1))
+        return _State.of(_Base(np.empty(0, np.int64), np.empty((0, self._dimensions), np.float32), -1, self._stamp()))
 
-    def _load(self) -> _State:
-        """The base file if it is sound and ours, else nothing, said in the log."""
-        if not self._path.exists():
-            return self._empty()
+    def _stamp(self) -> object:
+        return file_stamp(self._path)
+
+    def _load(self) -> _State | None:
+        """The base file if it is sound and ours, else None, said in the log."""
+        self._unusable = False
         try:
-            return _State(_read(self._path, self._identity, self._dimensions))
-        except (ValueError, OSError, KeyError, struct.error) as error:
+            return _State.of(_read(self._path, self._identity, self._dimensions))
+        except FileNotFoundError:
+            return None
+        except (ValueError, OSError, KeyError, TypeError, struct.error) as error:
             log.warning("vector index %s cannot be used (%s); it is rebuilt from the documents", self._path, error)
-            return self._empty()
+            self._unusable = True
+            return None
+
+
+def _gathered(batches: Iterator[Sequence[Change]], size: int) -> Iterator[list[Change]]:
+    """The same changes in batches of some ``size``."""
+    together: list[Change] = []
+    for batch in batches:
+        together += batch
+        if len(together) >= size:
+            yield together
+            together = []
+    if together:
+        yield together
 
 
 def _read(path: Path, identity: str, dimensions: int) -> _Base:
@@ -336,19 +382,42 @@ def _read(path: Path, identity: str, dimensions: int) -> _Base:
     Raises:
         ValueError: it is torn, foreign, or of another format.
     """
+    if path.stat().st_size < 32:  # nothing so short can be mapped
+        raise ValueError("it is torn")
     content = np.memmap(path, np.uint8, "r")
-    if len(content) < 32 or content[:8].tobytes() != _MAGIC:
-        raise ValueError("it is no vector file")
     if xxhash.xxh3_128(content[:-16]).digest() != content[-16:].tobytes():
         raise ValueError("its checksum is wrong")
+    return _map(path, identity, dimensions)
+
+
+def _map(path: Path, identity: str, dimensions: int) -> _Base:
+    stamp = file_stamp(path)
+    content = np.memmap(path, np.uint8, "r")
+    if content[:8].tobytes() != _MAGIC:
+        raise ValueError("it is no vector file")
     (length,) = struct.unpack("<Q", content[8:16].tobytes())
     header = json.loads(content[16 : 16 + length].tobytes())
     if (header["format"], header["identity"], header["dimensions"]) != (_FORMAT, identity, dimensions):
         raise ValueError(f"it belongs to {header['identity']!r}, format {header['format']}")
     start, rows = 16 + length, header["rows"]
-    keys = content[start : start + 8 * rows].view(np.int64)
-    matrix = content[start + 8 * rows : -16].view(np.float32).reshape(rows, dimensions)
-    return _Base(keys, matrix, header["seq"])
+    # Plain arrays over the map: its own class would cost microseconds in every operation.
+    keys = np.asarray(content[start : start + 8 * rows].view(np.int64), order="C")
+    matrix = np.asarray(content[start + 8 * rows : -16].view(np.float32)).reshape(rows, dimensions)
+    return _Base(keys, matrix, header["seq"], stamp)
+
+
+def _located(
+    state: _State, wanted: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]]:
+    """Where the vectors of these keys are: a matrix, places in ``wanted``, and the matrix's row for each of them."""
+    for held, matrix, alive in ((state.base.keys, state.base.matrix, state.alive), (state.tail_keys, state.tail, None)):
+        if len(held) and len(wanted):
+            rows = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+            found = held[rows] == wanted
+            if alive is not None:
+                found &= alive[rows]
+            places = np.flatnonzero(found)
+            yield matrix, places, rows[places]
 
 
 def _quantise(matrix: NDArray[np.float32]) -> Any:
@@ -357,9 +426,23 @@ def _quantise(matrix: NDArray[np.float32]) -> Any:
 
     index = faiss.IndexScalarQuantizer(matrix.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
     index.train(np.ascontiguousarray(matrix[:: max(1, len(matrix) // 20_000)]))
-    for start in range(0, len(matrix), 16_384):
-        index.add(np.ascontiguousarray(matrix[start : start + 16_384]))
+    for start in range(0, len(matrix), _BLOCK):
+        index.add(np.ascontiguousarray(matrix[start : start + _BLOCK]))
     return index
+
+
+def _quantised_top(
+    base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
+) -> NDArray[np.int64]:
+    import faiss
+
+    parameters = None
+    if valid is not None:
+        bits = np.packbits(valid, bitorder="little")
+        parameters = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bits))
+    _, rows = base.quantised.search(vector[None], min(k, len(base.keys)), params=parameters)
+    found: NDArray[np.int64] = rows[0][rows[0] >= 0]
+    return found
 
 
 def _best(scores: NDArray[np.float32], k: int) -> NDArray[np.intp]:

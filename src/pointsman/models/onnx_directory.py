@@ -1,0 +1,202 @@
+"""Any embedding model that lies in a folder as ONNX with its ``tokenizer.json``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from pointsman.errors import InputError, MissingDependencyError, ModelError
+from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Pooling = Literal["mean", "cls"]
+
+_RUN_TOKENS: Final = 4096  # bounds the memory of a run
+_CHARACTERS_PER_TOKEN: Final = 32  # more text than this cannot matter below max_tokens
+
+
+class OnnxEmbedder(BaseEmbedder):
+    """An embedder over a local ONNX model, run on the CPU.
+
+    The folder holds ``model.onnx`` (or ``onnx/model.onnx``) and ``tokenizer.json``. An output of rank 2 is taken as
+    the embedding; one of rank 3, token by token, is pooled. Only texts of the same number of tokens share a run, so
+    nothing is padded, and a vector does not depend on its batch, unless the model itself was quantised to make it so.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        pooling: Pooling | None = None,
+        max_tokens: int = 512,
+        *,
+        threads: int | None = None,
+    ) -> None:
+        """Open the model.
+
+        Args:
+            directory: The folder.
+            query_prefix: Put before every query.
+            document_prefix: Put before every document.
+            pooling: How token vectors become one. None: as ``1_Pooling/config.json`` says where there is one,
+                else the mean.
+            max_tokens: Of a longer text the head is embedded.
+            threads: Cores a run may use; None lets onnxruntime choose.
+
+        Raises:
+            InputError: A file is absent, or a setting cannot be used.
+            MissingDependencyError: The package ``tokenizers`` is not installed.
+            ModelError: A file cannot be read as what it should be.
+        """
+        folder = Path(directory)
+        path = _existing(folder, "model.onnx", "onnx/model.onnx")
+        tokens_path = _existing(folder, "tokenizer.json", "onnx/tokenizer.json")
+        if pooling not in {None, "mean", "cls"}:
+            raise InputError(f"pooling is 'mean', 'cls' or None, not {pooling!r}")
+        if max_tokens < 3:
+            raise InputError(f"max_tokens is at least 3, not {max_tokens}")
+        try:
+            import tokenizers  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise MissingDependencyError("tokenizers", "onnx", "OnnxEmbedder") from error
+        import onnxruntime  # noqa: PLC0415 - heavy
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads or 0
+        options.log_severity_level = 3
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(tokens_path))
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # neither package has a base for its errors
+            raise ModelError(f"the model in {folder} cannot be opened: {error}") from error
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(max_tokens)
+        self._characters = max_tokens * _CHARACTERS_PER_TOKEN
+        self._inputs = {item.name: item.type for item in self._session.get_inputs()}
+        self._output = _output(self._session.get_outputs(), folder)
+        self._pooling = pooling or _configured_pooling(folder)
+        self._prefixes = query_prefix, document_prefix
+        digest = hashlib.sha256(path.read_bytes() + tokens_path.read_bytes()).hexdigest()[:16]
+        settings = f"{self._pooling}|{max_tokens}|{query_prefix}|{document_prefix}"
+        self._name = f"onnx:{folder.name}|{digest}|{settings}"
+        self._dimensions = len(self._run([self._tokens("dimensions")])[0])
+
+    @property
+    def name(self) -> str:
+        """The folder's name, a checksum of the model, and the settings."""
+        return self._name
+
+    @property
+    def dimensions(self) -> int:
+        """As a first run showed."""
+        return self._dimensions
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
+
+        Raises:
+            ModelError: The model failed.
+        """
+        return self._embed(self._prefixes[0], text_list(texts), None)
+
+    def embed_documents(
+        self, texts: Sequence[str], *, on_progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
+
+        Raises:
+            ModelError: The model failed.
+        """
+        return self._embed(self._prefixes[1], text_list(texts), on_progress)
+
+    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), self._dimensions), np.float32)
+        for run, ids in equal_runs([self._tokens(prefix + text) for text in texts], _RUN_TOKENS):
+            vectors[run] = unit_rows(self._run(ids), self._name)
+            if on_progress is not None:
+                on_progress(len(run))
+        return vectors
+
+    def _tokens(self, text: str) -> list[int]:
+        clean = text[: self._characters].encode("utf-8", "replace").decode()  # lone surrogates become "?"
+        ids: list[int] = self._tokenizer.encode(clean).ids
+        return ids or [0]  # a tokenizer without markers gives nothing for an empty text
+
+    def _run(self, batch: list[list[int]]) -> NDArray[np.float32]:
+        ids = np.array(batch, np.int64)
+        known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        known["position_ids"] = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        try:
+            feed = {
+                name: known[name].astype(np.int32 if kind == "tensor(int32)" else np.int64)
+                for name, kind in self._inputs.items()
+            }
+        except KeyError as error:
+            raise ModelError(f"{self._name} wants the input {error}, which is not that of a text model") from error
+        try:
+            output: NDArray[np.float32] = self._session.run([self._output], feed)[0]
+        except Exception as error:  # as in the constructor
+            raise ModelError(f"{self._name} failed: {error}") from error
+        if output.ndim == 3:
+            output = output[:, 0] if self._pooling == "cls" else output.mean(axis=1)
+        return output
+
+
+def equal_runs(
+    tokens: Sequence[list[int]], run_tokens: int
+) -> list[tuple[list[int], list[list[int]]]]:
+    """Group texts of one length, longest first, at most ``run_tokens`` tokens (or one text) to a group.
+
+    Returns:
+        For each group the positions of its texts, and their tokens.
+    """
+    by_length: dict[int, list[int]] = {}
+    for position, ids in enumerate(tokens):
+        by_length.setdefault(len(ids), []).append(position)
+    groups = []
+    for length, positions in sorted(by_length.items(), reverse=True):
+        step = max(1, run_tokens // length)
+        for start in range(0, len(positions), step):
+            group = positions[start : start + step]
+            groups.append((group, [tokens[position] for position in group]))
+    return groups
+
+
+def _existing(folder: Path, *names: str) -> Path:
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise InputError(f"{folder} holds no {' or '.join(names)}; give the folder of an ONNX embedding model")
+
+
+def _output(outputs: Sequence[Any], folder: Path) -> str:
+    """An embedding of the whole text where the model has one, else the vectors of its tokens."""
+    for name in ("sentence_embedding", "last_hidden_state", "token_embeddings"):
+        if any(output.name == name for output in outputs):
+            return name
+    for output in outputs:
+        if len(output.shape) in {2, 3}:
+            found: str = output.name
+            return found
+    names = ", ".join(output.name for output in outputs)
+    raise ModelError(f"the model in {folder} has no output of rank 2 or 3; it has {names}")
+
+
+def _configured_pooling(folder: Path) -> Pooling:
+    path = folder / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return "mean"
+    import json  # noqa: PLC0415
+
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON: {error}") from error
+    return "cls" if config.get("pooling_mode_cls_token") else "mean"

@@ -1,0 +1,137 @@
+"""Embeddings behind any server that speaks OpenAI's ``/v1/embeddings``."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pointsman.errors import InputError, MissingDependencyError, ModelError
+from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_OPENAI = "https://api.openai.com/v1"
+
+
+class OpenAIEmbedder(BaseEmbedder):
+    """An embedder over the ``openai`` client: OpenAI, DashScope, vLLM, Ollama, llama.cpp and the like.
+
+    Texts go out in batches; answers are matched to them by ``index``, not by their order. The key is sent to the
+    server and put nowhere else. The length of a vector is learnt from the first answer, asked for when needed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        batch_size: int = 64,
+        timeout: float = 30,
+        max_retries: int = 2,
+    ) -> None:
+        """Set up the client; nothing is sent yet.
+
+        Args:
+            model: As the server names it.
+            base_url: Such as ``http://localhost:8000/v1``; None means ``OPENAI_BASE_URL``, else OpenAI's own.
+            api_key: None means ``OPENAI_API_KEY``, else none, which local servers are content with.
+            query_prefix: Put before every query.
+            document_prefix: Put before every document.
+            batch_size: Texts per request.
+            timeout: Seconds until a request counts as failed.
+            max_retries: How often a request that may succeed later is sent again.
+
+        Raises:
+            InputError: ``batch_size`` is not positive.
+            MissingDependencyError: The package ``openai`` is not installed.
+        """
+        if batch_size < 1:
+            raise InputError(f"batch_size is at least 1, not {batch_size}")
+        try:
+            import openai  # noqa: PLC0415 - an extra, and slow to import
+        except ImportError as error:
+            raise MissingDependencyError("openai", "openai", "OpenAIEmbedder") from error
+        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        self._client = openai.OpenAI(
+            base_url=self._base_url,
+            api_key=api_key or os.environ.get("OPENAI_API_KEY") or "none",
+            timeout=timeout,
+            max_retries=max_retries,
+        )
+        self._error = openai.OpenAIError
+        self._model = model
+        self._prefixes = query_prefix, document_prefix
+        self._batch_size = batch_size
+        self._dimensions: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The model, the server and both prefixes."""
+        return f"openai:{self._model}@{self._base_url}|{'|'.join(self._prefixes)}"
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector; asks the server once where nothing has been embedded yet.
+
+        Raises:
+            ModelError: The server failed.
+        """
+        if self._dimensions is None:
+            self._request(["dimensions"])
+        assert self._dimensions is not None
+        return self._dimensions
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
+
+        Raises:
+            ModelError: The server failed, or answered what cannot be used.
+        """
+        return self._embed(self._prefixes[0], text_list(texts), None)
+
+    def embed_documents(
+        self, texts: Sequence[str], *, on_progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
+
+        Raises:
+            ModelError: The server failed, or answered what cannot be used.
+        """
+        return self._embed(self._prefixes[1], text_list(texts), on_progress)
+
+    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        parts = []
+        for start in range(0, len(texts), self._batch_size):
+            batch = [prefix + text for text in texts[start : start + self._batch_size]]
+            parts.append(self._request(batch))
+            if on_progress is not None:
+                on_progress(len(batch))
+        return np.concatenate(parts) if parts else np.empty((0, self.dimensions), np.float32)
+
+    def _request(self, batch: list[str]) -> NDArray[np.float32]:
+        # JSON cannot carry lone surrogates, and servers refuse empty input or stop at NUL: all three become blanks.
+        sent = [text.encode("utf-8", "replace").decode().replace("\0", " ") or " " for text in batch]
+        source = f"{self._model!r} at {self._base_url}"
+        try:
+            answer = self._client.embeddings.create(model=self._model, input=sent, encoding_format="float")
+        except self._error as error:
+            raise ModelError(f"{source} failed: {type(error).__name__}: {error}") from error
+        by_index = {item.index: item.embedding for item in answer.data or ()}
+        if sorted(by_index) != list(range(len(batch))):
+            raise ModelError(f"{source} answered {len(by_index)} embeddings for {len(batch)} texts")
+        lengths = {len(vector) for vector in by_index.values()}
+        with self._lock:
+            expected = self._dimensions or min(lengths)
+            if lengths != {expected} or not expected:
+                raise ModelError(f"{source} gave vectors of length {sorted(lengths)}, {expected} before")
+            self._dimensions = expected
+        return unit_rows(np.array([by_index[i] for i in range(len(batch))], np.float32), source)

@@ -1,0 +1,191 @@
+"""What every selector takes and gives (S1, S2).
+
+To write one, subclass `BaseSelector` and implement ``select`` or ``aselect`` (S12). The base gives the other, turns
+plain strings into queries and choices, answers the cases that need no thought, and checks what comes back, so a
+selector that names a choice which does not exist is an error and never a wrong turn.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pointsman._twins import in_thread, require_one, wait_for
+from pointsman.errors import InputError
+from pointsman.types import Query
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMetadata:
+    """A choice: its name and what it is for. ``metadata["examples"]`` may list queries that belong to it."""
+
+    name: str
+    description: str
+    metadata: Mapping[str, Any] | None = field(default=None, hash=False)
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Example queries, where the metadata has some."""
+        return tuple((self.metadata or {}).get("examples", ()))
+
+    @property
+    def text(self) -> str:
+        """Name and description, as selectors read them."""
+        return f"{self.name}: {self.description}" if self.description else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class SingleSelection:
+    """One chosen choice: its 0-based index, why, and its score where the selector has one."""
+
+    index: int
+    reason: str
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """That a selector could not decide as it should: ``why``, and ``policy``, what it did instead."""
+
+    why: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorResult:
+    """What was chosen, best first.
+
+    Attributes:
+        selections: none of them means that the selector abstains: no choice fits.
+        confidence: 0 to 1, the selector's own estimate that its first selection is right; None where it has none.
+            Each selector states what its number means.
+        fallback: None, or why the selector did not decide as it should and what it did instead.
+    """
+
+    selections: Sequence[SingleSelection]
+    confidence: float | None = None
+    fallback: Fallback | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "selections", tuple(self.selections))
+
+    @property
+    def abstained(self) -> bool:
+        """Whether no choice was thought to fit."""
+        return not self.selections
+
+    @property
+    def ind(self) -> int:
+        """The index of the one selection.
+
+        Raises:
+            ValueError: there are several, or none.
+        """
+        return self._only("inds").index
+
+    @property
+    def inds(self) -> list[int]:
+        """The indices of all selections."""
+        return [selection.index for selection in self.selections]
+
+    @property
+    def reason(self) -> str:
+        """The reason of the one selection.
+
+        Raises:
+            ValueError: there are several, or none.
+        """
+        return self._only("reasons").reason
+
+    @property
+    def reasons(self) -> list[str]:
+        """The reasons of all selections."""
+        return [selection.reason for selection in self.selections]
+
+    def _only(self, instead: str) -> SingleSelection:
+        if len(self.selections) != 1:
+            raise ValueError(f"There are {len(self.selections)} selections, use .{instead} instead")
+        return self.selections[0]
+
+
+Choices = Sequence[ToolMetadata | str]
+
+
+class BaseSelector:
+    """Chooses among described choices. Implement ``select`` or ``aselect``; the other one comes from here.
+
+    An implementation may rely on: ``choices`` is a tuple of at least two `ToolMetadata`, ``query`` is a `Query`.
+    """
+
+    allow_abstain: bool = False
+    """Whether an empty result is legal; then a single choice is asked about as well, since it may not fit."""
+
+    def __init_subclass__(cls) -> None:
+        require_one(cls, BaseSelector, "select", "aselect")
+        if "select" in cls.__dict__:
+            cls.select = _checked(cls.__dict__["select"])  # type: ignore[method-assign]  # same signature
+        if "aselect" in cls.__dict__:
+            cls.aselect = _achecked(cls.__dict__["aselect"])  # type: ignore[method-assign]
+
+    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """Choose.
+
+        Raises:
+            InputError: there are no choices, or they are not `ToolMetadata` or strings.
+        """
+        return wait_for(self.aselect, choices, query)
+
+    async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """The same, awaited; a synchronous ``select`` runs in a worker thread."""
+        return await in_thread(self.select, choices, query)
+
+
+Select = Callable[..., SelectorResult]
+ASelect = Callable[..., Awaitable[SelectorResult]]
+
+
+def _checked(select: Select) -> Select:
+    @functools.wraps(select)
+    def checked(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
+        known, easy = _easy(self, choices)
+        return easy or _sound(self, known, select(self, known, Query.of(query)))
+
+    return checked
+
+
+def _achecked(aselect: ASelect) -> ASelect:
+    @functools.wraps(aselect)
+    async def checked(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
+        known, easy = _easy(self, choices)
+        return easy or _sound(self, known, await aselect(self, known, Query.of(query)))
+
+    return checked
+
+
+def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata, ...], SelectorResult | None]:
+    """The choices as metadata, and the answer where there is nothing to choose."""
+    if isinstance(choices, str) or not isinstance(choices, Sequence):
+        raise InputError(f"choices are a list of ToolMetadata or strings, not {type(choices).__name__}")
+    known = tuple(ToolMetadata(choice, "") if isinstance(choice, str) else choice for choice in choices)
+    for choice in known:
+        if not isinstance(choice, ToolMetadata):
+            raise InputError(f"a choice is a ToolMetadata or a str, not {type(choice).__name__}: {choice!r:.80}")
+    if not known:
+        raise InputError("there are no choices; give at least one to select from")
+    if len(known) == 1 and not selector.allow_abstain:
+        return known, SelectorResult([SingleSelection(0, "the only choice")], confidence=1.0)
+    return known, None
+
+
+def _sound(selector: BaseSelector, choices: Sequence[ToolMetadata], result: SelectorResult) -> SelectorResult:
+    """The result, if it can be followed."""
+    name = type(selector).__name__
+    if not isinstance(result, SelectorResult):
+        raise InputError(f"{name}.select returned {type(result).__name__}, not a SelectorResult")
+    if len(set(result.inds)) != len(result.inds) or not all(0 <= index < len(choices) for index in result.inds):
+        raise InputError(f"{name} selected {result.inds} of {len(choices)} choices; indices are 0-based and distinct")
+    if result.abstained and not selector.allow_abstain:
+        raise InputError(f"{name} selected nothing, and nobody allowed it to; set allow_abstain to let it")
+    return result

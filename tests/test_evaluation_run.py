@@ -1,0 +1,192 @@
+"""Evaluating: what is asked, what is counted, what is timed, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pointsman.errors import InputError, UnknownNameError
+from pointsman.evaluation import evaluate, read_collection, render, run_eval
+from pointsman.evaluation.run import evaluate_workspace, indexed
+from pointsman.models.scripted import HashingEmbedder
+
+DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+WORDS = ["signal", "points", "crossing", "platform", "timetable", "freight", "shunter", "gauge", "sleeper", "viaduct"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Ten documents, each the only answer to the question for its word."""
+    folder = tmp_path / "railway [red]"
+    folder.mkdir()
+    corpus = [{"_id": f"d{n}", "title": word, "text": f"All about the {word}."} for n, word in enumerate(WORDS)]
+    queries = [{"_id": f"q{n}", "text": f"what is a {word}"} for n, word in enumerate(WORDS)]
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judgments = "".join(f"q{n}\td{n}\t1\n" for n in range(len(WORDS)))
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + judgments)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("POINTSMAN_CACHE", str(tmp_path / "cache"))
+
+
+class Counting(HashingEmbedder):
+    """Remembers what it was asked to embed."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries, self.documents = [], []
+
+    def embed_queries(self, texts):
+        self.queries += texts
+        return super().embed_queries(texts)
+
+    def embed_documents(self, texts, **options):
+        self.documents += texts
+        return super().embed_documents(texts, **options)
+
+
+class Untouchable(HashingEmbedder):
+    def embed_queries(self, texts):
+        raise AssertionError("words alone need no vectors")
+
+    embed_documents = embed_queries
+
+
+def test_the_report_as_json_is_what_scripts_rely_on(folder):
+    found = evaluate(folder, embedder=HashingEmbedder()).to_json()
+    assert json.loads(json.dumps(found)) == found
+    assert {name: found[name] for name in ("dataset", "documents", "queries")} == {
+        "dataset": "railway [red]",
+        "documents": 10,
+        "queries": 10,
+    }
+    assert list(found) == ["dataset", "documents", "queries", "strategies"]
+    assert list(found["strategies"]) == ["bm25", "vector", "hybrid", "auto"]
+    for figures in found["strategies"].values():
+        assert list(figures) == ["ndcg@10", "recall@10", "recall@100", "mrr@10", "latency_ms"]
+        assert list(figures["latency_ms"]) == ["p50", "p95"]
+        assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p95"]
+    assert found["strategies"]["bm25"]["ndcg@10"] == 1  # the word is in one document alone
+
+
+def test_figures_are_rounded_in_json_alone(folder):
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td0\t1\nq1\tgone\t1\nq2\tgone\t1\n")
+    found = evaluate(folder, ["bm25"])
+    assert found.strategies["bm25"].measures["ndcg@10"] == pytest.approx(1 / 3, abs=1e-12)
+    assert found.to_json()["strategies"]["bm25"]["ndcg@10"] == 0.3333
+    assert found.strategies["bm25"].per_query == {"q0": 1, "q1": 0, "q2": 0}
+
+
+def test_another_cutoff_has_other_names(folder):
+    (found,) = evaluate(folder, ["bm25"], k=3).to_json()["strategies"].values()
+    assert list(found) == ["ndcg@3", "recall@3", "recall@100", "mrr@3", "latency_ms"]
+
+
+def test_a_cutoff_beyond_the_usual_depth_is_searched_for(folder):
+    rows = [{"_id": f"more{n}", "text": "signal signal signal"} for n in range(120)]
+    with (folder / "corpus.jsonl").open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    (found,) = evaluate(folder, ["bm25"], k=200, limit_queries=1).strategies.values()
+    assert found.measures["recall@100"] == 0
+    assert found.measures["recall@200"] == 1
+
+
+def test_the_first_queries_are_asked(folder):
+    found = evaluate(folder, ["bm25"], limit_queries=3)
+    assert found.queries == 3
+    assert list(found.strategies["bm25"].per_query) == ["q0", "q1", "q2"]
+
+
+def test_auto_and_fusion_methods_are_strategies(folder):
+    found = evaluate(folder, ["auto", "hybrid", "rrf", "z_score"], embedder=HashingEmbedder())
+    assert list(found.strategies) == ["auto", "hybrid", "rrf", "z_score"]
+    assert found.strategies["auto"].measures == found.strategies["hybrid"].measures
+
+
+def test_unknown_strategies_and_senseless_numbers_are_refused_before_any_work(tmp_path):
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(UnknownNameError, match="no strategy named 'magic'.*bm25"):
+        evaluate(nowhere, ["bm25", "magic"])
+    with pytest.raises(InputError, match="no strategy to evaluate"):
+        evaluate(nowhere, [])
+    with pytest.raises(InputError, match="from 1 up"):
+        evaluate(nowhere, k=0)
+    with pytest.raises(InputError, match="is not a folder"):
+        evaluate(nowhere)
+
+
+def test_words_alone_load_no_model(folder):
+    assert evaluate(folder, ["bm25"], embedder=Untouchable()).strategies["bm25"].measures["ndcg@10"] == 1
+
+
+def test_nothing_is_left_behind(folder, tmp_path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    evaluate(folder, ["bm25", "hybrid"], embedder=HashingEmbedder())
+    assert not list(scratch.iterdir())
+    with pytest.raises(AssertionError, match="no vectors"):
+        evaluate(folder, ["vector"], embedder=Untouchable())
+    assert not list(scratch.iterdir())
+
+
+def test_a_second_run_embeds_no_document_again(folder):
+    first, second = Counting(), Counting()
+    evaluate(folder, ["vector"], embedder=first)
+    evaluate(folder, ["vector"], embedder=second)
+    assert len(first.documents) == 10
+    assert second.documents == []
+
+
+def test_latency_holds_the_embedding_of_every_query_timed(folder):
+    embedder = Counting()
+    with indexed(read_collection(folder), embedder) as workspace:
+        collection = read_collection(folder)
+        evaluate_workspace(workspace, collection, ["hybrid"])  # now every query is in the cache
+        embedder.queries.clear()
+        evaluate_workspace(workspace, collection, ["hybrid", "vector"])
+    for text in collection.queries.values():
+        assert embedder.queries.count(text) == 2  # once for each strategy's timing
+
+
+def test_progress_ends_where_it_should(folder):
+    told = []
+    evaluate(folder, ["bm25"], embedder=HashingEmbedder(), on_progress=lambda *step: told.append(step))
+    last = {what: (done, total) for done, total, what in told}
+    assert last == {"indexing": (10, 10), "bm25: asking": (10, 10), "bm25: timing": (10, 10)}
+    assert all(0 <= done <= total for done, total, _ in told)
+
+
+def test_run_eval_takes_strategies_as_one_string(folder):
+    assert list(run_eval(folder, " bm25, vector,", embedder=HashingEmbedder()).strategies) == ["bm25", "vector"]
+
+
+def test_rerank_changes_nothing_yet(folder):
+    with_it, without = (run_eval(folder, "bm25", rerank=rerank).strategies["bm25"] for rerank in (True, False))
+    assert with_it.measures == without.measures
+
+
+def test_the_table_shows_every_figure_and_takes_no_name_for_markup(folder):
+    console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115  (closed below)
+    with console.file:
+        console.print(render(evaluate(folder, ["bm25", "vector"], embedder=HashingEmbedder())))
+    shown = console.export_text()
+    assert "railway [red]: 10 documents, 10 queries" in shown
+    for text in ("bm25", "vector", "ndcg@10", "recall@100", "mrr@10", "p95 ms", "1.0000"):
+        assert text in shown
+
+
+@pytest.mark.skipif(not (DATA / "ru_faq_java").is_dir(), reason=f"no test collections in {DATA}")
+def test_bm25_on_a_real_collection_is_as_good_as_it_should_be():
+    found = evaluate(DATA / "ru_faq_java", ["bm25"]).to_json()
+    assert (found["documents"], found["queries"]) == (643, 643)
+    assert found["strategies"]["bm25"]["ndcg@10"] >= 0.652 - 0.01  # what bm25s has here
