@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +18,15 @@ QUERIES = '{"_id": "q1", "text": "colours"}\n{"_id": "q2", "text": "unjudged"}\n
 QRELS = "query-id\tcorpus-id\tscore\nq3\td2\t2\nq1\td1\t1\nq1\td2\t0\n"
 
 
+Content = str | bytes | None
+Write = Callable[..., Path]
+
+
 @pytest.fixture
-def write(tmp_path):
-    def write(corpus=CORPUS, queries=QUERIES, qrels=QRELS, qrels_at="qrels.tsv"):
+def write(tmp_path: Path) -> Write:
+    def write(
+        corpus: Content = CORPUS, queries: Content = QUERIES, qrels: Content = QRELS, qrels_at: str = "qrels.tsv"
+    ) -> Path:
         folder = tmp_path / "set"
         (folder / "qrels").mkdir(parents=True, exist_ok=True)
         for name, text in (("corpus.jsonl", corpus), ("queries.jsonl", queries), (qrels_at, qrels)):
@@ -29,34 +38,35 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize("qrels_at", ["qrels.tsv", "qrels/test.tsv"])
-def test_a_folder_becomes_values(write, qrels_at):
+def test_a_folder_becomes_values(write: Write, qrels_at: str) -> None:
     found = read_collection(write(qrels_at=qrels_at))
     assert found.name == "set"
     assert found.documents == (Document("d1", "red and green", {"title": "Signals"}), Document("d2", "points", {}))
     assert list(found.queries.items()) == [("q1", "colours"), ("q3", "switch")]  # judged ones, in file order
     assert found.qrels == {"q1": {"d1": 1, "d2": 0}, "q3": {"d2": 2}}
     with pytest.raises(AttributeError):
-        found.name = "other"
+        found.name = "other"  # type: ignore[misc]
 
 
-def test_the_first_queries_are_the_first_of_the_file(write):
+def test_the_first_queries_are_the_first_of_the_file(write: Write) -> None:
     found = read_collection(write())
     assert list(found.first(1).queries) == list(found.first(1).qrels) == ["q1"]
     assert found.first(None) is found
     assert found.first(99).queries == found.queries
+    wrong: Any
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(InputError, match="from 1 up"):
             found.first(wrong)
 
 
-def test_line_ends_byte_order_mark_and_blank_lines_do_not_matter(write):
-    def shaped(text):
+def test_line_ends_byte_order_mark_and_blank_lines_do_not_matter(write: Write) -> None:
+    def shaped(text: str) -> bytes:
         return b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode() + b"\r\n\n"
 
     assert read_collection(write(shaped(CORPUS), shaped(QUERIES), shaped(QRELS))) == read_collection(write())
 
 
-def test_ids_may_hold_anything_that_a_field_can(write):
+def test_ids_may_hold_anything_that_a_field_can(write: Write) -> None:
     odd = ["with space", "\u2028 \x85", "ё/日本#🙂", '"quoted"', "0", "nul\0"]
     corpus = "".join(json.dumps({"_id": id_, "text": ""}, ensure_ascii=False) + "\n" for id_ in odd)
     queries = "".join(json.dumps({"_id": id_, "text": "?"}) + "\n" for id_ in odd)
@@ -66,7 +76,9 @@ def test_ids_may_hold_anything_that_a_field_can(write):
     assert found.qrels == {id_: {id_: 1} for id_ in odd}
 
 
-def test_a_judged_document_that_is_not_there_counts_as_not_found(write, caplog):
+def test_a_judged_document_that_is_not_there_counts_as_not_found(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
     found = read_collection(write(qrels=QRELS + "q1\tgone\t1\n"))
     assert found.qrels["q1"] == {"d1": 1, "d2": 0, "gone": 1}
     assert "1 judged documents are not in the corpus" in caplog.text
@@ -99,15 +111,15 @@ def test_a_judged_document_that_is_not_there_counts_as_not_found(write, caplog):
         ({"qrels": QRELS + "q1\td1\t0\n"}, r"qrels\.tsv:5: document 'd1' has two grades for query 'q1'"),
     ],
 )
-def test_what_cannot_be_used_is_named(write, files, message):
+def test_what_cannot_be_used_is_named(write: Write, files: dict[str, Content], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_collection(write(**files))
 
 
-def test_the_same_judgment_twice_is_one(write):
+def test_the_same_judgment_twice_is_one(write: Write) -> None:
     assert read_collection(write(qrels=QRELS + "q1\td1\t1\n")).qrels["q1"] == {"d1": 1, "d2": 0}
 
 
-def test_not_a_folder(tmp_path):
+def test_not_a_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a folder"):
         read_collection(tmp_path / "nothing")

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable, Sequence
+from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from rich.console import Console
 
 from pointsman.errors import InputError, UnknownNameError
@@ -20,7 +24,7 @@ WORDS = ["signal", "points", "crossing", "platform", "timetable", "freight", "sh
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Path:
     """Ten documents, each the only answer to the question for its word."""
     folder = tmp_path / "railway [red]"
     folder.mkdir()
@@ -34,34 +38,40 @@ def folder(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POINTSMAN_CACHE", str(tmp_path / "cache"))
 
 
 class Counting(HashingEmbedder):
     """Remembers what it was asked to embed."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.queries, self.documents = [], []
+        self.queries: list[str] = []
+        self.documents: list[str] = []
 
-    def embed_queries(self, texts):
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.queries += texts
         return super().embed_queries(texts)
 
-    def embed_documents(self, texts, **options):
+    def embed_documents(
+        self, texts: Sequence[str], *, on_progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
         self.documents += texts
-        return super().embed_documents(texts, **options)
+        return super().embed_documents(texts, on_progress=on_progress)
 
 
 class Untouchable(HashingEmbedder):
-    def embed_queries(self, texts):
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         raise AssertionError("words alone need no vectors")
 
-    embed_documents = embed_queries
+    def embed_documents(
+        self, texts: Sequence[str], *, on_progress: Callable[[int], None] | None = None
+    ) -> NDArray[np.float32]:
+        raise AssertionError("words alone need no vectors")
 
 
-def test_the_report_as_json_is_what_scripts_rely_on(folder):
+def test_the_report_as_json_is_what_scripts_rely_on(folder: Path) -> None:
     found = evaluate(folder, embedder=HashingEmbedder()).to_json()
     assert json.loads(json.dumps(found)) == found
     assert {name: found[name] for name in ("dataset", "documents", "queries")} == {
@@ -78,7 +88,7 @@ def test_the_report_as_json_is_what_scripts_rely_on(folder):
     assert found["strategies"]["bm25"]["ndcg@10"] == 1  # the word is in one document alone
 
 
-def test_figures_are_rounded_in_json_alone(folder):
+def test_figures_are_rounded_in_json_alone(folder: Path) -> None:
     (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td0\t1\nq1\tgone\t1\nq2\tgone\t1\n")
     found = evaluate(folder, ["bm25"])
     assert found.strategies["bm25"].measures["ndcg@10"] == pytest.approx(1 / 3, abs=1e-12)
@@ -86,12 +96,12 @@ def test_figures_are_rounded_in_json_alone(folder):
     assert found.strategies["bm25"].per_query == {"q0": 1, "q1": 0, "q2": 0}
 
 
-def test_another_cutoff_has_other_names(folder):
+def test_another_cutoff_has_other_names(folder: Path) -> None:
     (found,) = evaluate(folder, ["bm25"], k=3).to_json()["strategies"].values()
     assert list(found) == ["ndcg@3", "recall@3", "recall@100", "mrr@3", "latency_ms"]
 
 
-def test_a_cutoff_beyond_the_usual_depth_is_searched_for(folder):
+def test_a_cutoff_beyond_the_usual_depth_is_searched_for(folder: Path) -> None:
     rows = [{"_id": f"more{n}", "text": "signal signal signal"} for n in range(120)]
     with (folder / "corpus.jsonl").open("a") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
@@ -100,21 +110,21 @@ def test_a_cutoff_beyond_the_usual_depth_is_searched_for(folder):
     assert found.measures["recall@200"] == 1
 
 
-def test_the_first_queries_are_asked(folder):
+def test_the_first_queries_are_asked(folder: Path) -> None:
     found = evaluate(folder, ["bm25"], limit_queries=3)
     assert found.queries == 3
     assert list(found.strategies["bm25"].per_query) == ["q0", "q1", "q2"]
 
 
-def test_auto_and_fusion_methods_are_strategies(folder):
+def test_auto_and_fusion_methods_are_strategies(folder: Path) -> None:
     found = evaluate(folder, ["auto", "hybrid", "rrf", "z_score"], embedder=HashingEmbedder())
     assert list(found.strategies) == ["auto", "hybrid", "rrf", "z_score"]
     assert found.strategies["auto"].measures == found.strategies["hybrid"].measures
 
 
-def test_unknown_strategies_and_senseless_numbers_are_refused_before_any_work(tmp_path):
+def test_unknown_strategies_and_senseless_numbers_are_refused_before_any_work(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
-    with pytest.raises(UnknownNameError, match="no strategy named 'magic'.*bm25"):
+    with pytest.raises(UnknownNameError, match=r"no strategy named 'magic'.*bm25"):
         evaluate(nowhere, ["bm25", "magic"])
     with pytest.raises(InputError, match="no strategy to evaluate"):
         evaluate(nowhere, [])
@@ -124,11 +134,11 @@ def test_unknown_strategies_and_senseless_numbers_are_refused_before_any_work(tm
         evaluate(nowhere)
 
 
-def test_words_alone_load_no_model(folder):
+def test_words_alone_load_no_model(folder: Path) -> None:
     assert evaluate(folder, ["bm25"], embedder=Untouchable()).strategies["bm25"].measures["ndcg@10"] == 1
 
 
-def test_nothing_is_left_behind(folder, tmp_path, monkeypatch):
+def test_nothing_is_left_behind(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
@@ -139,7 +149,7 @@ def test_nothing_is_left_behind(folder, tmp_path, monkeypatch):
     assert not list(scratch.iterdir())
 
 
-def test_a_second_run_embeds_no_document_again(folder):
+def test_a_second_run_embeds_no_document_again(folder: Path) -> None:
     first, second = Counting(), Counting()
     evaluate(folder, ["vector"], embedder=first)
     evaluate(folder, ["vector"], embedder=second)
@@ -147,7 +157,7 @@ def test_a_second_run_embeds_no_document_again(folder):
     assert second.documents == []
 
 
-def test_latency_holds_the_embedding_of_every_query_timed(folder):
+def test_latency_holds_the_embedding_of_every_query_timed(folder: Path) -> None:
     embedder = Counting()
     with indexed(read_collection(folder), embedder) as workspace:
         collection = read_collection(folder)
@@ -158,35 +168,34 @@ def test_latency_holds_the_embedding_of_every_query_timed(folder):
         assert embedder.queries.count(text) == 2  # once for each strategy's timing
 
 
-def test_progress_ends_where_it_should(folder):
-    told = []
+def test_progress_ends_where_it_should(folder: Path) -> None:
+    told: list[tuple[int, int, str]] = []
     evaluate(folder, ["bm25"], embedder=HashingEmbedder(), on_progress=lambda *step: told.append(step))
     last = {what: (done, total) for done, total, what in told}
     assert last == {"indexing": (10, 10), "bm25: asking": (10, 10), "bm25: timing": (10, 10)}
     assert all(0 <= done <= total for done, total, _ in told)
 
 
-def test_run_eval_takes_strategies_as_one_string(folder):
+def test_run_eval_takes_strategies_as_one_string(folder: Path) -> None:
     assert list(run_eval(folder, " bm25, vector,", embedder=HashingEmbedder()).strategies) == ["bm25", "vector"]
 
 
-def test_rerank_changes_nothing_yet(folder):
+def test_rerank_changes_nothing_yet(folder: Path) -> None:
     with_it, without = (run_eval(folder, "bm25", rerank=rerank).strategies["bm25"] for rerank in (True, False))
     assert with_it.measures == without.measures
 
 
-def test_the_table_shows_every_figure_and_takes_no_name_for_markup(folder):
-    console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115  (closed below)
-    with console.file:
-        console.print(render(evaluate(folder, ["bm25", "vector"], embedder=HashingEmbedder())))
-    shown = console.export_text()
+def test_the_table_shows_every_figure_and_takes_no_name_for_markup(folder: Path) -> None:
+    out = StringIO()
+    Console(width=120, file=out).print(render(evaluate(folder, ["bm25", "vector"], embedder=HashingEmbedder())))
+    shown = out.getvalue()
     assert "railway [red]: 10 documents, 10 queries" in shown
     for text in ("bm25", "vector", "ndcg@10", "recall@100", "mrr@10", "p95 ms", "1.0000"):
         assert text in shown
 
 
 @pytest.mark.skipif(not (DATA / "ru_faq_java").is_dir(), reason=f"no test collections in {DATA}")
-def test_bm25_on_a_real_collection_is_as_good_as_it_should_be():
+def test_bm25_on_a_real_collection_is_as_good_as_it_should_be() -> None:
     found = evaluate(DATA / "ru_faq_java", ["bm25"]).to_json()
     assert (found["documents"], found["queries"]) == (643, 643)
     assert found["strategies"]["bm25"]["ndcg@10"] >= 0.652 - 0.01  # what bm25s has here

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pointsman.evaluation.collection import TestCollection, read_collection
 from pointsman.evaluation.metrics import Measured, measure
 from pointsman.evaluation.report import Report, StrategyReport, render
-from pointsman.evaluation.run import STRATEGIES, evaluate, run_eval
+from pointsman.evaluation.run import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
 from pointsman.evaluation.significance import Comparison, compare
 
 __all__ = [
@@ -17,7 +17,10 @@ __all__ = [
     "TestCollection",
     "compare",
     "evaluate",
+    "evaluate_workspace",
+    "indexed",
     "measure",
+    "rankings",
     "read_collection",
     "render",
     "run_eval",

@@ -91,11 +91,7 @@ def run_eval(
     """`evaluate` as the command line calls it: strategies also as ``"bm25,vector"``, the embedder also by its name."""
     if isinstance(strategies, str):
         strategies = [name.strip() for name in strategies.split(",") if name.strip()]
-    if isinstance(embedder, str):
-        from pointsman.models import load_embedder
-
-        embedder = load_embedder(embedder)
-    return evaluate(folder, strategies, k, limit_queries, embedder, on_progress, rerank)
+    return evaluate(folder, strategies, k, limit_queries, _loaded(embedder), on_progress, rerank)
 
 
 @contextmanager
@@ -150,17 +146,28 @@ def evaluate_workspace(
         on_progress: told how many queries are done.
     """
     told = on_progress or _untold
-    depth = max(DEPTH, k)
     found = {}
     for strategy in strategies:
-        rankings = {}
-        for number, (query, text) in enumerate(collection.queries.items(), 1):
-            rankings[query] = [hit.id for hit in workspace.search(text, k=depth, strategy=strategy)]
-            told(number, len(collection.queries), f"{strategy}: asking")
-        figures = measure(collection.qrels, rankings, k)
+        figures = measure(collection.qrels, rankings(workspace, collection, strategy, max(DEPTH, k), told), k)
         p50, p95 = _latency(workspace, collection, strategy, k, told)
         found[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
     return Report(collection.name, len(collection.documents), len(collection.queries), found)
+
+
+def rankings(
+    workspace: Workspace,
+    collection: TestCollection,
+    strategy: str,
+    depth: int = DEPTH,
+    on_progress: Progress | None = None,
+) -> dict[str, list[str]]:
+    """The ids that a strategy finds, best first, for each query of a collection; `measure` takes them."""
+    told = on_progress or _untold
+    found = {}
+    for number, (query, text) in enumerate(collection.queries.items(), 1):
+        found[query] = [hit.id for hit in workspace.search(text, depth, strategy=strategy)]
+        told(number, len(collection.queries), f"{strategy}: asking")
+    return found
 
 
 def _latency(
@@ -181,6 +188,14 @@ def _latency(
             told(number, len(texts), f"{strategy}: timing")
     p50, p95 = np.percentile(taken, [50, 95])
     return float(p50), float(p95)
+
+
+def _loaded(embedder: str | Embedder | None) -> Embedder | None:
+    if not isinstance(embedder, str):
+        return embedder
+    from pointsman.models import load_embedder
+
+    return load_embedder(embedder)
 
 
 def _uncached(workspace: Workspace) -> Embedder | None:

@@ -1,7 +1,115 @@
-"""Models."""
+"""Embedders: the offline default, local models, remote ones, a cache over any, and fakes.
+
+Every name is loaded when it is first used: importing this package costs no model library.
+"""
 
 from __future__ import annotations
 
-from pointsman.models.e5 import E5Embedder, default_embedder
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["E5Embedder", "default_embedder"]
+from pointsman.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from pointsman.models._cache import cache_directory
+    from pointsman.models.base import BaseEmbedder
+    from pointsman.models.cached import CachedEmbedder
+    from pointsman.models.e5 import E5Embedder, default_embedder
+    from pointsman.models.onnx_directory import OnnxEmbedder
+    from pointsman.models.openai_embedder import OpenAIEmbedder
+    from pointsman.models.scripted import HashingEmbedder
+    from pointsman.models.sentence_transformers import SentenceTransformersEmbedder
+
+__all__ = [
+    "BaseEmbedder",
+    "CachedEmbedder",
+    "E5Embedder",
+    "HashingEmbedder",
+    "OnnxEmbedder",
+    "OpenAIEmbedder",
+    "SentenceTransformersEmbedder",
+    "cache_directory",
+    "default_embedder",
+    "load_embedder",
+]
+
+_MODULES = {
+    "BaseEmbedder": "base",
+    "CachedEmbedder": "cached",
+    "E5Embedder": "e5",
+    "HashingEmbedder": "scripted",
+    "OnnxEmbedder": "onnx_directory",
+    "OpenAIEmbedder": "openai_embedder",
+    "SentenceTransformersEmbedder": "sentence_transformers",
+    "cache_directory": "_cache",
+    "default_embedder": "e5",
+}
+
+_SPECS = (
+    "default",
+    "e5-small",
+    "hashing",
+    "onnx:DIRECTORY",
+    "openai:MODEL[@BASE_URL]",
+    "sentence-transformers:NAME",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load_embedder(spec: str) -> BaseEmbedder:
+    """The embedder that a line of text names, such as a setting or an option of the command line.
+
+    Args:
+        spec: ``default`` or ``e5-small``, ``hashing``, ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or
+            ``openai:MODEL@BASE_URL`` (without ``@BASE_URL``: OpenAI's own server, or ``OPENAI_BASE_URL``).
+
+    Raises:
+        UnknownNameError: Nothing goes by that name.
+        InputError: What follows the colon is missing or cannot be used.
+        MissingDependencyError: It needs a package that is not installed.
+    """
+    kind, colon, argument = spec.partition(":")
+    embedder: BaseEmbedder
+    match kind, colon:
+        case "default" | "e5-small", "":
+            from pointsman.models.e5 import default_embedder
+
+            embedder = default_embedder()
+        case "hashing", "":
+            from pointsman.models.scripted import HashingEmbedder
+
+            embedder = HashingEmbedder()
+        case (("onnx" | "openai" | "sentence-transformers"), _):
+            embedder = _load_with_argument(kind, argument)
+        case _:
+            raise UnknownNameError("embedder", spec, _SPECS)
+    return embedder
+
+
+def _load_with_argument(kind: str, argument: str) -> BaseEmbedder:
+    if not argument:
+        raise InputError(f"{kind!r} needs a name after a colon; known: {', '.join(_SPECS)}")
+    if kind == "onnx":
+        from pointsman.models.onnx_directory import OnnxEmbedder
+
+        return OnnxEmbedder(argument)
+    if kind == "sentence-transformers":
+        from pointsman.models.sentence_transformers import SentenceTransformersEmbedder
+
+        return SentenceTransformersEmbedder(argument)
+    from pointsman.models.openai_embedder import OpenAIEmbedder
+
+    # From the right, as a model's name may hold an "@"; a server's address without user and password does not.
+    model, at, base_url = argument.rpartition("@")
+    return OpenAIEmbedder(model, base_url) if at else OpenAIEmbedder(argument)

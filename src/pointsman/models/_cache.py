@@ -25,7 +25,7 @@ def cache_directory() -> Path:
     configured = os.environ.get(ENVIRONMENT_VARIABLE)
     if configured:
         return Path(configured).expanduser()
-    import platformdirs  # noqa: PLC0415 - only where nothing is configured
+    import platformdirs
 
     return platformdirs.user_cache_path("pointsman")
 

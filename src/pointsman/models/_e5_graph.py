@@ -53,7 +53,7 @@ _OPSET, _IR_VERSION = 18, 9  # the oldest that have what is used
 
 def build_graph(weights: E5Weights, *, integer: bool) -> bytes:
     """The model, serialised; ``integer`` chooses the way of the matrix products."""
-    from onnx import TensorProto, helper  # noqa: PLC0415 - needed once, to write
+    from onnx import TensorProto, helper
 
     hidden = weights.header.hidden
     graph = _IntegerGraph(weights) if integer else _BlockGraph(weights)
@@ -104,9 +104,7 @@ class _Graph:
             heads.append(self.add("Reshape", [f"{name}{letter} rows", "sequence"], name + letter))
         bias = np.concatenate([self.weights.floats(f"{name}{letter}.b") for letter in "qkv"])
         heads.append(self.constant(f"{name}qkv.b", bias))
-        self.add(
-            "MultiHeadAttention", heads, f"{name}attention", _MICROSOFT, num_heads=self.weights.header.heads
-        )
+        self.add("MultiHeadAttention", heads, f"{name}attention", _MICROSOFT, num_heads=self.weights.header.heads)
         self.add("Reshape", [f"{name}attention", "rows"], f"{name}context")
         attended = self.multiply(self.prepare(f"{name}context", f"{name}ao"), f"{name}ao", f"{name}attended")
         state = self.add_and_normalise(state, attended, f"{name}ao.b", f"{name}aln")
@@ -141,20 +139,20 @@ class _Graph:
         return self.constant(name, self.weights.floats(name))
 
     def constant(self, name: str, value: NDArray[Any]) -> str:
-        from onnx import numpy_helper  # noqa: PLC0415 - see build_graph
+        from onnx import numpy_helper
 
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
     def add(self, operator: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: Any) -> str:
-        from onnx import helper  # noqa: PLC0415 - see build_graph
+        from onnx import helper
 
         self.nodes.append(helper.make_node(operator, inputs, [output], output, domain=domain, **attributes))
         return output
 
 
 class _BlockGraph(_Graph):
-    def prepare(self, rows: str, product: str) -> str:
+    def prepare(self, rows: str, product: str) -> str:  # noqa: ARG002 - floats need no preparation
         return rows
 
     def multiply(self, prepared: str, tensor: str, output: str) -> str:
@@ -220,7 +218,7 @@ class _IntegerGraph(_Graph):
 
     @staticmethod
     def is_fine(product: str) -> bool:
-        return product.split(".")[-1] in _FINE
+        return product.rsplit(".", maxsplit=1)[-1] in _FINE
 
 
 def _pair_neighbours(nibbles: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -228,4 +226,3 @@ def _pair_neighbours(nibbles: NDArray[np.uint8]) -> NDArray[np.uint8]:
     values = np.concatenate([nibbles & 0x0F, nibbles >> 4], axis=-1)
     paired: NDArray[np.uint8] = values[..., 0::2] | (values[..., 1::2] << 4)
     return paired
-

@@ -27,12 +27,14 @@ import struct
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pointsman.errors import ModelError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 FILE_NAME: Final = "e5-small-q4.bin"
 FILE_SIZE: Final = 71_622_400
@@ -83,7 +85,9 @@ class E5Weights:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
-            raise ModelError(f"the default embedder's weights cannot be read from {path}: {error}; {_REMEDY}") from error
+            raise ModelError(
+                f"the default embedder's weights cannot be read from {path}: {error}; {_REMEDY}"
+            ) from error
         if len(self._map) != FILE_SIZE or self._map[:8] != b"E5S1\x01\x00\x00\x00":
             raise ModelError(f"{path} is not the weight file this version of Pointsman knows; {_REMEDY}")
         self.path = path

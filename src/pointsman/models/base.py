@@ -41,9 +41,7 @@ class BaseEmbedder(ABC):
         """Shape ``(len(texts), dimensions)``, float32, L2-normalised."""
 
     @abstractmethod
-    def embed_documents(
-        self, texts: Sequence[str], *, on_progress: Progress | None = None
-    ) -> NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """Shape ``(len(texts), dimensions)``, float32, L2-normalised; ``on_progress`` is told as texts are done."""
 
     def embed(self, text: str | Sequence[str]) -> NDArray[np.float32]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from pointsman.models._cache import artefact, cache_directory
 from pointsman.models._e5_graph import GRAPH_VERSION, INPUT, OUTPUT, PROBE, PROBE_VALUE, build_graph
 from pointsman.models._e5_tokens import UnigramTokenizer
 from pointsman.models._e5_weights import FILE_SHA256, E5Weights
+from pointsman.models._runs import equal_runs
+from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +37,7 @@ _KEY: Final = FILE_SHA256[:12]  # what is prepared from one file of weights is n
 log = logging.getLogger(__name__)
 
 
-class E5Embedder:
+class E5Embedder(BaseEmbedder):
     """multilingual-e5-small: 384 dimensions; English, Chinese, Russian and some ninety languages more.
 
     A text's vector does not depend on what else is embedded with it: only texts of the very same number of tokens
@@ -47,12 +49,9 @@ class E5Embedder:
     Opening is lazy and happens once; all methods are safe to call from several threads.
     """
 
-    name: Final = "multilingual-e5-small-q4"
-    dimensions: Final = 384
-
     # Standard deviation of the cosine between a query and random documents, averaged over queries; measured on
     # the eleven collections that the calibrated sum was measured on.
-    cosine_spread: Final[float] = 0.019
+    cosine_spread = 0.019
 
     def __init__(self, *, threads: int | None = None, cache: Path | None = None) -> None:
         """Nothing is read before the first text comes.
@@ -71,13 +70,15 @@ class E5Embedder:
         self._lock = threading.Lock()
         self._opened: _Model | None = None
 
-    @overload
-    def embed(self, text: str) -> NDArray[np.float32]: ...
-    @overload
-    def embed(self, text: Sequence[str]) -> NDArray[np.float32]: ...
-    def embed(self, text: str | Sequence[str]) -> NDArray[np.float32]:
-        """One text as a query, shape ``(384,)``, or several as queries, shape ``(len(text), 384)``."""
-        return self.embed_queries([text])[0] if isinstance(text, str) else self.embed_queries(text)
+    @property
+    def name(self) -> str:
+        """The model and the form of its weights."""
+        return "multilingual-e5-small-q4"
+
+    @property
+    def dimensions(self) -> int:
+        """Always 384."""
+        return 384
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Shape ``(len(texts), 384)``, float32, L2-normalised.
@@ -87,9 +88,7 @@ class E5Embedder:
         """
         return self._embed(_QUERY, texts, None)
 
-    def embed_documents(
-        self, texts: Sequence[str], *, on_progress: Callable[[int], None] | None = None
-    ) -> NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """Shape ``(len(texts), 384)``, float32, L2-normalised.
 
         Args:
@@ -101,19 +100,16 @@ class E5Embedder:
         """
         return self._embed(_DOCUMENT, texts, on_progress)
 
-    def _embed(
-        self, prefix: str, texts: Sequence[str], on_progress: Callable[[int], None] | None
-    ) -> NDArray[np.float32]:
-        if isinstance(texts, str):
-            raise InputError(f"a list of texts is wanted, not the one text {texts!r:.80}; write [text]")
+    def _embed(self, prefix: str, texts: Sequence[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        texts = text_list(texts)
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         model = self._model()
         for start in range(0, len(texts), _WINDOW):
             tokens = [model.tokens(prefix + text) for text in texts[start : start + _WINDOW]]
-            for group in _runs(tokens):
-                vectors[[start + position for position in group]] = model.run([tokens[p] for p in group])
+            for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
+                vectors[[start + position for position in run]] = model.run([tokens[p] for p in run])
                 if on_progress is not None:
-                    on_progress(len(group))
+                    on_progress(len(run))
         return vectors
 
     def _model(self) -> _Model:
@@ -143,8 +139,7 @@ class _Model:
         words = self.weights.word_rows(ids.ravel()).reshape(*ids.shape, -1)
         words += self.positions[: ids.shape[1]]
         (pooled,) = self.session.run([OUTPUT], {INPUT: words})
-        unit: NDArray[np.float32] = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
-        return unit
+        return unit_rows(pooled, "the default embedder")
 
 
 def _open(folder: Path, threads: int) -> _Model:
@@ -169,7 +164,7 @@ def _open(folder: Path, threads: int) -> _Model:
 
 
 def _session(weights: E5Weights, folder: Path, threads: int, *, integer: bool) -> InferenceSession:
-    import onnxruntime  # noqa: PLC0415 - heavy; whoever never embeds never loads it
+    import onnxruntime
 
     def graph() -> bytes:
         weights.verify()
@@ -186,17 +181,6 @@ def _session(weights: E5Weights, folder: Path, threads: int, *, integer: bool) -
     except Exception as error:  # onnxruntime's errors have no base of their own
         version = onnxruntime.__version__
         raise ModelError(f"onnxruntime {version} cannot open the default embedder: {error}") from error
-
-
-def _runs(tokens: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Positions of texts that run together: equally long ones, of at most ``_RUN_TOKENS`` tokens in all."""
-    by_length: dict[int, list[int]] = {}
-    for position, ids in enumerate(tokens):
-        by_length.setdefault(len(ids), []).append(position)
-    for length, positions in sorted(by_length.items(), reverse=True):
-        step = max(1, _RUN_TOKENS // length)
-        for start in range(0, len(positions), step):
-            yield positions[start : start + step]
 
 
 def _available_cores() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from pointsman.errors import InputError, MissingDependencyError, ModelError
+from pointsman.models._runs import equal_runs
 from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
 
 if TYPE_CHECKING:
@@ -63,10 +65,10 @@ class OnnxEmbedder(BaseEmbedder):
         if max_tokens < 3:
             raise InputError(f"max_tokens is at least 3, not {max_tokens}")
         try:
-            import tokenizers  # noqa: PLC0415 - an extra
+            import tokenizers
         except ImportError as error:
             raise MissingDependencyError("tokenizers", "onnx", "OnnxEmbedder") from error
-        import onnxruntime  # noqa: PLC0415 - heavy
+        import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
@@ -106,9 +108,7 @@ class OnnxEmbedder(BaseEmbedder):
         """
         return self._embed(self._prefixes[0], text_list(texts), None)
 
-    def embed_documents(
-        self, texts: Sequence[str], *, on_progress: Progress | None = None
-    ) -> NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
 
         Raises:
@@ -118,8 +118,9 @@ class OnnxEmbedder(BaseEmbedder):
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self._dimensions), np.float32)
-        for run, ids in equal_runs([self._tokens(prefix + text) for text in texts], _RUN_TOKENS):
-            vectors[run] = unit_rows(self._run(ids), self._name)
+        tokens = [self._tokens(prefix + text) for text in texts]
+        for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
+            vectors[run] = unit_rows(self._run([tokens[position] for position in run]), self._name)
             if on_progress is not None:
                 on_progress(len(run))
         return vectors
@@ -149,26 +150,6 @@ class OnnxEmbedder(BaseEmbedder):
         return output
 
 
-def equal_runs(
-    tokens: Sequence[list[int]], run_tokens: int
-) -> list[tuple[list[int], list[list[int]]]]:
-    """Group texts of one length, longest first, at most ``run_tokens`` tokens (or one text) to a group.
-
-    Returns:
-        For each group the positions of its texts, and their tokens.
-    """
-    by_length: dict[int, list[int]] = {}
-    for position, ids in enumerate(tokens):
-        by_length.setdefault(len(ids), []).append(position)
-    groups = []
-    for length, positions in sorted(by_length.items(), reverse=True):
-        step = max(1, run_tokens // length)
-        for start in range(0, len(positions), step):
-            group = positions[start : start + step]
-            groups.append((group, [tokens[position] for position in group]))
-    return groups
-
-
 def _existing(folder: Path, *names: str) -> Path:
     for name in names:
         if (folder / name).is_file():
@@ -193,8 +174,6 @@ def _configured_pooling(folder: Path) -> Pooling:
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
         return "mean"
-    import json  # noqa: PLC0415
-
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

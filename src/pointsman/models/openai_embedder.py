@@ -56,7 +56,7 @@ class OpenAIEmbedder(BaseEmbedder):
         if batch_size < 1:
             raise InputError(f"batch_size is at least 1, not {batch_size}")
         try:
-            import openai  # noqa: PLC0415 - an extra, and slow to import
+            import openai
         except ImportError as error:
             raise MissingDependencyError("openai", "openai", "OpenAIEmbedder") from error
         self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
@@ -98,9 +98,7 @@ class OpenAIEmbedder(BaseEmbedder):
         """
         return self._embed(self._prefixes[0], text_list(texts), None)
 
-    def embed_documents(
-        self, texts: Sequence[str], *, on_progress: Progress | None = None
-    ) -> NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
 
         Raises:

@@ -57,9 +57,7 @@ class HashingEmbedder(BaseEmbedder):
                 row[(value >> 1) % self._dimensions] += 1 if value & 1 else -1
         return unit_rows(counts, self.name)
 
-    def embed_documents(
-        self, texts: Sequence[str], *, on_progress: Progress | None = None
-    ) -> NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """As ``embed_queries``."""
         vectors = self.embed_queries(texts)
         if on_progress is not None:

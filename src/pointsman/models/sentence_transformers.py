@@ -43,7 +43,7 @@ class SentenceTransformersEmbedder(BaseEmbedder):
             ModelError: The model cannot be loaded.
         """
         try:
-            from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - brings PyTorch
+            from sentence_transformers import SentenceTransformer
         except ImportError as error:
             extra = "sentence-transformers"
             raise MissingDependencyError(extra, extra, "SentenceTransformersEmbedder") from error
@@ -74,9 +74,7 @@ class SentenceTransformersEmbedder(BaseEmbedder):
         """
         return self._embed(self._prefixes[0], text_list(texts), None)
 
-    def embed_documents(
-        self, texts: Sequence[str], *, on_progress: Progress | None = None
-    ) -> NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
         """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
 
         Raises:

@@ -1,1 +1,1 @@
-"""Selectors: given described choices and a query, which one, why, and how sure. They choose; they never run the choice."""
+"""Selectors: given described choices and a query, which one, why, and how sure. They never run the choice."""

@@ -8,7 +8,7 @@ selector that names a choice which does not exist is an error and never a wrong 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,7 +143,7 @@ class BaseSelector:
 
 
 Select = Callable[..., SelectorResult]
-ASelect = Callable[..., Awaitable[SelectorResult]]
+ASelect = Callable[..., Coroutine[Any, Any, SelectorResult]]
 
 
 def _checked(select: Select) -> Select:

@@ -4,8 +4,8 @@ Everything derived states the sequence number it has applied. Opening, writing a
 thing: bring what is behind up to the truth. One process at a time may write; any number may read, and they see a
 write as soon as it is in the indexes.
 
-The manifest is written last when a collection is made: where there is one, there must be a truth, and the very one whose
-identity it names. Nothing here survives a fork; a process opens its own.
+The manifest is written last when a collection is made: where there is one, there must be a truth, and the very one
+whose identity it names. Nothing here survives a fork; a process opens its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError
 from pointsman.store.columns import Columns
 from pointsman.store.files import WriterLock, make_directory, replacing
-from pointsman.store.keyword import B, K1, KeywordIndex, damaged_files
+from pointsman.store.keyword import K1, B, KeywordIndex, damaged_files
 from pointsman.store.truth import Prepared, Truth
 from pointsman.store.vectors import VectorIndex
 from pointsman.types import AddResult
@@ -97,7 +97,9 @@ class Collection:
         make_directory(directory)
         manifest, path = read_manifest(directory), directory / "documents.sqlite"
         if manifest is not None and not path.exists():
-            raise CorruptStoreError(f"{path} is missing; restore it from a backup, or delete the dataset and index it again")
+            raise CorruptStoreError(
+                f"{path} is missing; restore it from a backup, or delete the dataset and index it again"
+            )
         self.truth = Truth(path)
         if manifest is None:
             manifest = {"format": FORMAT, "identity": self.truth.identity, **(about or {})}
@@ -155,7 +157,7 @@ class Collection:
     def refresh(self) -> None:
         """See what has been written since, by whatever process; a look-up of microseconds when there is nothing."""
         seq = self.truth.sequence()
-        if self._seen == seq == self.keyword.applied and not (self._vectors is not None and self._vectors.wants_base):
+        if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
             return
         if self._deriving.acquire(blocking=False):  # else another thread is at it; this search takes what there is
             try:
@@ -184,10 +186,10 @@ class Collection:
                 self._derive()
 
     def write(self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, embedder: str = "") -> AddResult:
-        """Write documents durably, inside ``with writer()``; ids must differ. What is stored just so already is passed over.
+        """Write documents durably, inside ``with writer()``; ids must differ. What is stored just so is passed over.
 
         Raises:
-            InputError: vectors of another number, length or embedder than the collection has, or ones that are no direction.
+            InputError: vectors of another number, length or embedder than the collection has, or without a direction.
         """
         blobs = None
         if vectors is not None:
@@ -270,11 +272,17 @@ class Collection:
         in_vectors: set[int] = set()
         if self.vectors is not None:
             in_vectors = set(self.vectors.keys().tolist())
-            problems += _difference("the vector index", {key for key, has_vector in alive.items() if has_vector}, in_vectors)
+            problems += _difference(
+                "the vector index", {key for key, has_vector in alive.items() if has_vector}, in_vectors
+            )
             problems += self.vectors.disagreements()
         return Verification(len(alive), len(in_keyword), len(in_vectors), tuple(problems))
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _wants_base(self) -> bool:
+        return self._vectors is not None and self._vectors.wants_base
 
     def _let_go(self) -> None:
         self.keyword.close()
@@ -283,9 +291,8 @@ class Collection:
         self.truth.close()
 
     def _heal(self) -> None:
-        """After a crash or damage the indexes on disk are behind: catch up at once, unless a living writer is about to."""
-        behind = self.keyword.applied != self.truth.sequence()
-        if not (behind or (self._vectors is not None and self._vectors.wants_base)):
+        """After a crash or damage the indexes on disk are behind: catch up, unless a living writer is about to."""
+        if self.keyword.applied == self.truth.sequence() and not self._wants_base:
             return
         if not self._writing.acquire(blocking=False):
             return
@@ -310,21 +317,21 @@ class Collection:
     def _derive_in_memory(self, *, save: bool) -> None:
         """Bring columns and vectors up to the truth; with ``save``, write a new base file of vectors when that pays."""
         target = self.truth.sequence()
-        if self.columns.loaded and self._columns_seq != target:
+        if self.columns.loaded and self._columns_seq != target:  # else what is being read by another thread comes next
             for batch in self.truth.changes(self._columns_seq, texts=False, vectors=False):
                 for change in batch:
                     if change.document is None:
                         self.columns.remove(change.key)
                 self.columns.put_many((c.key, c.document.metadata) for c in batch if c.document is not None)
             self._columns_seq = target
-        if self.vectors is not None:
-            self.vectors.catch_up(save=save)
+        vectors = self.vectors
+        if vectors is not None and (save or vectors.loaded):
+            vectors.catch_up(save=save)
         self._seen = target
 
     def _load_columns(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """All metadata, and the number from which on changes are to be replayed: what is written during the load is seen twice."""
+        """All metadata, and the number after which changes are replayed: those during the load are seen twice."""
         self._columns_seq = self.truth.sequence()
-        self._seen = -1
         yield from self.truth.metadata()
 
     def _fix_embedder(self, name: str, dimensions: int) -> None:
@@ -353,7 +360,8 @@ def _directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> N
         first = int(np.argmax(wrong))
         what = "points nowhere: it is all zeros" if lengths[first] == 0 else "has values that are no finite numbers"
         raise InputError(
-            f"the vector of document {prepared[first].document.id!r} {what}; check the embedder, or leave the document out"
+            f"the vector of document {prepared[first].document.id!r} {what}; "
+            "check the embedder, or leave the document out"
         )
     return rows if np.abs(lengths - 1).max(initial=0) < 1e-6 else rows / lengths[:, None]
 

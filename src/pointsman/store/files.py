@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file aside, sync it, and rename it into place; after a crash either the old one or the new one is there."""
+    """Write aside, sync, and rename into place; after a crash either the old one or the new one is there."""
     aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with aside.open("wb") as file:

@@ -139,7 +139,7 @@ class KeywordIndex:
         self._view: _View | None = None  # may outlive the files that it shows, while they are written anew
         self._applied = -1
         self._looked_at: object = None  # which state of the files `_applied` speaks of
-        self._writes = False  # this object is writing: what is on disk is none of its readers' business until it is done
+        self._writes = False  # this very object: until it is done, what is on disk is no business of its searches
         self._told_missing = False
         self._guard = threading.Lock()
 
@@ -320,7 +320,9 @@ class KeywordIndex:
             return self._view
         if self._source.sequence() and not self._told_missing:
             self._told_missing = True
-            log.warning("keyword index %s is not there yet; until its writer has built it, nothing is found", self._directory)
+            log.warning(
+                "keyword index %s is not there yet; nothing is found until its writer has built it", self._directory
+            )
         return _nothing()
 
     def _load(self) -> None:
@@ -335,7 +337,7 @@ class KeywordIndex:
             except (ValueError, OSError, KeyError, TypeError) as error:
                 if file_stamp(self._directory / "meta.json") != state:
                     continue  # a writer has replaced files while they were being looked at
-                log.warning("keyword index %s cannot be used (%s); it is rebuilt from the documents", self._directory, error)
+                log.warning("keyword index %s cannot be used (%s); it is built anew", self._directory, error)
             else:
                 self._index = index
             return

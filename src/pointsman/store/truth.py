@@ -93,7 +93,9 @@ def prepare(document: Document) -> Prepared:
     """
     try:
         if len(document.id.encode()) > _ID_BYTES:
-            raise InputError(f"document id of {len(document.id)} characters: at most {_ID_BYTES} bytes, {document.id!r:.60}…")
+            raise InputError(
+                f"document id of {len(document.id)} characters: at most {_ID_BYTES} bytes, {document.id!r:.60}…"
+            )
     except UnicodeEncodeError as error:
         raise InputError(f"document id {document.id!r} has a lone surrogate; ids must be valid Unicode") from error
     text = repair(document.text)
@@ -191,8 +193,8 @@ class Truth:
     def changes(self, since: int, *, texts: bool = True, vectors: bool = True) -> Iterator[list[Change]]:
         """What happened after transaction ``since``, the last operation per key, in batches; deletions first.
 
-        Texts and vectors are read only when asked for. Each batch is read in a snapshot of its own, so a writer is never
-        blocked; what it changes meanwhile has a higher number and comes next time.
+        Texts and vectors are read only when asked for. Each batch is read in a snapshot of its own, so a writer is
+        never blocked; what it changes meanwhile has a higher number and comes next time.
         """
         upto = self.sequence()
         deleted = self._rows("SELECT key FROM tombstones WHERE seq > ? AND seq <= ?", since, upto) if since else []
@@ -212,7 +214,7 @@ class Truth:
         complaints = [row[0] for row in self._rows("PRAGMA quick_check") if row[0] != "ok"]
         if not complaints:
             rows = self._pages("SELECT id, text, metadata, digest, key FROM documents")
-            complaints = [f"document {row[0]!r} is not as it was written" for row in rows if _digest(row[1], row[2]) != row[3]]
+            complaints = [f"document {row[0]!r} is not as written" for row in rows if _digest(row[1], row[2]) != row[3]]
         return complaints
 
     # ── writing (the caller holds the writer lock) ───────────────────────────────────────────────────────────────
@@ -300,7 +302,8 @@ class Truth:
         """Make the tables; several processes may do so at once, the first one's identity stays."""
         birth = f"INSERT OR IGNORE INTO meta VALUES ('identity', '{uuid.uuid4().hex}');"
         # Eight-kilobyte pages hold five vectors of 384 numbers with little waste; only a new file takes the setting.
-        connection.executescript(f"PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; BEGIN IMMEDIATE; {_SCHEMA} {birth} COMMIT;")
+        settings = "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
+        connection.executescript(f"{settings} BEGIN IMMEDIATE; {_SCHEMA} {birth} COMMIT;")
         sync_directory(self._path.parent)
 
     def _immutable(self) -> str:
@@ -344,7 +347,7 @@ class Truth:
             self._take_back(connection)
 
     def _pages(self, select: str) -> Iterator[Any]:
-        """Rows of a large table in the order of ``key``, their last column, without holding a read open between pages."""
+        """Rows of a large table in the order of ``key``, their last column; no read stays open between pages."""
         key = 0
         while page := self._rows(f"{select} WHERE key > ? ORDER BY key LIMIT {_PAGE}", key):
             yield from page

@@ -1,8 +1,8 @@
-"""The vector index of one dataset: exact cosine to about 50,000 vectors, then FAISS scalar-quantised with exact rescoring.
+"""The vector index of one dataset: exact cosine to about 50,000 vectors, then FAISS quantised with exact rescoring.
 
-On disk it is one *base* file: header, keys, matrix, written aside and renamed, with a checksum over all of it. What has
-changed since lives in memory as a *tail* and comes from the truth's log when the file is opened again. When the tail and
-the rows it replaces have grown past a fifth of the base, the writer writes a new base.
+On disk it is one *base* file: header, keys, matrix, written aside and renamed, with a checksum over all of it. What
+has changed since lives in memory as a *tail* and comes from the truth's log when the file is opened again. When the
+tail and the rows it replaces have grown past a fifth of the base, the writer writes a new base.
 
 The matrix is memory-mapped. All vectors are L2-normalised, so a dot product is the cosine.
 """
@@ -210,7 +210,8 @@ class VectorIndex:
 
     def disagreements(self) -> list[str]:
         """Every vector compared with the truth: a complaint for each that differs, at most ten."""
-        state, complaints = self._current(), []
+        state = self._current()
+        complaints: list[str] = []
         for batch in self._source.changes(0, texts=False):
             changes = [change for change in batch if change.vector is not None]
             wanted = np.array([change.key for change in changes], np.int64)
@@ -224,7 +225,7 @@ class VectorIndex:
         """A query's vector, checked, at length 1 (or 0)."""
         vector = np.ascontiguousarray(vector, np.float32)
         if vector.shape != (self._dimensions,):
-            raise InputError(f"a query vector of shape {vector.shape}; this index holds vectors of ({self._dimensions},)")
+            raise InputError(f"a query vector has shape ({self._dimensions},) here, not {vector.shape}")
         length = float(np.sqrt(vector @ vector))
         if not math.isfinite(length):
             raise InputError("the query vector has values that are no finite numbers; check the embedder")
@@ -239,7 +240,7 @@ class VectorIndex:
         if total > _EXACT_ROWS and count >= _SELECTIVE * total:
             rows = _quantised_top(base, vector, _OVERFETCH * k, None if count == total else valid)
             return base.keys[rows], base.matrix[rows] @ vector
-        if count == total:
+        if valid is None or count == total:
             scores = base.matrix @ vector
             best = _best(scores, k)
             return base.keys[best], scores[best]
@@ -254,6 +255,11 @@ class VectorIndex:
     def applied(self) -> int:
         """The sequence number this process has applied."""
         return self._current().seq
+
+    @property
+    def loaded(self) -> bool:
+        """Whether anything is held in memory yet; the first search or score loads it."""
+        return self._state is not None
 
     @property
     def wants_base(self) -> bool:
@@ -297,7 +303,7 @@ class VectorIndex:
         return state
 
     def _apply(self, state: _State, target: int, *, save: bool) -> _State:
-        """Bring a state up to ``target``; until that is reached it keeps its number, since replaying twice does no harm."""
+        """Bring a state up to ``target``; until then it keeps its number, since replaying twice does no harm."""
         for changes in _gathered(self._source.changes(max(state.seq, 0), texts=False), _APPLY_ROWS):
             with_vector = [change for change in changes if change.vector is not None]
             matrix = np.frombuffer(b"".join(change.vector or b"" for change in with_vector), np.float32)
@@ -332,14 +338,14 @@ class VectorIndex:
             head = json.dumps(header).encode()
             head += b" " * (-(16 + len(head)) % 64)  # so that the arrays are aligned
             write(_MAGIC + struct.pack("<Q", len(head)) + head)
-            write(memoryview(keys[order]).cast("B"))
+            write(keys[order].data.cast("B"))
             for start in range(0, len(order), _BLOCK):
                 part = order[start : start + _BLOCK]
                 in_base = part < len(rows)
                 block = np.empty((len(part), self._dimensions), np.float32)
                 block[in_base] = state.base.matrix[rows[part[in_base]]]
                 block[~in_base] = state.tail[part[~in_base] - len(rows)]
-                write(memoryview(block).cast("B"))
+                write(block.data.cast("B"))
             file.write(digest.digest())
         # What was just written is not read back to be checked: that is for whoever opens it.
         self._unusable = False
@@ -385,7 +391,7 @@ def _read(path: Path, identity: str, dimensions: int) -> _Base:
     if path.stat().st_size < 32:  # nothing so short can be mapped
         raise ValueError("it is torn")
     content = np.memmap(path, np.uint8, "r")
-    if xxhash.xxh3_128(content[:-16]).digest() != content[-16:].tobytes():
+    if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
         raise ValueError("its checksum is wrong")
     return _map(path, identity, dimensions)
 
@@ -439,7 +445,8 @@ def _quantised_top(
     parameters = None
     if valid is not None:
         bits = np.packbits(valid, bitorder="little")
-        parameters = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bits))
+        selector = faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg, arg-type]  # Python's wrapper takes arrays
+        parameters = faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]  # and keywords
     _, rows = base.quantised.search(vector[None], min(k, len(base.keys)), params=parameters)
     found: NDArray[np.int64] = rows[0][rows[0] >= 0]
     return found
