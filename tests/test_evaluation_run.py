@@ -8,16 +8,18 @@ import tempfile
 from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from rich.console import Console
 
 from pointsman.errors import InputError, UnknownNameError
-from pointsman.evaluation import evaluate, read_collection, render, run_eval
-from pointsman.evaluation.run import evaluate_workspace, indexed
+from pointsman.evaluation import evaluate, render, run_eval
 from pointsman.models.scripted import HashingEmbedder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 WORDS = ["signal", "points", "crossing", "platform", "timetable", "freight", "shunter", "gauge", "sleeper", "viaduct"]
@@ -159,13 +161,11 @@ def test_a_second_run_embeds_no_document_again(folder: Path) -> None:
 
 def test_latency_holds_the_embedding_of_every_query_timed(folder: Path) -> None:
     embedder = Counting()
-    with indexed(read_collection(folder), embedder) as workspace:
-        collection = read_collection(folder)
-        evaluate_workspace(workspace, collection, ["hybrid"])  # now every query is in the cache
-        embedder.queries.clear()
-        evaluate_workspace(workspace, collection, ["hybrid", "vector"])
-    for text in collection.queries.values():
-        assert embedder.queries.count(text) == 2  # once for each strategy's timing
+    evaluate(folder, ["hybrid"], embedder=embedder)  # now every query is in the cache
+    embedder.queries.clear()
+    found = evaluate(folder, ["hybrid", "vector"], embedder=embedder)
+    for query in found.strategies["hybrid"].per_query:
+        assert embedder.queries.count(f"what is a {WORDS[int(query[1:])]}") == 2  # for each strategy's timing
 
 
 def test_progress_ends_where_it_should(folder: Path) -> None:

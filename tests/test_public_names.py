@@ -10,12 +10,39 @@ import pytest
 
 import pointsman
 
-PUBLIC = """
-BM25IndexManager BaseRetriever CachedEmbedder CorruptStoreError Dataset Document Filter FilterError FormatVersionError Hit
-HybridRetriever InputError KeywordRetriever LockedError MissingDependencyError ModelError Plan PointsmanError Query
-RetrievalContext StoreError Trace UnknownNameError VectorRetriever Workspace __version__ default_embedder fuse
-load_embedder open parse_filter
-""".split()
+PUBLIC = [
+    "BM25IndexManager",
+    "BaseRetriever",
+    "CachedEmbedder",
+    "CorruptStoreError",
+    "Dataset",
+    "Document",
+    "Filter",
+    "FilterError",
+    "FormatVersionError",
+    "Hit",
+    "HybridRetriever",
+    "InputError",
+    "KeywordRetriever",
+    "LockedError",
+    "MissingDependencyError",
+    "ModelError",
+    "Plan",
+    "PointsmanError",
+    "Query",
+    "RetrievalContext",
+    "StoreError",
+    "Trace",
+    "UnknownNameError",
+    "VectorRetriever",
+    "Workspace",
+    "__version__",
+    "default_embedder",
+    "fuse",
+    "load_embedder",
+    "open",
+    "parse_filter",
+]
 
 
 def test_the_public_names_are_these() -> None:

@@ -97,8 +97,8 @@ class Dataset:
 
         Args:
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
-            vectors: shape ``(number of documents, dimensions)``, L2-normalised, by this dataset's embedder; the
-                documents are embedded here unless they are given.
+            vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder, brought to length 1;
+                embedded here unless given.
             on_progress: called with the number of documents done since the last call.
 
         Raises:

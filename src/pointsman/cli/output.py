@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SNIPPET = 320  # characters of a passage that are shown
 _WORD = re.compile(r"\w+")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # what is stored must not steer a terminal
 
 
 def print_json(value: object) -> None:
@@ -146,12 +147,11 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
     from rich.padding import Padding
     from rich.text import Text
 
-    head = Text.assemble(
-        (f"{rank}. ", "bold"), (hit.document.title or hit.id, "bold cyan"), (f"  {hit.score:.2f}", "green")
-    )
+    name = _plain(hit.document.title or hit.id)
+    head = Text.assemble((f"{rank}. ", "bold"), (name, "bold cyan"), (f"  {hit.score:.2f}", "green"))
     head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
     where = hit.metadata.get("source")
-    head.append(f"  {where}" if isinstance(where, str) and where not in head.plain else "", "dim")
+    head.append(f"  {_plain(where)}" if isinstance(where, str) and where not in head.plain else "", "dim")
     out.print(head)
     out.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3)))
     if explain:
@@ -160,7 +160,7 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
             + (f" ({way.score:.3f})" if way.score is not None else "")
             for way in hit.provenance
         )
-        out.print(Padding(Text(f"{hit.id}  ←  {ways}", "dim"), (0, 0, 0, 3)))
+        out.print(Padding(Text(f"{_plain(hit.id)}  ←  {ways}", "dim"), (0, 0, 0, 3)))
     out.print()
 
 
@@ -285,7 +285,7 @@ def _table(headings: list[str], rows: list[list[Any]]) -> None:
         numeric = bool(rows) and all(isinstance(row[number], int) for row in rows)
         table.add_column(heading, justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(_plain(str(cell))) for cell in row))
     console().print(table)
 
 
@@ -295,6 +295,7 @@ def _snippet(text: str, query: str) -> Text:
 
     from pointsman.text import DEFAULT_ANALYZER, sentences
 
+    text = _plain(text)
     wanted = set(DEFAULT_ANALYZER.query_tokens(query))
     spans = sentences(text[:20_000]) or [(0, min(len(text), _SNIPPET))]
     shared = [len(wanted.intersection(DEFAULT_ANALYZER.tokens(text[start:end]))) for start, end in spans]
@@ -316,6 +317,10 @@ def _snippet(text: str, query: str) -> Text:
                 for part in re.finditer(re.escape(token), found[0]):
                     result.stylize("bold yellow", found.start() + part.start(), found.start() + part.end())
     return result
+
+
+def _plain(text: str) -> str:
+    return _CONTROL.sub("", text)
 
 
 def _shortened(text: str, width: int) -> str:

@@ -1,0 +1,234 @@
+"""Embeddings kept on disk, so that no text is embedded twice."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
+import xxhash
+
+from pointsman.models._cache import cache_directory
+from pointsman.models.base import BaseEmbedder, Progress, text_list
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pointsman.protocols import Embedder
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_FILE: Final = "embeddings-1.sqlite3"  # the number is that of the format
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS vectors (key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL, used INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS by_use ON vectors (used);
+"""
+_LOOKUP: Final = 500  # keys per statement; SQLite takes 999 everywhere
+_STORE: Final = 2048  # texts embedded between two writes: what was paid for is kept when the process dies
+_USE_SECONDS: Final = 3600  # "last used" is kept to the hour, so that most look-ups write nothing
+_DIGEST: Final = 8
+
+
+class CachedEmbedder(BaseEmbedder):
+    """Any embedder with a memory on disk: by its name, by query or document, and by the text's hash.
+
+    One SQLite file serves all embedders, threads and processes of a machine. Vectors come back bit for bit. Whatever
+    is wrong with the file never stops the work: a damaged one is set aside and begun anew, one that cannot be written
+    is done without, and the log says so.
+    """
+
+    def __init__(self, embedder: Embedder, directory: str | Path | None = None, max_bytes: int = 2 * 1024**3) -> None:
+        """Wrap an embedder; the file is opened when the first text comes.
+
+        Args:
+            embedder: Makes the vectors that are not there yet.
+            directory: Where the file is kept; default: ``cache_directory()``.
+            max_bytes: Size the file is kept under, about; vectors not used for longest go first.
+        """
+        self._embedder = embedder
+        self._file = _VectorFile(Path(directory or cache_directory()) / _FILE, max_bytes)
+        parameters = inspect.signature(embedder.embed_documents).parameters
+        self._tells_progress = "on_progress" in parameters
+        self.cosine_spread = getattr(embedder, "cosine_spread", None)
+
+    @property
+    def name(self) -> str:
+        """That of the embedder inside: the vectors are the same."""
+        return self._embedder.name
+
+    @property
+    def dimensions(self) -> int:
+        """That of the embedder inside."""
+        return self._embedder.dimensions
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape ``(len(texts), dimensions)``, float32, L2-normalised; only new texts go to the embedder."""
+        return self._embed("query", text_list(texts), None)
+
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
+        """Shape ``(len(texts), dimensions)``, float32, L2-normalised; only new texts go to the embedder."""
+        return self._embed("document", text_list(texts), on_progress)
+
+    def _embed(self, kind: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        places: dict[bytes, list[int]] = {}
+        for place, key in enumerate(self._keys(kind, texts)):
+            places.setdefault(key, []).append(place)
+        found = self._file.look_up(list(places), self.dimensions)
+        for key, vector in found.items():
+            vectors[places[key]] = vector
+        told = sum(len(places[key]) for key in found)
+        if on_progress is not None and told:
+            on_progress(told)
+        missing = [key for key in places if key not in found]
+        for start in range(0, len(missing), _STORE):
+            keys = missing[start : start + _STORE]
+            new = self._compute(kind, [texts[places[key][0]] for key in keys], on_progress)
+            for key, vector in zip(keys, new, strict=True):
+                vectors[places[key]] = vector
+            self._file.store(keys, new)
+        if on_progress is not None and len(texts) > told + len(missing):
+            on_progress(len(texts) - told - len(missing))  # new texts that occurred again
+        return vectors
+
+    def _compute(self, kind: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        if kind == "query":
+            vectors = self._embedder.embed_queries(texts)
+        elif on_progress is not None and self._tells_progress:
+            return self._embedder.embed_documents(texts, on_progress=on_progress)  # type: ignore[call-arg]
+        else:
+            vectors = self._embedder.embed_documents(texts)
+        if on_progress is not None:
+            on_progress(len(texts))
+        return vectors
+
+    def _keys(self, kind: str, texts: list[str]) -> list[bytes]:
+        start = hashlib.blake2b(f"{kind}\0{self.name}\0".encode(), digest_size=16)
+        keys = []
+        for text in texts:
+            digest = start.copy()
+            digest.update(text.encode("utf-8", "surrogatepass"))
+            keys.append(digest.digest())
+        return keys
+
+
+class _VectorFile:
+    """The SQLite file. Every failure of it is met here: it is only ever a memory of what can be made again."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._opened_by = 0  # process id: a connection must not be used across a fork
+        self._inode = 0
+        self.clock: Callable[[], float] = time.time
+
+    def look_up(self, keys: list[bytes], dimensions: int) -> dict[bytes, NDArray[np.float32]]:
+        """The vectors that are there and whole."""
+        return self._attempt(lambda connection: self._read(connection, keys, dimensions), {}) if keys else {}
+
+    def store(self, keys: list[bytes], vectors: NDArray[np.float32]) -> None:
+        self._attempt(lambda connection: self._write(connection, keys, vectors), None)
+
+    def _read(
+        self, connection: sqlite3.Connection, keys: list[bytes], dimensions: int
+    ) -> dict[bytes, NDArray[np.float32]]:
+        now = self._hour()
+        found, stale = {}, []
+        for start in range(0, len(keys), _LOOKUP):
+            some = keys[start : start + _LOOKUP]
+            marks = ",".join("?" * len(some))
+            query = f"SELECT key, vector, used FROM vectors WHERE key IN ({marks})"  # noqa: S608 - only marks
+            for key, blob, used in connection.execute(query, some):
+                values = blob[:-_DIGEST]
+                if len(values) != 4 * dimensions or xxhash.xxh64_digest(values) != blob[-_DIGEST:]:
+                    continue  # damaged: made again and written over
+                found[key] = np.frombuffer(values, "<f4")
+                if used != now:
+                    stale.append((now, key))
+        if stale:
+            with connection:
+                connection.executemany("UPDATE vectors SET used = ? WHERE key = ?", stale)
+        return found
+
+    def _write(self, connection: sqlite3.Connection, keys: list[bytes], vectors: NDArray[np.float32]) -> None:
+        now = self._hour()
+        blobs = [vector.astype("<f4").tobytes() for vector in vectors]
+        rows = [(key, blob + xxhash.xxh64_digest(blob), now) for key, blob in zip(keys, blobs, strict=True)]
+        with connection:
+            connection.executemany("INSERT OR REPLACE INTO vectors (key, vector, used) VALUES (?, ?, ?)", rows)
+        self._evict(connection)
+
+    def _evict(self, connection: sqlite3.Connection) -> None:
+        """Delete what was not used for longest until a tenth is free again, so that this is rare."""
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        if (pages - free) * page <= self._max_bytes:
+            return
+        (count,) = connection.execute("SELECT count(*) FROM vectors").fetchone()
+        surplus = max(1, count - int(count * 0.9 * self._max_bytes / ((pages - free) * page)))
+        with connection:
+            connection.execute(
+                "DELETE FROM vectors WHERE rowid IN (SELECT rowid FROM vectors ORDER BY used, rowid LIMIT ?)",
+                (surplus,),
+            )
+
+    def _hour(self) -> int:
+        return int(self.clock() // _USE_SECONDS)
+
+    def _attempt(self, action: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
+        with self._lock:
+            try:
+                return action(self._open())
+            except (sqlite3.OperationalError, OSError) as error:  # locked for long, full or read-only disk
+                log.warning("the embedding cache %s cannot be used now: %s", self._path, error)
+            except sqlite3.DatabaseError as error:
+                self._set_aside(error)
+            return otherwise
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and self._opened_by == os.getpid():
+            return self._connection
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self._path, timeout=10, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA page_size = 8192")  # five vectors of 384 a page instead of two in 4096
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is made again
+            connection.executescript(_SCHEMA)
+            self._inode = self._path.stat().st_ino
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._opened_by = connection, os.getpid()
+        return connection
+
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        try:
+            if self._inode and self._path.stat().st_ino != self._inode:
+                return  # another process has already begun anew
+            aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
+            self._path.rename(aside)
+            for suffix in ("-wal", "-shm"):
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        except OSError as trouble:
+            log.warning("the embedding cache %s is damaged (%s) and cannot be moved: %s", self._path, error, trouble)
+        else:
+            log.warning("the embedding cache %s is damaged (%s); set aside as %s", self._path, error, aside.name)
+        finally:
+            self._inode = 0

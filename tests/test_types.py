@@ -1,0 +1,50 @@
+"""Core values are frozen, comparable and say what is wrong with what they are given."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import pytest
+
+from pointsman import Document, Hit, InputError, Query
+
+
+def test_a_document_is_frozen_hashable_and_pickles() -> None:
+    document = Document("a", "text", {"title": "Title", "tags": ["x"]})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        document.text = "other"  # type: ignore[misc]
+    assert len({document, Document("a", "text", {"title": "Title", "tags": ["x"]})}) == 1
+    assert pickle.loads(pickle.dumps(document)) == document
+
+
+def test_the_title_is_searched_with_the_text() -> None:
+    assert Document("a", "text", {"title": "Title"}).searchable == "Title\ntext"
+    assert Document("a", "text", {"title": 7}).searchable == "text"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (("", "t"), "non-empty str"),
+        ((7, "t"), "non-empty str, not 7"),
+        (("a", None), "text is a str"),
+        (("a", "t", []), "mapping"),
+    ],
+)
+def test_a_document_that_cannot_be_is_refused(fields: tuple[object, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Document(*fields)  # type: ignore[arg-type]
+
+
+def test_a_query_is_made_of_a_string_and_kept_as_it_is() -> None:
+    query = Query("q")
+    assert Query.of(query) is query  # F5: no copies
+    assert Query.of("q") == query
+    with pytest.raises(InputError, match="not int"):
+        Query(7)  # type: ignore[arg-type]
+
+
+def test_a_hit_speaks_for_its_document() -> None:
+    hit = Hit(Document("a", "text", {"k": 1}), 0.5)
+    assert (hit.id, hit.text, hit.metadata, hit.score) == ("a", "text", {"k": 1}, 0.5)
