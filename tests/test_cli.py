@@ -89,15 +89,14 @@ def test_index_search_and_manage(cli: Cli) -> None:
 
 
 def test_indexing_again_touches_only_what_changed_and_removes_what_is_gone(cli: Cli) -> None:
-    indexed = cli
-    indexed("index", "docs", "--dataset", "notes")
-    again = indexed.json("index", "docs", "--dataset", "notes")
+    cli("index", "docs", "--dataset", "notes")
+    again = cli.json("index", "docs", "--dataset", "notes")
     assert (again["added"], again["updated"], again["unchanged"], again["deleted"]) == (0, 0, 4, 0)
-    (indexed.folder / "docs" / "ru.txt").write_text("Семафор показывает машинисту путь.\n", "utf-8")
-    (indexed.folder / "docs" / "zh.txt").unlink()
-    changed = indexed.json("index", "docs", "--dataset", "notes")
+    (cli.folder / "docs" / "ru.txt").write_text("Семафор показывает машинисту путь.\n", "utf-8")
+    (cli.folder / "docs" / "zh.txt").unlink()
+    changed = cli.json("index", "docs", "--dataset", "notes")
     assert (changed["added"], changed["unchanged"], changed["deleted"]) == (1, 2, 2)
-    assert indexed.json("search", "列车", "--strategy", "bm25")["hits"] == []
+    assert cli.json("search", "列车", "--strategy", "bm25")["hits"] == []
 
 
 def test_another_folder_in_the_same_dataset_leaves_the_first_alone(indexed: Cli) -> None:

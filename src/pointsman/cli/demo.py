@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
     from pointsman.types import Document
 
+EVERYWHERE, PYTHON = None, ["python"]
 QUESTIONS = (
-    "How do I run a function in another process and get its result back?",
-    "reciprocal rank fusion",
-    "run tests in parallel",
-    "如何解析命令行参数？",
-    "怎样计算文件的哈希值",
-    "как прочитать CSV-файл построчно",
-    "чем глубокая копия отличается от поверхностной?",
+    ("How do I start another process and wait for its result?", EVERYWHERE),
+    ("run tests in parallel", EVERYWHERE),
+    ("what happens to my documents after kill -9", EVERYWHERE),
+    ("如何解析命令行参数？", PYTHON),
+    ("怎样计算文件的哈希值", PYTHON),
+    ("как прочитать CSV-файл построчно", PYTHON),
+    ("чем глубокая копия отличается от поверхностной?", PYTHON),
 )
 
 
@@ -55,10 +56,10 @@ def run_demo(path: Path) -> None:
                 f"[bold]{name}[/]  {description}: {len(dataset)} passages ({result.added} new) in "
                 f"{perf_counter() - began:.1f} s"
             )
-        for question in QUESTIONS:
+        for question, datasets in QUESTIONS:
             out.print()
             out.rule(question, style="cyan")
-            context = workspace.search(question, 3)
+            context = workspace.search(question, 3, datasets=datasets)
             output.search_results(context, explain=False, as_json=False)
     out.print()
     out.print("Go on by hand:", style="bold")

@@ -73,7 +73,7 @@ def unit_rows(matrix: NDArray[np.floating], source: str) -> NDArray[np.float32]:
     Raises:
         ModelError: A number is not finite; ``source`` says whose.
     """
-    rows = np.array(matrix, np.float32)
+    rows = np.array(matrix, np.float64)  # squares of large float32 numbers would overflow
     if not np.isfinite(rows).all():
         raise ModelError(f"{source} gave a vector with a number that is not finite")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -82,4 +82,4 @@ def unit_rows(matrix: NDArray[np.floating], source: str) -> NDArray[np.float32]:
     rows[empty, :1] = 1
     lengths[empty] = 1
     rows /= lengths
-    return rows
+    return rows.astype(np.float32)

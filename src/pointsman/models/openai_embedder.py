@@ -121,15 +121,20 @@ class OpenAIEmbedder(BaseEmbedder):
         source = f"{self._model!r} at {self._base_url}"
         try:
             answer = self._client.embeddings.create(model=self._model, input=sent, encoding_format="float")
+            by_index = {item.index: item.embedding for item in answer.data}
         except self._error as error:
             raise ModelError(f"{source} failed: {type(error).__name__}: {error}") from error
-        by_index = {item.index: item.embedding for item in answer.data or ()}
-        if sorted(by_index) != list(range(len(batch))):
+        except (AttributeError, TypeError, ValueError) as error:  # a page of HTML, broken JSON, other JSON
+            raise ModelError(f"{source} answered what is no list of embeddings: {error}") from error
+        if set(by_index) != set(range(len(batch))):
             raise ModelError(f"{source} answered {len(by_index)} embeddings for {len(batch)} texts")
-        lengths = {len(vector) for vector in by_index.values()}
+        try:
+            vectors = np.array([by_index[index] for index in range(len(batch))], np.float64)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{source} gave vectors of several lengths, or not of numbers: {error}") from error
         with self._lock:
-            expected = self._dimensions or min(lengths)
-            if lengths != {expected} or not expected:
-                raise ModelError(f"{source} gave vectors of length {sorted(lengths)}, {expected} before")
-            self._dimensions = expected
-        return unit_rows(np.array([by_index[i] for i in range(len(batch))], np.float32), source)
+            length = vectors.shape[1] if vectors.ndim == 2 else 0
+            if not length or length != (self._dimensions or length):
+                raise ModelError(f"{source} gave vectors of length {length}, {self._dimensions or 'none'} before")
+            self._dimensions = length
+        return unit_rows(vectors, source)
