@@ -168,10 +168,12 @@ def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata,
     """The choices as metadata, and the answer where there is nothing to choose."""
     if isinstance(choices, str) or not isinstance(choices, Sequence):
         raise InputError(f"choices are a list of ToolMetadata or strings, not {type(choices).__name__}")
-    known = tuple(ToolMetadata(choice, "") if isinstance(choice, str) else choice for choice in choices)
-    for choice in known:
-        if not isinstance(choice, ToolMetadata):
-            raise InputError(f"a choice is a ToolMetadata or a str, not {type(choice).__name__}: {choice!r:.80}")
+    known = tuple(choices)
+    if set(map(type, known)) != {ToolMetadata}:  # one pass in C: this stands before every selection
+        known = tuple(ToolMetadata(choice, "") if isinstance(choice, str) else choice for choice in known)
+        for choice in known:
+            if not isinstance(choice, ToolMetadata):
+                raise InputError(f"a choice is a ToolMetadata or a str, not {type(choice).__name__}: {choice!r:.80}")
     if not known:
         raise InputError("there are no choices; give at least one to select from")
     if len(known) == 1 and not selector.allow_abstain:

@@ -1,0 +1,459 @@
+"""How well a selector selects, on queries whose right choice is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman.errors import InputError, UnknownNameError
+from pointsman.evaluation.collection import read_collection
+from pointsman.selector.base import BaseSelector, ToolMetadata
+from pointsman.selector.combined import RandomSelector, ScoresChoices
+from pointsman.selector.description import DescriptionSelector
+from pointsman.selector.embedding import EmbeddingSelector
+from pointsman.selector.fitted import calibration_error
+from pointsman.types import Query
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.table import Table
+
+    from pointsman.protocols import Embedder
+
+FITTED: Final = "fitted"
+"""The name under which a `DescriptionSelector` is fitted on other queries than it is asked."""
+
+_MAKE: Final[Mapping[str, Callable[[Any], BaseSelector]]] = {
+    "description": DescriptionSelector,
+    "embedding": EmbeddingSelector,
+    "centred": lambda embedder: EmbeddingSelector(embedder, centre=True),
+    "random": lambda _: RandomSelector(0),
+}
+SELECTORS: Final = (*_MAKE, FITTED)
+"""What can be asked for by name."""
+
+_FOLDS: Final = 5
+_BINS: Final = 10
+_EMBEDDED_ALONE: Final = 20  # queries embedded one by one to time it
+_RECALL: Final = (1, 3, 5, 10)
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionTask:
+    """Choices, queries, and which choices are right for which query.
+
+    Attributes:
+        name: the folder's name.
+        choices: what there is to select from.
+        queries: what is asked.
+        right: for each query the indices of its right choices.
+        taught: labelled queries besides these, to learn from: text and index of the choice.
+    """
+
+    name: str
+    choices: tuple[ToolMetadata, ...]
+    queries: tuple[str, ...]
+    right: tuple[frozenset[int], ...]
+    taught: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceBin:
+    """The queries whose confidence lies in one tenth: how many, their mean confidence, and how many were right."""
+
+    low: float
+    high: float
+    count: int
+    confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorReport:
+    """One selector on one task.
+
+    Attributes:
+        dataset: the task's name.
+        selector: the selector's name.
+        choices: how many there are.
+        queries: how many were asked.
+        accuracy: the share of queries whose first selection is right (accuracy@1); abstaining is not.
+        recall: by k, the mean share of a query's right choices among the first k; only as deep as the selector goes.
+        abstained: the share of queries that no choice was selected for.
+        fallbacks: the share of queries that were decided by a fallback.
+        calibration_error: ECE of the confidence over ten bins; None for a selector without confidence.
+        bins: confidence against accuracy, bins without queries left out.
+        p50: median milliseconds of a selection; without the query's embedding, if ``embedding_ms`` is known.
+        p95: what 95 of 100 selections stay below.
+        embedding_ms: median milliseconds that embedding a query takes on top; None where it is part of ``p50``.
+    """
+
+    dataset: str
+    selector: str
+    choices: int
+    queries: int
+    accuracy: float
+    recall: Mapping[int, float]
+    abstained: float
+    fallbacks: float
+    calibration_error: float | None
+    bins: tuple[ConfidenceBin, ...]
+    p50: float
+    p95: float
+    embedding_ms: float | None = field(default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``pointsman eval-select --json`` prints: shares with 4 decimals, milliseconds with 3."""
+        return {
+            "dataset": self.dataset,
+            "selector": self.selector,
+            "choices": self.choices,
+            "queries": self.queries,
+            "accuracy@1": round(self.accuracy, 4),
+            **{f"recall@{k}": round(value, 4) for k, value in self.recall.items()},
+            "abstained": round(self.abstained, 4),
+            "fallbacks": round(self.fallbacks, 4),
+            "calibration": {
+                "ece": None if self.calibration_error is None else round(self.calibration_error, 4),
+                "bins": [
+                    {name: round(value, 4) for name, value in asdict(one).items()}  # a count stays a whole number
+                    for one in self.bins
+                ],
+            },
+            "latency_ms": {
+                "p50": round(self.p50, 3),
+                "p95": round(self.p95, 3),
+                "query_embedding": None if self.embedding_ms is None else round(self.embedding_ms, 3),
+            },
+        }
+
+
+def read_selection(folder: str | Path, *, examples: int = 20, limit: int | None = None) -> SelectionTask:
+    """Read a folder that says which choices are right for which query.
+
+    Two forms are known. ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.tsv``: each document is a choice, its title
+    the name. ``train.jsonl`` and ``test.jsonl`` with ``text`` and ``label``: each label is a choice, with queries of
+    the training part as examples; none that is asked as well is among them.
+
+    Args:
+        folder: the folder.
+        examples: how many examples a label gets at most, spread evenly over the file; 0 for none.
+        limit: ask at most so many queries, spread evenly over the file.
+
+    Raises:
+        InputError: the folder has neither form, a line cannot be used, or a number is out of range.
+    """
+    folder = Path(folder)
+    for name, number, least in (("examples", examples, 0), ("limit", limit, 1)):
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < least):
+            raise InputError(f"{name} is an int from {least} up, not {number!r}")
+    if (folder / "train.jsonl").is_file() and (folder / "test.jsonl").is_file():
+        return _read_labels(folder, examples, limit)
+    if not (folder / "corpus.jsonl").is_file():
+        raise InputError(
+            f"{folder} has neither corpus.jsonl, queries.jsonl and qrels.tsv nor train.jsonl and test.jsonl; "
+            "name a folder that has"
+        )
+    collection = read_collection(folder)
+    documents = collection.documents
+    titled = len({document.title for document in documents} - {""}) == len(documents)
+    choices = tuple(ToolMetadata(one.title if titled else one.id, one.text) for one in documents)
+    places = {document.id: place for place, document in enumerate(documents)}
+    asked = _spread(list(collection.queries), limit)
+    right = tuple(
+        frozenset(places[one] for one, grade in collection.qrels[query].items() if grade > 0 and one in places)
+        for query in asked
+    )
+    return SelectionTask(collection.name, choices, tuple(collection.queries[query] for query in asked), right)
+
+
+def evaluate_selector(
+    folder: str | Path,
+    selector: str | BaseSelector = "description",
+    *,
+    limit: int | None = None,
+    examples: int = 20,
+    embedder: str | Embedder | None = None,
+    on_progress: Progress | None = None,
+) -> SelectorReport:
+    """Measure a selector on a folder.
+
+    ``"fitted"`` learns from other queries than it is asked: from the examples of the labels where the folder has a
+    training part, else in five parts by turns, asked on one and fitted on the four others.
+
+    Args:
+        folder: see `read_selection`.
+        selector: one of `SELECTORS`, or a selector.
+        limit: ask at most so many queries, spread evenly over the file.
+        examples: how many examples a label gets at most, where the folder has a training part.
+        embedder: for a selector asked for by name; an embedder or its name, the default one unless given. Its vectors
+            are kept on disk, so a second run is quick. Give it bare: a `CachedEmbedder` would hide what embedding a
+            query takes.
+        on_progress: called with how much is done, how much there is, and what is being done.
+
+    Raises:
+        InputError: folder, selector or numbers cannot be used.
+    """
+    if isinstance(selector, str) and selector not in SELECTORS:
+        raise UnknownNameError("selector", selector, SELECTORS)
+    return evaluate_task(read_selection(folder, examples=examples, limit=limit), selector, embedder, on_progress)
+
+
+def evaluate_task(
+    task: SelectionTask,
+    selector: str | BaseSelector = "description",
+    embedder: str | Embedder | None = None,
+    on_progress: Progress | None = None,
+) -> SelectorReport:
+    """`evaluate_selector` on a task that is in memory."""
+    told = on_progress or _untold
+    if isinstance(selector, BaseSelector):
+        return _asked(task, type(selector).__name__, [(selector, task.choices, range(len(task.queries)))], told)
+    if selector == "random":
+        return _asked(task, selector, [(_MAKE[selector](None), task.choices, range(len(task.queries)))], told)
+    told(0, len(task.queries), "embedding queries")
+    prepared = _Prepared(_loaded(embedder), [*task.queries, *(text for text, _ in task.taught)])
+    if selector == FITTED:
+        parts = list(_fitted_parts(task, prepared))
+    else:
+        parts = [(_MAKE[selector](prepared), task.choices, range(len(task.queries)))]
+    return _asked(task, selector, parts, told, prepared.milliseconds(task.queries))
+
+
+def render_selection(reports: SelectorReport | Sequence[SelectorReport]) -> Table:
+    """Reports on one task as a table for the terminal, one row per selector."""
+    from rich.table import Table
+    from rich.text import Text
+
+    reports = [reports] if isinstance(reports, SelectorReport) else list(reports)
+    if not reports:
+        raise InputError("there is no report to show")
+    first = reports[0]
+    title = Text(f"{first.dataset}: {first.choices:,} choices, {first.queries:,} queries")
+    table = Table(title=title, title_justify="left")
+    table.add_column("selector")
+    depths = sorted({k for report in reports for k in report.recall})
+    headings = ["accuracy@1", *(f"recall@{k}" for k in depths), "abstained", "ECE", "p50 ms", "p95 ms", "embedding ms"]
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    best = max(report.accuracy for report in reports)
+    for report in reports:
+        table.add_row(
+            Text(report.selector),
+            Text(f"{report.accuracy:.4f}", "bold" if report.accuracy == best else ""),
+            *(f"{report.recall[k]:.4f}" if k in report.recall else "" for k in depths),
+            f"{report.abstained:.4f}",
+            "" if report.calibration_error is None else f"{report.calibration_error:.3f}",
+            f"{report.p50:.3f}",
+            f"{report.p95:.3f}",
+            "" if report.embedding_ms is None else f"{report.embedding_ms:.2f}",
+        )
+    return table
+
+
+Part = tuple[BaseSelector, tuple[ToolMetadata, ...], Sequence[int]]
+"""A selector, its choices, and which queries it is asked."""
+
+
+def _fitted_parts(task: SelectionTask, embedder: _Prepared) -> Iterator[Part]:
+    if task.taught:
+        # What the examples were taken from is learned from instead; as both they would be held out of nothing.
+        bare = tuple(ToolMetadata(choice.name, choice.description) for choice in task.choices)
+        texts, labels = zip(*task.taught, strict=True)
+        fitted = DescriptionSelector(embedder).fit(texts, labels, bare)
+        yield fitted, bare, range(len(task.queries))
+        return
+    # Equal texts stay together, so that none is learned from and asked.
+    numbers: dict[str, int] = {}
+    fold = [numbers.setdefault(text, len(numbers)) % _FOLDS for text in task.queries]
+    for one in sorted(set(fold)):
+        others = [place for place, its in enumerate(fold) if its != one]
+        if not others:
+            raise InputError(f"{task.name}: fitting needs at least two queries, to learn from one and ask the other")
+        selector = DescriptionSelector(embedder).fit(
+            [task.queries[place] for place in others],
+            [tuple(task.right[place]) or None for place in others],
+            task.choices,
+        )
+        # A learned threshold would abstain; here the first selection is measured.
+        selector.threshold, selector.allow_abstain = None, False
+        yield selector, task.choices, [place for place, its in enumerate(fold) if its == one]
+
+
+def _asked(
+    task: SelectionTask, name: str, parts: Sequence[Part], told: Progress, embedding_ms: float | None = None
+) -> SelectorReport:
+    milliseconds, confidences = [], []
+    correct = np.zeros(len(task.queries), bool)
+    abstained = fallbacks = done = 0
+    recalls: dict[int, list[float]] = {}
+    for selector, choices, places in parts:
+        if isinstance(selector, ScoresChoices):
+            selector.scores(choices, "warm-up")  # what is worked out once per set of choices is not a query's time
+        for place in places:
+            query, right = Query(task.queries[place]), task.right[place]
+            began = perf_counter()
+            result = selector.select(choices, query)
+            milliseconds.append((perf_counter() - began) * 1000)
+            correct[place] = bool(result.selections) and result.inds[0] in right
+            abstained += result.abstained
+            fallbacks += result.fallback is not None
+            if result.confidence is not None and not result.abstained:
+                confidences.append((result.confidence, bool(correct[place])))
+            for k, found in _recalls(selector, choices, query, result.inds, right):
+                recalls.setdefault(k, []).append(found)
+            done += 1
+            told(done, len(task.queries), f"{name}: selecting")
+    p50, p95 = np.percentile(milliseconds, [50, 95])
+    sure = np.array([confidence for confidence, _ in confidences])
+    was_right = np.array([right for _, right in confidences], bool)
+    return SelectorReport(
+        dataset=task.name,
+        selector=name,
+        choices=len(task.choices),
+        queries=len(task.queries),
+        accuracy=float(correct.mean()),
+        recall={k: float(np.mean(values)) for k, values in sorted(recalls.items())},
+        abstained=abstained / len(task.queries),
+        fallbacks=fallbacks / len(task.queries),
+        calibration_error=calibration_error(sure, was_right) if confidences else None,
+        bins=_bins(sure, was_right),
+        p50=float(p50),
+        p95=float(p95),
+        embedding_ms=embedding_ms,
+    )
+
+
+def _recalls(
+    selector: BaseSelector,
+    choices: tuple[ToolMetadata, ...],
+    query: Query,
+    selected: list[int],
+    right: frozenset[int],
+) -> Iterator[tuple[int, float]]:
+    """Recall by depth: as deep as scores go, else as deep as the selector is set to go."""
+    if isinstance(selector, ScoresChoices):
+        scores = np.array(selector.scores(choices, query))
+        selected = [int(place) for place in np.argsort(-scores, kind="stable")[: max(_RECALL)]]
+        deepest = len(choices)
+    else:
+        deepest = max(1, getattr(selector, "top_k", 1), getattr(selector, "max_outputs", 1))
+    for k in _RECALL:
+        if k <= deepest:
+            yield k, len(right.intersection(selected[:k])) / max(len(right), 1)
+
+
+def _bins(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> tuple[ConfidenceBin, ...]:
+    belongs = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    found = []
+    for one in range(_BINS):
+        inside = belongs == one
+        if count := int(inside.sum()):
+            sure, right = float(confidence[inside].mean()), float(correct[inside].mean())
+            found.append(ConfidenceBin(one / _BINS, (one + 1) / _BINS, count, sure, right))
+    return tuple(found)
+
+
+class _Prepared:
+    """An embedder that has embedded all queries beforehand, in batches, so that a selection's own time can be told."""
+
+    def __init__(self, bare: Embedder, queries: Sequence[str]) -> None:
+        from pointsman.models import CachedEmbedder
+
+        self._bare = bare
+        self._embedder = embedder = bare if isinstance(bare, CachedEmbedder) else CachedEmbedder(bare)
+        texts = list(dict.fromkeys(queries))
+        self._vectors = dict(zip(texts, embedder.embed_queries(texts), strict=True))
+        self.name = embedder.name
+        self.dimensions = embedder.dimensions
+        self.cosine_spread = getattr(embedder, "cosine_spread", None)
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if any(text not in self._vectors for text in texts):
+            return self._embedder.embed_queries(texts)
+        return np.stack([self._vectors[text] for text in texts])
+
+    def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self._embedder.embed_documents(texts)
+
+    def milliseconds(self, queries: Sequence[str]) -> float:
+        """Median time to embed one query, without the memory on disk in front of the embedder."""
+        self._bare.embed_queries(["warm-up"])
+        taken = []
+        for text in _spread(list(queries), _EMBEDDED_ALONE):
+            began = perf_counter()
+            self._bare.embed_queries([text])
+            taken.append((perf_counter() - began) * 1000)
+        return float(np.median(taken))
+
+
+def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTask:
+    asked = _spread(_labelled(folder / "test.jsonl"), limit)
+    asked_texts = {text for text, _ in asked}
+    by_label: dict[str, list[str]] = {}
+    for text, label in _labelled(folder / "train.jsonl"):
+        by_label.setdefault(label, [])
+        if text not in asked_texts:
+            by_label[label].append(text)
+    names = sorted(by_label)
+    places = {name: place for place, name in enumerate(names)}
+    if strange := sorted({label for _, label in asked} - places.keys()):
+        raise InputError(f"{folder / 'test.jsonl'}: train.jsonl has no such label: {', '.join(strange):.80}")
+    taught = {name: _spread(by_label[name], examples) if examples else [] for name in names}
+    choices = tuple(ToolMetadata(name, "", {"examples": taught[name]} if taught[name] else None) for name in names)
+    return SelectionTask(
+        folder.resolve().name,
+        choices,
+        tuple(text for text, _ in asked),
+        tuple(frozenset([places[label]]) for _, label in asked),
+        tuple((text, places[name]) for name in names for text in taught[name]),
+    )
+
+
+def _labelled(path: Path) -> list[tuple[str, str]]:
+    """Text and label of each line."""
+    found = []
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                item = json.loads(line)
+                text, label = item["text"], item["label"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(f"{path}:{number}: a JSON object with text and label is wanted: {error}") from None
+            if not isinstance(text, str) or not isinstance(label, str) or not label:
+                raise InputError(f"{path}:{number}: text and label are strings, not {item!r:.80}")
+            found.append((text, label))
+    if not found:
+        raise InputError(f"{path} holds no labelled text")
+    return found
+
+
+def _loaded(embedder: str | Embedder | None) -> Embedder:
+    from pointsman.models import default_embedder, load_embedder
+
+    return load_embedder(embedder) if isinstance(embedder, str) else embedder or default_embedder()
+
+
+def _spread(items: list[Any], count: int | None) -> list[Any]:
+    """At most ``count`` of the items, evenly spread, in order.
+
+    >>> _spread([0, 1, 2, 3, 4, 5], 3)
+    [0, 2, 4]
+    """
+    if count is None or count >= len(items):
+        return items
+    return [items[place * len(items) // count] for place in range(count)]
+
+
+def _untold(_: int, __: int, ___: str) -> None:
+    """Progress that nobody asked for."""

@@ -1,0 +1,122 @@
+"""What `DescriptionSelector` knows of a set of choices: their words, their meaning, their examples."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pointsman.selector._bm25 import ChoiceIndex
+from pointsman.selector._vectors import MeanOfQueries, TextVectors, centred, centroids, cosines, examples_of
+from pointsman.text import DEFAULT_ANALYZER
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pointsman.selector.base import ToolMetadata
+
+_ROUNDING: Final = 1e-5
+
+PARTS: Final = ("words", "meaning", "examples")
+"""The rows of `ChoiceSet.features`, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledExamples:
+    """What labelled queries taught about choices, by the name of the choice.
+
+    Attributes:
+        centroids: unit rows, centred on the mean of queries that was learned with them.
+        terms: how often the choice's queries held each token.
+    """
+
+    centroids: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    terms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+class ChoiceSet:
+    """The features of choices, worked out once per set of choices."""
+
+    def __init__(
+        self,
+        choices: Sequence[ToolMetadata],
+        vectors: TextVectors,
+        query_mean: MeanOfQueries,
+        most_centroids: int,
+        labelled: LabelledExamples,
+    ) -> None:
+        """Embed what is new and index the words.
+
+        Args:
+            choices: at least one.
+            vectors: remembers what was embedded.
+            query_mean: what example queries are centred on.
+            most_centroids: how many centroids stand for a choice's examples.
+            labelled: more examples, from `DescriptionSelector.fit`.
+        """
+        rows = vectors.of([choice.text for choice in choices], "document")
+        # The mean of one choice is the choice itself: nothing would be left of it.
+        self.mean = rows.mean(axis=0) if len(rows) > 1 else np.zeros_like(rows[0])
+        self._described = centred(rows, self.mean)
+        blocks, starts, owners, row = [], [], [], 0
+        terms: list[Counter[str]] = []
+        for place, choice in enumerate(choices):
+            counts = Counter(DEFAULT_ANALYZER.tokens(f"{choice.name} {choice.description}"))
+            own = []
+            if examples := examples_of(choice):
+                given = centred(vectors.of(examples, "query"), query_mean.at(self.mean))
+                own.append(centroids(given, most_centroids))
+                for example in examples:
+                    counts.update(DEFAULT_ANALYZER.query_tokens(example))
+            if (learned := labelled.centroids.get(choice.name)) is not None:
+                own.append(learned)
+            counts.update(labelled.terms.get(choice.name, {}))
+            terms.append(counts)
+            if own:
+                blocks += own
+                starts.append(row)
+                owners.append(place)
+                row += sum(map(len, own))
+        self._index = ChoiceIndex(terms)
+        self._examples = np.concatenate(blocks) if blocks else None
+        self._starts = np.array(starts, np.intp)
+        self._owners = np.array(owners, np.intp)
+
+    def features(self, query: NDArray[np.float32], tokens: Sequence[str]) -> tuple[NDArray[np.float64], float]:
+        """How each choice stands out for a query, shape ``(3, choices)``, and the highest cosine there is.
+
+        Row by row, in standard deviations from the mean over the choices: BM25 over name, description and examples;
+        the centred cosine to name and description; that to the nearest example or centroid. The last is measured
+        against the mean and the deviation of the second, so that a choice without examples has its description there;
+        it is all zero when no choice has examples. A row whose scores are all equal is zero.
+
+        Args:
+            query: the query's vector, centred.
+            tokens: the query's tokens.
+        """
+        features = np.zeros((3, len(self._described)))
+        words = self._index.scores(tokens)
+        mean, deviation = _moments(words)
+        features[0] = (words - mean) / deviation
+        described = cosines(self._described, query)
+        highest = float(described.max())
+        mean, deviation = _moments(described)
+        features[1] = (described - mean) / deviation
+        if self._examples is not None:
+            nearest = np.maximum.reduceat(cosines(self._examples, query), self._starts)
+            highest = max(highest, float(nearest.max()))
+            features[2] = features[1]
+            features[2, self._owners] = (nearest - mean) / deviation
+        return features, highest
+
+
+def _moments(scores: NDArray[np.floating]) -> tuple[float, float]:
+    """Mean and standard deviation; infinite where scores differ by rounding alone, so that they tell nothing."""
+    mean = float(scores.mean())
+    away = scores - mean
+    deviation = math.sqrt(float(away @ away) / len(away))
+    return mean, deviation if deviation > _ROUNDING else math.inf

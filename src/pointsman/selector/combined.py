@@ -1,0 +1,248 @@
+"""Selectors made of selectors: a weighted sum (S7), a vote (S8), and chance, to compare with."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+import anyio
+
+from pointsman.errors import InputError, ModelError
+from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection
+
+if TYPE_CHECKING:
+    from pointsman.types import Query
+
+log = logging.getLogger(__name__)
+
+_SHOWN: Final = 3
+
+
+@runtime_checkable
+class ScoresChoices(Protocol):
+    """What a selector offers that can put a number on every choice; `HybridSelector` adds such numbers up."""
+
+    def scores(self, choices: Choices, query: Query | str) -> Sequence[float]:
+        """One finite number per choice, in the order of the choices; higher is better."""
+        ...
+
+
+class HybridSelector(BaseSelector):
+    """Selects by the weighted sum of two selectors' scores over all choices (S7).
+
+    Each part's scores are stretched to 0…1 over the choices, so that cosines and points can be added; a part whose
+    scores are all equal has no opinion and adds nothing. When both parts have the same best choice, it wins. Ties go
+    to the first.
+
+    ``confidence`` is the distance of the best sum to the second, as a share of the weights: 1 when both parts give
+    everything to one choice and nothing to the others. It is not a probability.
+    """
+
+    def __init__(
+        self,
+        embedding_selector: ScoresChoices,
+        rule_selector: ScoresChoices,
+        embedding_weight: float = 0.7,
+        rule_weight: float = 0.3,
+    ) -> None:
+        """Combine two selectors that have ``scores``; any two will do.
+
+        Raises:
+            InputError: a part has no ``scores``, a weight is negative or not finite, or both are 0.
+        """
+        for part in (embedding_selector, rule_selector):
+            if not isinstance(part, ScoresChoices):
+                raise InputError(
+                    f"{type(part).__name__} has no scores(choices, query), which HybridSelector adds up; "
+                    "EnsembleSelector lets any selectors vote"
+                )
+        self.embedding_selector = embedding_selector
+        self.rule_selector = rule_selector
+        self.embedding_weight, self.rule_weight = _weights([embedding_weight, rule_weight], 2)
+
+    def scores(self, choices: Choices, query: Query | str) -> list[float]:
+        """The weighted sum for every choice, so that a hybrid can be part of another one."""
+        return self._sums(*self._raw(choices, query))
+
+    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """Select the choice with the highest sum.
+
+        Raises:
+            InputError: choices or query cannot be used, or a part gave other than one finite score per choice.
+        """
+        embedding, rule = self._raw(choices, query)
+        sums = self._sums(embedding, rule)
+        # Where all parts that have a weight agree, the sums say the same but for rounding.
+        parts = ((embedding, self.embedding_weight), (rule, self.rule_weight))
+        bests = {_first_highest(scores) for scores, weight in parts if weight}
+        best = bests.pop() if len(bests) == 1 else _first_highest(sums)
+        others = max((value for place, value in enumerate(sums) if place != best), default=0.0)
+        confidence = max(0.0, sums[best] - others) / (self.embedding_weight + self.rule_weight)
+        reason = (
+            f"Hybrid score: {sums[best]:.4f} "
+            f"(embedding: {embedding[best]:.4f}, weight {self.embedding_weight:g}; "
+            f"rule: {rule[best]:.2f}, weight {self.rule_weight:g})"
+        )
+        return SelectorResult([SingleSelection(best, reason, sums[best])], confidence)
+
+    def _raw(self, choices: Choices, query: Query | str) -> tuple[list[float], list[float]]:
+        embedding, rule = (
+            _finite(part, part.scores(choices, query), len(choices))
+            for part in (self.embedding_selector, self.rule_selector)
+        )
+        return embedding, rule
+
+    def _sums(self, embedding: list[float], rule: list[float]) -> list[float]:
+        pairs = zip(_stretched(embedding), _stretched(rule), strict=True)
+        return [self.embedding_weight * one + self.rule_weight * other for one, other in pairs]
+
+
+class EnsembleSelector(BaseSelector):
+    """Lets selectors vote (S8).
+
+    Every selection is a vote with its selector's weight; abstaining is a vote for no choice, and wins only with more
+    votes than any choice has. Ties go to the higher sum of the scores that came with the votes, then to the first.
+    A selector that raises has no vote: the log tells, and the result's ``fallback`` names it and its error. One that
+    did not decide itself (its result has a ``fallback``) is counted only when no other selector did.
+
+    ``confidence`` is the winner's share of the votes: how far the selectors agree, not how often they are right.
+    """
+
+    def __init__(self, selectors: Sequence[BaseSelector], weights: Sequence[float] | None = None) -> None:
+        """Take the voters.
+
+        Args:
+            selectors: at least one.
+            weights: one per selector, finite and not negative, not all 0; 1 each unless given. A selector with weight 0
+                is not asked.
+
+        Raises:
+            InputError: there is no selector, something is none, or the weights cannot be used.
+        """
+        if isinstance(selectors, BaseSelector) or not selectors:
+            raise InputError(f"selectors are a list of at least one selector, not {selectors!r:.80}")
+        for selector in selectors:
+            if not (hasattr(selector, "select") and hasattr(selector, "aselect")):
+                raise InputError(
+                    f"{selector!r:.80} is no selector: it has no select and aselect; subclass BaseSelector"
+                )
+        weighed = _weights([1.0] * len(selectors) if weights is None else weights, len(selectors))
+        self.selectors = tuple(selectors)
+        self.weights = tuple(weighed)
+        self.allow_abstain = any(getattr(selector, "allow_abstain", False) for selector in selectors)
+        self._voters = [pair for pair in zip(self.selectors, self.weights, strict=True) if pair[1] > 0]
+
+    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """Ask one selector after the other, and count.
+
+        Raises:
+            ModelError: every selector failed; the message names each and its error, and the cause holds them all.
+        """
+        outcomes: list[SelectorResult | Exception] = []
+        for selector, _ in self._voters:
+            try:
+                outcomes.append(selector.select(choices, query))
+            except Exception as error:  # noqa: BLE001  (told in the log, in the result, or raised)
+                outcomes.append(error)
+        return self._count(outcomes)
+
+    async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """The same, all selectors at once."""
+        outcomes: dict[int, SelectorResult | Exception] = {}
+
+        async def ask(place: int, selector: BaseSelector) -> None:
+            try:
+                outcomes[place] = await selector.aselect(choices, query)
+            except Exception as error:  # noqa: BLE001  (told in the log, in the result, or raised)
+                outcomes[place] = error
+
+        async with anyio.create_task_group() as tasks:
+            for place, (selector, _) in enumerate(self._voters):
+                tasks.start_soon(ask, place, selector)
+        return self._count([outcomes[place] for place in range(len(self._voters))])
+
+    def _count(self, outcomes: Sequence[SelectorResult | Exception]) -> SelectorResult:
+        decided, undecided, errors, troubles = [], [], [], []
+        for (selector, weight), outcome in zip(self._voters, outcomes, strict=True):
+            name = type(selector).__name__
+            if isinstance(outcome, Exception):
+                errors.append(outcome)
+                troubles.append(f"{name}: {type(outcome).__name__}: {outcome}")
+                log.warning("%s failed and has no vote: %s: %s", name, type(outcome).__name__, outcome)
+            elif outcome.fallback is not None:
+                undecided.append((outcome, weight))
+                troubles.append(f"{name}: {outcome.fallback.why}")
+            else:
+                decided.append((outcome, weight))
+        if len(errors) == len(outcomes):
+            raise ModelError(f"all {len(errors)} selectors failed: {'; '.join(troubles)}") from ExceptionGroup(
+                "selectors of an ensemble", errors
+            )
+        counted = decided or undecided
+        fallback = Fallback("; ".join(troubles), f"the votes of {len(counted)} of {len(self.selectors)} selectors")
+        return self._winner(counted, fallback if troubles else None)
+
+    def _winner(self, counted: list[tuple[SelectorResult, float]], fallback: Fallback | None) -> SelectorResult:
+        votes: dict[int, list[float]] = {}
+        scores: dict[int, list[float]] = {}
+        abstained = math.fsum(weight for result, weight in counted if result.abstained)
+        for result, weight in counted:
+            for selection in result.selections:
+                votes.setdefault(selection.index, []).append(weight)
+                scores.setdefault(selection.index, []).append(selection.score or 0.0)
+        total = math.fsum(weight for _, weight in counted)
+        if not votes or abstained > max(map(math.fsum, votes.values())):
+            return SelectorResult((), abstained / total, fallback)
+        best = max(sorted(votes), key=lambda index: (math.fsum(votes[index]), math.fsum(scores[index])))
+        reason = f"Voted by {len(votes[best])}/{len(self.selectors)} selectors"
+        selection = SingleSelection(best, reason, math.fsum(votes[best]))
+        return SelectorResult([selection], min(1.0, math.fsum(votes[best]) / total), fallback)
+
+
+class RandomSelector(BaseSelector):
+    """Selects by chance: the floor that every other selector must beat. ``confidence`` is 1 / number of choices."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        """With a ``seed`` the sequence of selections is the same every time."""
+        self._random = random.Random(seed)  # noqa: S311  (nothing secret hangs on it)
+
+    def select(self, choices: Choices, query: Query | str) -> SelectorResult:  # noqa: ARG002
+        """Select any choice, each with the same chance."""
+        chosen = self._random.randrange(len(choices))
+        return SelectorResult([SingleSelection(chosen, "Randomly selected")], 1 / len(choices))
+
+
+def _first_highest(scores: Sequence[float]) -> int:
+    return max(range(len(scores)), key=scores.__getitem__)
+
+
+def _stretched(scores: Sequence[float]) -> list[float]:
+    """Scores as 0…1; all 0 where they are all equal.
+
+    >>> _stretched([8.0, 6.0, 7.0])
+    [1.0, 0.0, 0.5]
+    """
+    low, high = min(scores), max(scores)
+    return [(score - low) / (high - low) if high > low else 0.0 for score in scores]
+
+
+def _finite(part: object, scores: Sequence[float], count: int) -> list[float]:
+    numbers = [float(score) for score in scores]
+    if len(numbers) != count or not all(map(math.isfinite, numbers)):
+        shown = ", ".join(map(str, numbers[:_SHOWN]))
+        raise InputError(f"{type(part).__name__}.scores gave [{shown}…] for {count} choices; one finite number each")
+    return numbers
+
+
+def _weights(weights: Sequence[float], count: int) -> list[float]:
+    if len(weights) != count:
+        raise InputError(f"there are {count} selectors and {len(weights)} weights; give one weight each")
+    for weight in weights:
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not (0 <= weight < math.inf):
+            raise InputError(f"a weight is a finite number from 0 up, not {weight!r}")
+    if not any(weights):
+        raise InputError("all weights are 0; give at least one that is not")
+    return [float(weight) for weight in weights]

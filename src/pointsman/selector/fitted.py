@@ -1,0 +1,601 @@
+"""What labelled queries teach a `DescriptionSelector`, and how that is kept: plain JSON, checked when it is read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import xxhash
+
+from pointsman.errors import InputError
+from pointsman.selector._choice_set import PARTS, LabelledExamples
+from pointsman.selector._vectors import centred, centroids, embed_texts, learned_mean, softmax_share
+from pointsman.text import DEFAULT_ANALYZER
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pointsman.selector._vectors import AnyEmbedder
+    from pointsman.selector.base import ToolMetadata
+    from pointsman.selector.description import DescriptionSelector
+
+Label = int | str | None | Sequence[int | str]
+"""The right choice of a query: its index, its name, several of them where each is right, or None where none is."""
+
+_FORMAT: Final = "pointsman description selector"
+_VERSION: Final = 1
+_FEWEST: Final = 10  # labels below which nothing is learned: an error more or less would decide
+_FEWEST_TO_CALIBRATE: Final = 30  # below, two slopes and an intercept say less than the softmax does
+_MEASURED: Final = 2_000  # held-out queries looked at; a handful of numbers is learned from them
+_CANDIDATES: Final = 64  # choices per query that the weights are learned on: the rest is far behind
+_PRIOR: Final = 20.0  # precision of the prior on weights: it counts about as much as so many labels
+_LOGISTIC_PRIOR: Final = 1.0
+_BINS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """How right a selector was on labelled queries held out of what it learned from.
+
+    Attributes:
+        labels: how many queries had labels, and ``none`` how many of these had None.
+        none: see ``labels``.
+        held_out: how many were measured.
+        unfitted: the share of measured queries, those labelled None left out, whose first selection was right with
+            nothing learned.
+        weighted: that with the mean of queries and the weights learned.
+        with_examples: that with examples learned as well.
+        used: which of the three is in use: ``"unfitted"``, ``"weighted"`` or ``"with_examples"``.
+        accuracy: that one's share.
+        calibration_error: the mean distance of confidence from being right, over ten equal bins (ECE), held out.
+    """
+
+    labels: int
+    none: int
+    held_out: int
+    unfitted: float
+    weighted: float
+    with_examples: float
+    used: str
+    accuracy: float
+    calibration_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What was learned.
+
+    Attributes:
+        embedder: the name of the embedder, whose vectors these are.
+        weights: of words, meaning and examples.
+        query_mean: what queries are centred on.
+        calibration: intercept and slopes (lead, highest cosine) of the logistic function that gives a confidence;
+            None where labels were too few, and the softmax of the sums gives it.
+        threshold: the confidence below which no choice fits, or None.
+        labelled: examples by the name of the choice.
+        report: how right it was on queries held out.
+    """
+
+    embedder: str
+    weights: tuple[float, float, float]
+    query_mean: NDArray[np.float32]
+    calibration: tuple[float, float, float] | None
+    threshold: float | None
+    labelled: LabelledExamples
+    report: FitReport
+
+    def confidence(self, sums: NDArray[np.float64], highest: float) -> float:
+        """The probability that the first selection is right, by its lead over the second and the highest cosine."""
+        if self.calibration is None:
+            return softmax_share(sums, 1.0)
+        intercept, by_lead, by_cosine = self.calibration
+        lead = float(np.subtract(*np.partition(sums, -2)[[-1, -2]])) if len(sums) > 1 else 0.0
+        return 0.5 * (1 + math.tanh((intercept + by_lead * lead + by_cosine * highest) / 2))
+
+    def check_embedder(self, embedder: AnyEmbedder) -> None:
+        """See that vectors can be compared.
+
+        Raises:
+            InputError: this was learned with another embedder.
+        """
+        if (name := embedder_name(embedder)) != self.embedder:
+            raise InputError(
+                f"this was fitted with the embedder {self.embedder!r}, not {name!r}; fit it anew, or use that"
+            )
+
+    def to_json(self) -> str:
+        """As JSON; vectors to five decimals."""
+        return json.dumps(
+            {
+                "format": _FORMAT,
+                "version": _VERSION,
+                "embedder": self.embedder,
+                "weights": dict(zip(PARTS, self.weights, strict=True)),
+                "calibration": self.calibration,
+                "threshold": self.threshold,
+                "report": asdict(self.report),
+                "query_mean": _rounded(self.query_mean),
+                "choices": {
+                    name: {
+                        "terms": dict(self.labelled.terms[name]),
+                        "centroids": [_rounded(row) for row in self.labelled.centroids[name]],
+                    }
+                    for name in self.labelled.centroids
+                },
+            },
+            ensure_ascii=False,
+            allow_nan=False,
+        )
+
+    @classmethod
+    def read(cls, path: str | Path) -> Fitted:
+        """From a file that `to_json` filled.
+
+        Raises:
+            InputError: it cannot be read, or is something else; the message says what.
+        """
+        try:
+            text = Path(path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} cannot be read: {error}") from error
+        try:
+            return cls.from_json(text)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    @classmethod
+    def from_json(cls, text: str) -> Fitted:
+        """From what `to_json` gave; everything is checked before it is used.
+
+        Raises:
+            InputError: it is something else.
+        """
+        try:
+            data = json.loads(text, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"this is not JSON: {error}") from None
+        data = _object(data, "the file")
+        if data.get("format") != _FORMAT or data.get("version") != _VERSION:
+            raise InputError(f"this is not a {_FORMAT} of version {_VERSION}; fit it anew")
+        mean = _vector(data.get("query_mean"), "query_mean", None)
+        weights = _object(data.get("weights"), "weights")
+        threshold = data.get("threshold")
+        means, terms = {}, {}
+        for name, choice in _object(data.get("choices"), "choices").items():
+            where = f"choice {name!r:.80}"
+            choice = _object(choice, where)  # noqa: PLW2901
+            rows = choice.get("centroids")
+            if not isinstance(rows, list) or not rows:
+                raise InputError(f"{where}: centroids are a list of at least one vector")
+            means[name] = np.stack([_vector(row, f"{where}: a centroid", len(mean)) for row in rows])
+            terms[name] = {
+                term: _count(count, f"{where}: the term {term!r:.80}")
+                for term, count in _object(choice.get("terms"), f"{where}: terms").items()
+            }
+        learned = [_number(weights.get(part), f"the weight of {part}") for part in PARTS]
+        if min(learned) < 0:
+            raise InputError(f"a weight is a number from 0 up, not {min(learned)}")
+        calibration = data.get("calibration")
+        if calibration is not None and not (isinstance(calibration, list) and len(calibration) == 3):
+            raise InputError("calibration is a list of three numbers, or null")
+        slopes = [_number(value, "calibration") for value in calibration or ()]
+        if threshold is not None and not 0 <= _number(threshold, "threshold") <= 1:
+            raise InputError(f"threshold is a confidence from 0 to 1 or null, not {threshold!r:.80}")
+        embedder = data.get("embedder")
+        if not isinstance(embedder, str):
+            raise InputError(f"embedder is a name, not {embedder!r:.80}")
+        return cls(
+            embedder,
+            (learned[0], learned[1], learned[2]),
+            mean,
+            (slopes[0], slopes[1], slopes[2]) if slopes else None,
+            threshold,
+            LabelledExamples(means, terms),
+            _report(data.get("report")),
+        )
+
+
+def embedder_name(embedder: AnyEmbedder) -> str:
+    """What an embedder calls itself, or else what its class is called."""
+    name = getattr(embedder, "name", None)
+    return name if isinstance(name, str) else type(embedder).__name__
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """The queries with all that is asked of them again and again."""
+
+    texts: Sequence[str]
+    right: list[frozenset[int]]
+    vectors: NDArray[np.float32]
+    fold: NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Held-out queries, each with its foremost choices.
+
+    Attributes:
+        features: shape ``(queries, 3, candidates)``.
+        right: shape ``(queries, candidates)``.
+        highest: the highest cosine, shape ``(queries,)``.
+    """
+
+    features: NDArray[np.float64]
+    right: NDArray[np.bool_]
+    highest: NDArray[np.float64]
+
+
+def learn(
+    selector: DescriptionSelector,
+    queries: Sequence[str],
+    labels: Sequence[Label],
+    choices: tuple[ToolMetadata, ...],
+    folds: int,
+) -> Fitted:
+    """What `DescriptionSelector.fit` does, and when it decides what.
+
+    Three ways are compared on held-out queries: as it is; with learned mean and weights; with examples besides. Each
+    fold's examples come from the other folds, and its weights are learned on the other folds' held-out features.
+
+    Raises:
+        InputError: labels, queries or choices cannot be used.
+    """
+    from pointsman.selector.description import SCALE, WEIGHTS, DescriptionSelector
+
+    if not isinstance(folds, int) or isinstance(folds, bool) or folds < 2:
+        raise InputError(f"folds is an int from 2 up, not {folds!r}")
+    right = _checked_labels(queries, labels, choices)
+    name = embedder_name(selector.embedder)
+    vectors = embed_texts(selector.embedder, list(queries), "query")
+    own_mean = selector.usual_query_mean()
+    # Equal texts go into one fold, or the same query would be learned from and held out.
+    fold = np.array([xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) % folds for text in queries])
+    known = _Labels(queries, right, vectors, fold)
+    mean = learned_mean(vectors, own_mean)
+    plain = DescriptionSelector(selector.embedder, query_mean=own_mean, **selector.options)
+    shifted = DescriptionSelector(selector.embedder, query_mean=mean, **selector.options)
+    measured = np.linspace(0, len(queries) - 1, min(len(queries), _MEASURED)).astype(np.intp)
+    start = SCALE * np.array(WEIGHTS)
+
+    samples = {
+        "unfitted": _held_out(plain, choices, known, measured, None),
+        "weighted": _held_out(shifted, choices, known, measured, None),
+        "with_examples": _held_out(shifted, choices, known, measured, mean),
+    }
+    labelled = np.array([bool(right[place]) for place in measured])
+    sums = {}
+    for way, sample in samples.items():
+        if way == "unfitted":
+            sums[way] = _weighted(sample, np.tile(start, (len(measured), 1)))
+        else:
+            sums[way] = _weighted(sample, _weights_by_fold(sample, known.fold[measured], start))
+    hits = {way: _is_right(total, samples[way])[labelled] for way, total in sums.items()}
+    used = "unfitted"
+    if labelled.sum() >= _FEWEST:
+        for way in ("weighted", "with_examples"):
+            used = way if _beats(hits[way], hits[used]) else used
+    sample, total = samples[used], sums[used]
+    weights = start if used == "unfitted" else _fit_weights(sample, start)
+    evidence = np.column_stack([np.ones(len(total)), _lead(total), sample.highest])
+    correct = _is_right(total, sample) & labelled
+    calibration = None
+    if len(measured) < _FEWEST_TO_CALIBRATE:
+        held_out_confidence = np.array([softmax_share(one, 1.0) for one in total])
+    else:
+        held_out_confidence = _confidence_by_fold(evidence, correct, known.fold[measured])
+        slopes = _fit_logistic(evidence, correct)
+        calibration = float(slopes[0]), float(slopes[1]), float(slopes[2])
+    rates = {way: float(hit.mean()) if len(hit) else 0.0 for way, hit in hits.items()}
+    report = FitReport(
+        labels=len(queries),
+        none=sum(not answer for answer in right),
+        held_out=len(measured),
+        unfitted=rates["unfitted"],
+        weighted=rates["weighted"],
+        with_examples=rates["with_examples"],
+        used=used,
+        accuracy=rates[used],
+        calibration_error=calibration_error(held_out_confidence, correct),
+    )
+    return Fitted(
+        embedder=name,
+        weights=(float(weights[0]), float(weights[1]), float(weights[2])),
+        query_mean=own_mean if used == "unfitted" else mean,
+        calibration=calibration,
+        threshold=_threshold(held_out_confidence, correct, labelled),
+        labelled=_examples(known, choices, np.ones(len(queries), bool), mean, selector.options["centroids"])
+        if used == "with_examples"
+        else LabelledExamples(),
+        report=report,
+    )
+
+
+def calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> float:
+    """Expected calibration error: over ten equal bins, how far mean confidence is from the share that was right.
+
+    Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015,
+    https://doi.org/10.1609/aaai.v29i1.9602.
+
+    >>> calibration_error(np.array([0.8, 0.8]), np.array([True, False]))  # half was right
+    0.3
+    """
+    if not len(confidence):
+        return 0.0
+    bins = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
+    gaps = [abs(float(confidence[bins == b].sum()) - float(correct[bins == b].sum())) for b in range(_BINS)]
+    return round(math.fsum(gaps) / len(confidence), 6)
+
+
+def _checked_labels(
+    queries: Sequence[str], labels: Sequence[Label], choices: tuple[ToolMetadata, ...]
+) -> list[frozenset[int]]:
+    """The indices of the right choices of each query."""
+    if isinstance(queries, str) or isinstance(labels, str) or len(queries) != len(labels) or not len(queries):
+        raise InputError(f"queries and labels are two lists of one length, not {len(queries)} and {len(labels)} things")
+    for query in queries:
+        if not isinstance(query, str):
+            raise InputError(f"a query to learn from is a str, not {type(query).__name__}: {query!r:.80}")
+    places = {choice.name: place for place, choice in enumerate(choices)}
+    if len(choices) < 2 or len(places) != len(choices):
+        twice = [name for name, count in Counter(choice.name for choice in choices).items() if count > 1]
+        raise InputError(
+            f"at least two choices with names that differ are wanted; given {len(choices)}, twice: {twice!r:.80}"
+        )
+
+    def place(label: object) -> int:
+        if isinstance(label, str) and label in places:
+            return places[label]
+        if isinstance(label, int | np.integer) and not isinstance(label, bool) and 0 <= label < len(choices):
+            return int(label)
+        raise InputError(f"the label {label!r:.80} is neither the name nor the 0-based index of one of the choices")
+
+    answers = []
+    for label in labels:
+        several = isinstance(label, Sequence | set | frozenset) and not isinstance(label, str)
+        answers.append(frozenset(() if label is None else map(place, label) if several else (place(label),)))  # type: ignore[arg-type]
+    return answers
+
+
+def _examples(
+    known: _Labels,
+    choices: tuple[ToolMetadata, ...],
+    taught: NDArray[np.bool_],
+    mean: NDArray[np.float32],
+    most: int,
+) -> LabelledExamples:
+    """The examples that the taught queries make."""
+    by_choice: dict[int, list[int]] = {}
+    for query in np.flatnonzero(taught):
+        for choice in known.right[query]:
+            by_choice.setdefault(choice, []).append(int(query))
+    means, terms = {}, {}
+    for choice, queries in sorted(by_choice.items()):
+        name = choices[choice].name
+        means[name] = centroids(centred(known.vectors[queries], mean), most)
+        terms[name] = Counter(token for query in queries for token in DEFAULT_ANALYZER.query_tokens(known.texts[query]))
+    return LabelledExamples(means, terms)
+
+
+def _held_out(
+    selector: DescriptionSelector,
+    choices: tuple[ToolMetadata, ...],
+    known: _Labels,
+    measured: NDArray[np.intp],
+    mean: NDArray[np.float32] | None,
+) -> _Sample:
+    """Features of the measured queries; with a mean, each fold's with the examples of the other folds."""
+    count = min(len(choices), _CANDIDATES)
+    features = np.zeros((len(measured), 3, count))
+    right = np.zeros((len(measured), count), bool)
+    highest = np.zeros(len(measured))
+    one_set = selector.choice_set(choices, LabelledExamples()) if mean is None else None
+    for fold in np.unique(known.fold[measured]):
+        choice_set = one_set or selector.choice_set(
+            choices,
+            _examples(known, choices, known.fold != fold, mean, selector.options["centroids"]),  # type: ignore[arg-type]
+        )
+        for row in np.flatnonzero(known.fold[measured] == fold):
+            query = measured[row]
+            direction = selector.centred_query(known.vectors[query], choice_set)
+            tokens = DEFAULT_ANALYZER.query_tokens(known.texts[query])
+            everything, highest[row] = choice_set.features(direction, tokens)
+            foremost = everything.max(axis=0)
+            if answer := known.right[query]:
+                foremost[list(answer)] = np.inf  # the right ones are always among those compared
+            places = np.sort(np.argsort(-foremost, kind="stable")[:count])
+            features[row] = everything[:, places]
+            right[row] = [place in answer for place in places]
+    return _Sample(features, right, highest)
+
+
+def _weighted(sample: _Sample, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums of shape ``(queries, candidates)`` under each query's own weights."""
+    sums: NDArray[np.float64] = np.einsum("qp,qpc->qc", weights, sample.features)
+    return sums
+
+
+def _is_right(sums: NDArray[np.float64], sample: _Sample) -> NDArray[np.bool_]:
+    right: NDArray[np.bool_] = sample.right[np.arange(len(sums)), sums.argmax(axis=1)]
+    return right
+
+
+def _lead(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    top = np.partition(sums, -2, axis=1)[:, -2:]
+    lead: NDArray[np.float64] = top[:, 1] - top[:, 0]
+    return lead
+
+
+def _beats(hits: NDArray[np.bool_], others: NDArray[np.bool_]) -> bool:
+    """Whether one is right more often than the other by more than a standard error of the difference."""
+    differences = hits.astype(float) - others
+    return bool(differences.mean() > differences.std(ddof=1) / math.sqrt(len(differences)))
+
+
+def _weights_by_fold(sample: _Sample, fold: NDArray[np.intp], start: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each query the weights learned on the queries of the other folds."""
+    weights = np.tile(start, (len(fold), 1))
+    for one in np.unique(fold):
+        others = fold != one
+        rest = _Sample(sample.features[others], sample.right[others], sample.highest[others])
+        weights[~others] = _fit_weights(rest, start)
+    return weights
+
+
+def _fit_weights(sample: _Sample, start: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weights, from 0 up, under which the right choices are likeliest, drawn to ``start``.
+
+    Conditional logit (McFadden, 1974): a choice's probability is its share of the softmax of the weighted sums; the
+    prior is Gaussian around ``start``. By Newton steps with the information matrix, halved until they help.
+    """
+    labelled = sample.right.any(axis=1)
+    features, right = sample.features[labelled], sample.right[labelled]
+    if not len(features):
+        return start
+
+    def worth(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        sums = np.einsum("p,qpc->qc", weights, features)
+        sums -= sums.max(axis=1, keepdims=True)
+        likely = np.exp(sums)
+        total = likely.sum(axis=1)
+        among_right = np.where(right, likely, 0)
+        of_right = among_right.sum(axis=1)
+        value = float(np.log(of_right / total).sum() - _PRIOR / 2 * ((weights - start) ** 2).sum())
+        return value, likely / total[:, None], among_right / of_right[:, None]
+
+    weights = start
+    value, share, share_of_right = worth(weights)
+    for _ in range(50):
+        expected = np.einsum("qc,qpc->qp", share, features)
+        gradient = (np.einsum("qc,qpc->qp", share_of_right, features) - expected).sum(axis=0)
+        gradient -= _PRIOR * (weights - start)
+        information = np.einsum("qc,qpc,qrc->pr", share, features, features, optimize=True) - expected.T @ expected
+        step = np.linalg.solve(information + _PRIOR * np.eye(3), gradient)
+        while np.abs(step).max() > 1e-6:
+            moved = np.maximum(weights + step, 0)
+            better, *shares = worth(moved)
+            if better > value:
+                break
+            step /= 2
+        else:
+            break
+        weights, value, (share, share_of_right) = moved, better, shares
+    return weights
+
+
+def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(0.5 * (1 + np.tanh(values / 2)))  # written so that nothing overflows
+
+
+def _fit_logistic(evidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Coefficients under which ``correct`` is likeliest, with a weak prior around 0 on all but the intercept.
+
+    Platt, "Probabilistic outputs for support vector machines", 1999. Newton's method, its steps bounded.
+    """
+    prior = np.diag([1e-6, *[_LOGISTIC_PRIOR] * (evidence.shape[1] - 1)])
+    # As in Platt scaling, targets stop short of 0 and 1: where all answers are right no finite slope would be best.
+    short = 0.5 / (len(correct) + 1)
+    target = np.where(correct, 1 - short, short)
+    coefficients = np.zeros(evidence.shape[1])
+    for _ in range(50):
+        probability = _logistic(evidence @ coefficients)
+        gradient = evidence.T @ (target - probability) - prior @ coefficients
+        spread = np.maximum(probability * (1 - probability), 1e-6)
+        step = np.linalg.solve((evidence * spread[:, None]).T @ evidence + prior, gradient)
+        coefficients = coefficients + step * min(1.0, 5 / max(float(np.abs(step).max()), 1e-12))
+        if np.abs(step).max() < 1e-8:
+            break
+    return coefficients
+
+
+def _confidence_by_fold(
+    evidence: NDArray[np.float64], correct: NDArray[np.bool_], fold: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """For each query the confidence that the queries of the other folds teach."""
+    confidence = np.zeros(len(evidence))
+    for one in np.unique(fold):
+        others = fold != one
+        learned_from = others if others.any() else ~others
+        confidence[~others] = _logistic(
+            evidence[~others] @ _fit_logistic(evidence[learned_from], correct[learned_from])
+        )
+    return confidence
+
+
+def _threshold(
+    confidence: NDArray[np.float64], correct: NDArray[np.bool_], labelled: NDArray[np.bool_]
+) -> float | None:
+    """The confidence below which abstaining is right most often; None where every query has a right choice.
+
+    Selecting is right where the selection is, abstaining where the label is None.
+    """
+    if labelled.all():
+        return None
+    order = np.argsort(confidence, kind="stable")
+    abstaining = np.concatenate([[0], np.cumsum(~labelled[order])])
+    selecting = np.concatenate([np.cumsum(correct[order][::-1])[::-1], [0]])
+    best = int((abstaining + selecting).argmax())  # so many of the least sure abstain
+    if best == 0:
+        return 0.0
+    below = float(confidence[order[best - 1]])
+    above = float(confidence[order[best]]) if best < len(order) else 1.0
+    return round((below + above) / 2, 6)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _rounded(row: NDArray[np.float32]) -> list[float]:
+    return [round(float(value), 5) for value in row]
+
+
+def _object(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{what} is a JSON object, not {value!r:.80}")
+    return value
+
+
+def _number(value: object, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
+        raise InputError(f"{what} is a number, not {value!r:.80}")
+    return float(value)
+
+
+def _count(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1e9:
+        raise InputError(f"{what} occurs a whole number of times from 1 up, not {value!r:.80}")
+    return value
+
+
+def _vector(value: object, what: str, dimensions: int | None) -> NDArray[np.float32]:
+    if not isinstance(value, list) or not value or (dimensions is not None and len(value) != dimensions):
+        raise InputError(f"{what} is a list of {dimensions or 'at least one'} numbers")
+    return np.array([_number(number, what) for number in value], np.float32)
+
+
+def _report(value: object) -> FitReport:
+    data = _object(value, "report")
+    found: dict[str, Any] = {}
+    for field in fields(FitReport):
+        item = data.get(field.name)
+        if field.name == "used":
+            if item not in ("unfitted", "weighted", "with_examples"):
+                raise InputError(f"report: used is unfitted, weighted or with_examples, not {item!r:.80}")
+            found[field.name] = item
+        else:
+            number = _number(item, f"report: {field.name}")
+            found[field.name] = int(number) if field.type == "int" else number
+    return FitReport(**found)

@@ -1,0 +1,242 @@
+"""Selectors made of selectors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointsman.errors import InputError, ModelError
+from pointsman.models import HashingEmbedder
+from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.selector.combined import EnsembleSelector, HybridSelector, RandomSelector, ScoresChoices
+from pointsman.selector.description import DescriptionSelector
+from pointsman.selector.embedding import EmbeddingSelector
+from pointsman.selector.rule import RuleSelector
+from pointsman.selector.rules import keyword_match_rule, semantic_query_rule
+
+if TYPE_CHECKING:
+    from pointsman.types import Query
+
+CHOICES = ["a", "b", "c"]
+SCORES = st.lists(st.floats(-100, 100) | st.sampled_from([0.0, 1.0]), min_size=3, max_size=3)
+
+
+class Fixed:
+    """Scores as they are wanted."""
+
+    def __init__(self, *scores: float) -> None:
+        self.fixed = scores
+
+    def scores(self, choices: Choices, query: Query | str) -> Sequence[float]:
+        return self.fixed
+
+
+class Votes(BaseSelector):
+    def __init__(self, *indices: int, score: float | None = None, fallback: Fallback | None = None) -> None:
+        self.result = SelectorResult([SingleSelection(index, "vote", score) for index in indices], None, fallback)
+        self.allow_abstain = not indices
+        self.asked = 0
+
+    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
+        self.asked += 1
+        return self.result
+
+
+class AsyncVotes(BaseSelector):
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
+        await asyncio.sleep(0)
+        return SelectorResult([SingleSelection(self.index, "vote")])
+
+
+class Fails(BaseSelector):
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
+        raise RuntimeError(self.message)
+
+
+# -- HybridSelector ----------------------------------------------------------------------------------------------------
+
+
+def test_scores_of_all_choices_are_stretched_weighed_and_added() -> None:
+    hybrid = HybridSelector(Fixed(0.9, 0.8, 0.5), Fixed(0, 10, 0))
+    assert hybrid.scores(CHOICES, "q") == pytest.approx([0.7, 0.7 * 0.75 + 0.3, 0.0])
+    result = hybrid.select(CHOICES, "q")
+    assert result.ind == 1  # neither the weights nor the agreement of the two bests would say so
+    assert result.reason == "Hybrid score: 0.8250 (embedding: 0.8000, weight 0.7; rule: 10.00, weight 0.3)"
+    assert result.confidence == pytest.approx(0.125)
+
+
+def test_a_part_that_finds_all_equal_has_no_opinion() -> None:
+    assert HybridSelector(Fixed(0.1, 0.2, 0.3), Fixed(0, 0, 0)).select(CHOICES, "q").ind == 2
+    assert HybridSelector(Fixed(1, 1, 1), Fixed(0, 0, 5)).select(CHOICES, "q").ind == 2
+    assert HybridSelector(Fixed(1, 1, 1), Fixed(0, 0, 0)).select(CHOICES, "q").ind == 0
+
+
+@settings(deadline=None)
+@given(SCORES, SCORES, st.floats(0.01, 10), st.floats(0.01, 10))
+def test_when_both_agree_their_choice_wins(one: list[float], other: list[float], weight: float, rest: float) -> None:
+    best = one.index(max(one))
+    result = HybridSelector(Fixed(*one), Fixed(*other), weight, rest).select(CHOICES, "q")
+    if other.index(max(other)) == best:
+        assert result.ind == best
+    assert 0 <= (result.confidence or 0) <= 1
+
+
+@settings(deadline=None)
+@given(SCORES, SCORES)
+def test_a_weight_of_zero_removes_a_part(one: list[float], other: list[float]) -> None:
+    assert HybridSelector(Fixed(*one), Fixed(*other), 1, 0).select(CHOICES, "q").ind == one.index(max(one))
+    assert HybridSelector(Fixed(*one), Fixed(*other), 0, 1).select(CHOICES, "q").ind == other.index(max(other))
+
+
+def test_the_real_parts_work_together() -> None:
+    choices = [
+        ToolMetadata("vector_search", "Semantic similarity search using vector embeddings"),
+        ToolMetadata("keyword_search", "Exact keyword matching using BM25"),
+    ]
+    rules = RuleSelector([keyword_match_rule, semantic_query_rule])
+    for embedding in (EmbeddingSelector(HashingEmbedder()), DescriptionSelector(HashingEmbedder())):
+        hybrid = HybridSelector(embedding, rules)
+        assert hybrid.select(choices, "Find the exact keyword").ind == 1
+        assert asyncio.run(hybrid.aselect(choices, "Find the exact keyword")).ind == 1
+        assert isinstance(hybrid, ScoresChoices)
+        assert HybridSelector(hybrid, rules).select(choices, "Find the exact keyword").ind == 1
+
+
+@pytest.mark.parametrize("weights", [(0, 0), (-1, 1), (math.nan, 1), (math.inf, 1), (True, 1)])
+def test_weights_that_cannot_be_are_refused(weights: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match="weight"):
+        HybridSelector(Fixed(1), Fixed(1), *weights)
+
+
+def test_parts_without_scores_or_with_wrong_ones_are_refused() -> None:
+    with pytest.raises(InputError, match=r"Votes has no scores.*EnsembleSelector"):
+        HybridSelector(Votes(0), Fixed(1, 2, 3))  # type: ignore[arg-type]
+    for scores in ((1, 2), (1, 2, math.nan)):
+        with pytest.raises(InputError, match=r"Fixed\.scores gave"):
+            HybridSelector(Fixed(*scores), Fixed(1, 2, 3)).select(CHOICES, "q")
+
+
+# -- EnsembleSelector --------------------------------------------------------------------------------------------------
+
+
+def both(ensemble: EnsembleSelector) -> SelectorResult:
+    """The result, after seeing that both twins give it."""
+    result = ensemble.select(CHOICES, "q")
+    assert asyncio.run(ensemble.aselect(CHOICES, "q")) == result
+    return result
+
+
+def test_the_most_votes_win() -> None:
+    result = both(EnsembleSelector([Votes(1), AsyncVotes(2), Votes(2)]))
+    assert (result.ind, result.reason, result.fallback) == (2, "Voted by 2/3 selectors", None)
+    assert result.confidence == pytest.approx(2 / 3)
+
+
+def test_weights_count() -> None:
+    result = both(EnsembleSelector([Votes(1), Votes(2), Votes(2)], weights=[3, 1, 1]))
+    assert (result.ind, result.reason) == (1, "Voted by 1/3 selectors")
+    assert result.confidence == pytest.approx(0.6)
+
+
+def test_who_has_no_weight_is_not_asked() -> None:
+    silent = Votes(1)
+    assert EnsembleSelector([silent, Votes(2)], weights=[0, 1]).select(CHOICES, "q").ind == 2
+    assert silent.asked == 0
+
+
+def test_ties_go_to_the_higher_sum_of_scores_then_to_the_first() -> None:
+    assert both(EnsembleSelector([Votes(0, score=0.2), Votes(2, score=0.9)])).ind == 2
+    assert both(EnsembleSelector([Votes(2), Votes(0)])).ind == 0
+
+
+def test_several_selections_are_several_votes() -> None:
+    result = both(EnsembleSelector([Votes(0, 2), Votes(1, 2), Votes(1, 0), Votes(2)]))
+    assert (result.ind, result.reason) == (2, "Voted by 3/4 selectors")
+
+
+def test_one_failing_selector_does_not_fail_the_vote(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = both(EnsembleSelector([Fails("no network"), Votes(1), Votes(1)]))
+    assert (result.ind, result.reason, result.confidence) == (1, "Voted by 2/3 selectors", 1.0)
+    assert result.fallback is not None
+    assert "Fails: RuntimeError: no network" in result.fallback.why
+    assert "no network" in caplog.text
+
+
+def test_all_failing_raises_one_error_with_every_cause() -> None:
+    ensemble = EnsembleSelector([Fails("one"), Fails("two")])
+    with pytest.raises(ModelError, match=r"all 2 selectors failed: Fails: RuntimeError: one; .*two") as caught:
+        ensemble.select(CHOICES, "q")
+    assert isinstance(caught.value.__cause__, ExceptionGroup)
+    assert [str(error) for error in caught.value.__cause__.exceptions] == ["one", "two"]
+    with pytest.raises(ModelError, match="all 2 selectors failed"):
+        asyncio.run(ensemble.aselect(CHOICES, "q"))
+
+
+def test_a_selector_that_names_a_choice_which_does_not_exist_has_failed() -> None:
+    result = both(EnsembleSelector([Votes(7), Votes(1)]))
+    assert result.ind == 1
+    assert result.fallback is not None
+
+
+def test_who_did_not_decide_itself_counts_only_when_nobody_did() -> None:
+    guess = Fallback("could not read the answer", "first")
+    result = both(EnsembleSelector([Votes(0, fallback=guess), Votes(0, fallback=guess), Votes(2)]))
+    assert result.ind == 2
+    assert result.fallback is not None
+    assert "could not read" in result.fallback.why
+    assert both(EnsembleSelector([Votes(0, fallback=guess), Fails("x")])).ind == 0
+
+
+def test_abstaining_is_a_vote_for_none() -> None:
+    assert both(EnsembleSelector([Votes(), Votes(), Votes(1)])).abstained
+    assert both(EnsembleSelector([Votes(), Votes(1)])).ind == 1
+    assert both(EnsembleSelector([Votes(), Votes(), Votes(1, 0), Votes(1)])).ind == 1
+
+
+@pytest.mark.parametrize("selectors", [[], Votes(0), ["name"]])
+def test_what_are_no_selectors_is_refused(selectors: list[BaseSelector]) -> None:
+    with pytest.raises(InputError, match="selector"):
+        EnsembleSelector(selectors)
+
+
+def test_every_selector_needs_its_weight() -> None:
+    with pytest.raises(InputError, match="2 selectors and 1 weights"):
+        EnsembleSelector([Votes(0), Votes(1)], weights=[1])
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=7))
+def test_no_choice_has_more_votes_than_the_winner(votes: list[int]) -> None:
+    result = EnsembleSelector([Votes(vote) for vote in votes]).select(CHOICES, "q")
+    most = max(map(votes.count, votes))
+    assert votes.count(result.ind) == most
+    assert result.ind == min(vote for vote in votes if votes.count(vote) == most)
+    assert result.reason == f"Voted by {most}/{len(votes)} selectors"
+
+
+# -- RandomSelector ----------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_gives_the_same_sequence_and_every_choice_its_chance() -> None:
+    first, second = ([RandomSelector(7).select(CHOICES, "q").ind] for _ in range(2))
+    assert first == second
+    selector, again = RandomSelector(7), RandomSelector(7)
+    sequence = [selector.select(CHOICES, "q").ind for _ in range(100)]
+    assert sequence == [again.select(CHOICES, "q").ind for _ in range(100)]
+    assert set(sequence) == {0, 1, 2}
+    assert RandomSelector().select(CHOICES, "q").reason == "Randomly selected"
+    assert selector.select(CHOICES, "q").confidence == pytest.approx(1 / 3)
