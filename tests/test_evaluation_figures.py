@@ -81,6 +81,7 @@ def test_a_grade_below_zero_is_not_relevant() -> None:
 
 def test_an_id_repeated_counts_where_it_is_first() -> None:
     assert measure({"q": {"a": 1, "b": 1}}, {"q": ["a", "a", "b"]}, k=2).means["recall@2"] == 1
+    assert measure({"q": {"a": 1}}, {"q": ["a", "x", "a"]}).means["mrr@10"] == 1
 
 
 @pytest.mark.parametrize("id_", ["with space", "tab\there", "nul\0", "\ud800", "ё/日本#🙂", '"quoted"', "-1", "\u2028"])

@@ -57,7 +57,8 @@ def evaluate(
         strategies: ``"auto"`` or names that `Workspace.search` knows.
         k: the cutoff of nDCG, recall and reciprocal rank.
         limit_queries: ask only the first so many judged queries, in file order.
-        embedder: the default embedder unless given; not loaded for ``bm25`` alone.
+        embedder: the default embedder unless given; not loaded for ``bm25`` alone. It is cached here: give it bare,
+            as a `CachedEmbedder` would hide from the latency what embedding a query takes.
         on_progress: told what is going on.
         rerank: kept so that scripts can already say it; there is no reranker yet, so it changes nothing.
 
@@ -74,8 +75,13 @@ def evaluate(
     checked(k)
     measure({}, {}, k)  # a missing package is told of now, not after an hour of embedding
     collection = read_collection(folder).first(limit_queries)
-    with indexed(collection, embedder, on_progress, words_only=names == ("bm25",)) as workspace:
-        return evaluate_workspace(workspace, collection, names, k, on_progress)
+    words_only = names == ("bm25",)
+    if embedder is None and not words_only:
+        from pointsman.models import default_embedder
+
+        embedder = default_embedder()
+    with indexed(collection, embedder, on_progress, words_only=words_only) as workspace:
+        return evaluate_workspace(workspace, collection, names, k, on_progress, timed_with=embedder)
 
 
 def run_eval(
@@ -135,6 +141,8 @@ def evaluate_workspace(
     strategies: Sequence[str] = STRATEGIES,
     k: int = 10,
     on_progress: Progress | None = None,
+    *,
+    timed_with: Embedder | None = None,
 ) -> Report:
     """Measure strategies on a workspace that holds a collection's documents, as `indexed` makes one.
 
@@ -144,12 +152,14 @@ def evaluate_workspace(
         strategies: names that `Workspace.search` knows.
         k: the cutoff of nDCG, recall and reciprocal rank.
         on_progress: told how many queries are done.
+        timed_with: what embeds the queries that are timed: the same embedder without a cache; the default embedder
+            unless given.
     """
     told = on_progress or _untold
     found = {}
     for strategy in strategies:
         figures = measure(collection.qrels, rankings(workspace, collection, strategy, max(DEPTH, k), told), k)
-        p50, p95 = _latency(workspace, collection, strategy, k, told)
+        p50, p95 = _latency(workspace, collection, strategy, k, told, timed_with)
         found[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
     return Report(collection.name, len(collection.documents), len(collection.queries), found)
 
@@ -171,13 +181,13 @@ def rankings(
 
 
 def _latency(
-    workspace: Workspace, collection: TestCollection, strategy: str, k: int, told: Progress
+    workspace: Workspace, collection: TestCollection, strategy: str, k: int, told: Progress, embedder: Embedder | None
 ) -> tuple[float, float]:
     """p50 and p95 in milliseconds; see `evaluate`."""
     texts = list(dict.fromkeys(collection.queries.values()))
     texts = texts[:: -(-len(texts) // _TIMED)]
     # A workspace of its own: the other one remembers the vectors of all queries that it has been asked.
-    with Workspace(workspace.path, embedder=_uncached(workspace)) as fresh:
+    with Workspace(workspace.path, embedder=embedder) as fresh:
         for number in range(_WARM_UP):
             fresh.search(f"warm-up {number}", k, strategy=strategy)
         taken = []
@@ -196,17 +206,6 @@ def _loaded(embedder: str | Embedder | None) -> Embedder | None:
     from pointsman.models import load_embedder
 
     return load_embedder(embedder)
-
-
-def _uncached(workspace: Workspace) -> Embedder | None:
-    """What embeds its queries, without the cache in front."""
-    for dataset in workspace:
-        if dataset.indexing_technique != "keyword":
-            from pointsman.models import CachedEmbedder
-
-            embedder = dataset.embedder
-            return embedder.embedder if isinstance(embedder, CachedEmbedder) else embedder
-    return None
 
 
 def _cached(embedder: Embedder | None) -> Embedder:

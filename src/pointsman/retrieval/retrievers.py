@@ -12,8 +12,8 @@ from pointsman.retrieval.pool import DEPTH, LISTS, Pool, Ranking, gather
 from pointsman.types import Hit, Provenance, Query
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.calibration import CosineSpread
     from pointsman.protocols import DocumentStore, Embedder, KeywordIndex, VectorIndex
+    from pointsman.retrieval.calibration import CosineSpread
 
 
 class KeywordRetriever(BaseRetriever, Generic[Key]):
@@ -32,9 +32,7 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
 class VectorRetriever(BaseRetriever, Generic[Key]):
     """Nearest vectors (S10). A hit's score is the cosine."""
 
-    def __init__(
-        self, vector_store: VectorIndex[Key], doc_store: DocumentStore[Key], embedder: Embedder
-    ) -> None:
+    def __init__(self, vector_store: VectorIndex[Key], doc_store: DocumentStore[Key], embedder: Embedder) -> None:
         self._index, self._documents, self._embedder = vector_store, doc_store, embedder
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
@@ -102,11 +100,14 @@ def provenance(pool: Pool[Key], keys: Sequence[Key]) -> Mapping[Key, tuple[Prove
     ways: dict[Key, tuple[Provenance, ...]] = dict.fromkeys(keys, ())
     for source, ranking, scores in (("bm25", pool.keyword, pool.bm25), ("vector", pool.vector, pool.cosine)):
         if ranking:
-            ranks = {key: rank for rank, (key, _) in enumerate(ranking, 1)}
-            known = scores or dict(ranking)
-            for key in ways:
-                if key in known:
-                    ways[key] = (*ways[key], Provenance(source, ranks.get(key), known[key]))
+            for rank, (key, score) in enumerate(ranking, 1):
+                if key in ways:
+                    ways[key] += (Provenance(source, rank, score),)
+            if len(ranking) < len(scores):
+                ranked = dict(ranking)
+                for key in ways:
+                    if key not in ranked and key in scores:
+                        ways[key] += (Provenance(source, None, scores[key]),)
     return ways
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 
 from pointsman._twins import in_thread
-from pointsman.store.files import WriterLock
+from pointsman.errors import LockedError
+from pointsman.store.files import WriterLock, make_directory
 from pointsman.store.keyword import KeywordIndex, Source
 from pointsman.types import Hit
+
+log = logging.getLogger(__name__)
 
 
 class BM25IndexManager:
@@ -20,7 +24,8 @@ class BM25IndexManager:
             ``dataset.stores.truth``.
         bm25_k1: term frequency saturation, honoured exactly.
         bm25_b: length normalisation, honoured exactly.
-        bm25_auto_sync: bring the index up to date before every search.
+        bm25_auto_sync: bring the index up to date before every search; where another process keeps it, read what that
+            process has written.
         exact: use the exact formula also for k1 = 1.2 and b = 0.75, where tantivy's scores are within some 3 % of it.
     """
 
@@ -35,6 +40,7 @@ class BM25IndexManager:
         exact: bool = False,
     ) -> None:
         self.index_path = Path(index_path)
+        make_directory(self.index_path)
         self.vector_store = vector_store
         self._index = KeywordIndex(
             self.index_path / "index",
@@ -42,9 +48,8 @@ class BM25IndexManager:
             k1=bm25_k1,
             b=bm25_b,
             exact=exact,
-            refresh=self.sync_incremental if bm25_auto_sync else None,
+            refresh=self._auto_sync if bm25_auto_sync else None,
         )
-        self.index_path.mkdir(parents=True, exist_ok=True)
         self._lock = WriterLock(self.index_path)
         self._guard = threading.Lock()
 
@@ -91,6 +96,13 @@ class BM25IndexManager:
         """Let go of the files."""
         self._index.close()
         self._lock.release()
+
+    def _auto_sync(self) -> None:
+        try:
+            self.sync_incremental()
+        except LockedError as error:
+            log.debug("not synchronised here: %s", error)
+            self._index.reload()
 
     def _write(self, *, anew: bool) -> int:
         with self._guard:

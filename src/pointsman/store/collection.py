@@ -28,12 +28,13 @@ from pointsman.store.files import WriterLock, make_directory, replacing
 from pointsman.store.keyword import K1, B, KeywordIndex, damaged_files
 from pointsman.store.truth import Prepared, Truth
 from pointsman.store.vectors import VectorIndex
-from pointsman.types import AddResult
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from pointsman.types import AddResult
 
 log = logging.getLogger(__name__)
 
@@ -197,13 +198,7 @@ class Collection:
             rows = _directions(vectors, prepared)
             self._fix_embedder(embedder, rows.shape[1])
             blobs = [row.tobytes() for row in rows]
-        unchanged = self.truth.unchanged(prepared, blobs)
-        if any(unchanged):
-            fresh = [number for number, same in enumerate(unchanged) if not same]
-            prepared = [prepared[number] for number in fresh]
-            blobs = None if blobs is None else [blobs[number] for number in fresh]
-        written = self.truth.upsert(prepared, blobs) if prepared else AddResult()
-        return written + AddResult(unchanged=sum(unchanged))
+        return self.truth.upsert(prepared, blobs)
 
     def check_embedder(self, name: str) -> None:
         """Refuse vectors of another embedder than the one whose vectors are stored.
@@ -318,7 +313,7 @@ class Collection:
         """Bring columns and vectors up to the truth; with ``save``, write a new base file of vectors when that pays."""
         target = self.truth.sequence()
         if self.columns.loaded and self._columns_seq != target:  # else what is being read by another thread comes next
-            for batch in self.truth.changes(self._columns_seq, texts=False, vectors=False):
+            for batch in self.truth.changes(self._columns_seq, texts=False):
                 for change in batch:
                     if change.document is None:
                         self.columns.remove(change.key)

@@ -4,11 +4,11 @@ Every commit carries, in a marker document of its own, the sequence number it ha
 dataset, so the number and the postings are on disk together or not at all. Catching up deletes and adds by key and may
 therefore be repeated at will.
 
-tantivy fixes k1 = 1.2 and b = 0.75 and keeps document lengths in one byte (scores within some 3 % of the formula). Where
-other constants or exact scores are wanted, a deeper candidate list is scored again with the formula itself.
+tantivy fixes k1 = 1.2 and b = 0.75 and keeps document lengths in one byte (scores within some 3 % of the formula).
+Where other constants or exact scores are wanted, a deeper candidate list is scored again with the formula itself.
 
-tantivy ends each of its files with their CRC-32 but does not look at it while searching; here it is checked when an index
-is opened. Since a file of another index is sound in itself, the checksums are also noted in a file of our own.
+tantivy ends each of its files with their CRC-32 but does not look at it while searching; here it is checked when an
+index is opened. Since a file of another index is sound in itself, the checksums are also noted in a file of our own.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ _FORMAT = 1
 _MARKER = -1  # the key of the marker document
 _HEAP_BYTES = 96_000_000
 _TERMS = 512  # distinct query terms that take part; a page pasted as a query stays affordable
-_ID_SET = 500  # up to this many allowed keys go into the query itself; above, hits are masked as they come
+_ID_SET = 500  # up to this many allowed keys go into the query itself; above, hits are masked as they come …
+_ID_COST = 4  # … unless that takes reading this many times as many hits as there are allowed keys
 _EXACT_DEPTH = 1000  # candidates scored again when exact scores are asked for
+_TIES = 6  # documents looked at beyond those asked for, to settle ties at the cut
 _COUNTS_CACHED = 20_000  # documents whose term counts are remembered for that
 _CHECKSUMS = "checksums.json"
 _FOOTER_MAGIC = 1337
@@ -68,7 +70,7 @@ class Source(Protocol):
         """The number of the last change."""
         ...
 
-    def changes(self, since: int, *, vectors: bool = ...) -> Iterator[Sequence[Change]]:
+    def changes(self, since: int) -> Iterator[Sequence[Change]]:
         """The last change of every key since then, in batches."""
         ...
 
@@ -176,22 +178,25 @@ class KeywordIndex:
     def _top(
         self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None
     ) -> list[tuple[int, float]]:
+        # A few more than asked for, so that documents with the same score as the last go by key. Where yet more score
+        # the same, tantivy takes those stored first: short queries on even chunks tie by the hundred, and reading on
+        # until the tie ends would cost ten times the search.
+        wanted = k + _TIES
         query = _any_of(terms)
         if allowed is None:
-            depth = k + 4
-        elif not len(allowed):
+            return _ordered(_hits(view, query, min(wanted, view.documents + 1)))[:k]
+        if not len(allowed):
             return []
-        elif len(allowed) <= _ID_SET:
+        # The best k of the allowed are the first k allowed ones of the whole ranking: read on until they are there,
+        # unless that is so deep that naming the allowed keys in the query is cheaper, though it costs more for each.
+        depth = int(1.5 * wanted * view.documents / len(allowed))
+        if len(allowed) <= max(_ID_SET, depth // _ID_COST):
             return _ordered(_hits(view, _among(allowed.tolist(), query), len(allowed)))[:k]
-        else:
-            depth = int(1.5 * (k + 16) * view.documents / len(allowed))
-        # The best k of the allowed are the first k allowed ones of the whole ranking: read on until they are there, and
-        # one that scores less, so that documents with the same score as the last go by key, not by where they are stored.
         while True:
-            depth = max(1, min(depth, view.documents + 1))
+            depth = min(depth, view.documents) + 1
             hits = _hits(view, query, depth)
-            kept = hits if allowed is None else _masked(hits, allowed)
-            if len(hits) < depth or (len(kept) > k and kept[k][1] < kept[k - 1][1]):
+            kept = _masked(hits, allowed)
+            if len(kept) >= wanted or len(hits) < depth:
                 return _ordered(kept)[:k]
             depth *= 4
 
@@ -207,7 +212,7 @@ class KeywordIndex:
             norm = self._k1 * (1 - self._b + self._b * length / view.average_length)
             scores.append(
                 sum(
-                    weight * idf[term] * (self._k1 + 1) * counts[term] / (counts[term] + norm)
+                    weight * idf[term] * counts[term] / (counts[term] + norm)
                     for term, weight in terms.items()
                     if term in counts
                 )
@@ -219,7 +224,7 @@ class KeywordIndex:
         if n is None:  # counted, not looked up: the dictionary's number includes deleted documents until a merge
             if len(view.frequencies) > 100_000:
                 view.frequencies.clear()
-            n = view.searcher.search(_term(term), 1, count=True).count or 0
+            n = view.searcher.search(_term(term), 1, count=True).count or 0  # type: ignore[attr-defined]  # stubs lack it
             view.frequencies[term] = n
         return math.log(1 + (view.documents - n + 0.5) / (n + 0.5))
 
@@ -337,7 +342,7 @@ class KeywordIndex:
             except (ValueError, OSError, KeyError, TypeError) as error:
                 if file_stamp(self._directory / "meta.json") != state:
                     continue  # a writer has replaced files while they were being looked at
-                log.warning("keyword index %s cannot be used (%s); it is built anew", self._directory, error)
+                log.warning("keyword index %s cannot be used (%.200s); it is built anew", self._directory, error)
             else:
                 self._index = index
             return
@@ -354,7 +359,7 @@ class KeywordIndex:
 
     def _write(self, since: int, target: int) -> None:
         writer = self._open_writer()
-        for batch in self._source.changes(since, vectors=False):
+        for batch in self._source.changes(since):
             for change in batch:
                 if since:
                     writer.delete_documents_by_term("key", change.key)
@@ -518,10 +523,10 @@ def _among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
 
 
 def _hits(view: _View, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-    """Keys and scores, best first."""
+    """Keys and scores, best first; without the constant factor k1 + 1, as in Lucene, for which κ was measured."""
     hits = view.searcher.search(query, limit, count=False).hits
     keys: Any = view.searcher.fast_field_values("key", [address for _, address in hits])
-    return [(key, hit[0]) for key, hit in zip(keys, hits, strict=True)]
+    return [(key, hit[0] / (K1 + 1)) for key, hit in zip(keys, hits, strict=True)]
 
 
 def _masked(hits: list[tuple[int, float]], allowed: NDArray[np.int64]) -> list[tuple[int, float]]:

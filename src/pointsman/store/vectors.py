@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.store.columns import Columns
-    from pointsman.store.truth import Change
+    from pointsman.store.truth import VectorChanges
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +52,8 @@ class Source(Protocol):
         """The number of the last change."""
         ...
 
-    def changes(self, since: int, *, texts: bool = ...) -> Iterator[Sequence[Change]]:
-        """The last change of every key since then, in batches."""
+    def vector_changes(self, since: int) -> Iterator[VectorChanges]:
+        """The last change of every key's vector since then, in batches."""
         ...
 
 
@@ -84,6 +84,7 @@ class _State:
     tail_keys: NDArray[np.int64]  # ascending, as in the base
     tail: NDArray[np.float32]
     seq: int
+    dead: int = 0  # rows of the base that are not valid any more
 
     @classmethod
     def of(cls, base: _Base) -> _State:
@@ -101,15 +102,11 @@ class _State:
             order = np.argsort(tail_keys)
             tail_keys, tail = tail_keys[order], tail[order]
         tail_keys.flags.writeable = False
-        return replace(self, alive=None if alive.all() else alive, tail_keys=tail_keys, tail=tail)
+        dead = len(alive) - int(np.count_nonzero(alive))
+        return replace(self, alive=alive if dead else None, dead=dead, tail_keys=tail_keys, tail=tail)
 
     def __len__(self) -> int:
         return len(self.base.keys) - self.dead + len(self.tail_keys)
-
-    @property
-    def dead(self) -> int:
-        """Rows of the base that are not valid any more."""
-        return 0 if self.alive is None else len(self.alive) - int(np.count_nonzero(self.alive))
 
     @property
     def base_rows(self) -> NDArray[np.intp]:
@@ -212,14 +209,12 @@ class VectorIndex:
         """Every vector compared with the truth: a complaint for each that differs, at most ten."""
         state = self._current()
         complaints: list[str] = []
-        for batch in self._source.changes(0, texts=False):
-            changes = [change for change in batch if change.vector is not None]
-            wanted = np.array([change.key for change in changes], np.int64)
-            for matrix, places, rows in _located(state, wanted):  # a missing key is told of by comparing keys
-                for place, row in zip(places.tolist(), rows.tolist(), strict=True):
-                    if matrix[row].tobytes() != changes[place].vector and len(complaints) < 10:
-                        complaints.append(f"the vector index differs from the truth for key {changes[place].key}")
-        return complaints
+        for changes in self._source.vector_changes(0):
+            truth = self._matrix(changes.vectors)
+            for matrix, places, rows in _located(state, np.array(changes.keys, np.int64)):
+                different = places[(matrix[rows] != truth[places]).any(axis=1)].tolist()
+                complaints += [f"the vector index differs from the truth for key {changes.keys[p]}" for p in different]
+        return complaints[:10]  # a missing key is told of by comparing keys
 
     def _direction(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         """A query's vector, checked, at length 1 (or 0)."""
@@ -304,17 +299,16 @@ class VectorIndex:
 
     def _apply(self, state: _State, target: int, *, save: bool) -> _State:
         """Bring a state up to ``target``; until then it keeps its number, since replaying twice does no harm."""
-        for changes in _gathered(self._source.changes(max(state.seq, 0), texts=False), _APPLY_ROWS):
-            with_vector = [change for change in changes if change.vector is not None]
-            matrix = np.frombuffer(b"".join(change.vector or b"" for change in with_vector), np.float32)
-            state = state.applying(
-                np.array([change.key for change in changes if change.vector is None], np.int64),
-                np.array([change.key for change in with_vector], np.int64),
-                matrix.reshape(-1, self._dimensions),
-            )
+        for changes in _gathered(self._source.vector_changes(max(state.seq, 0))):
+            gone = np.array([key for part in changes for key in part.gone], np.int64)
+            keys = np.array([key for part in changes for key in part.keys], np.int64)
+            state = state.applying(gone, keys, self._matrix(b"".join([part.vectors for part in changes])))
             if save and len(state.tail_keys) >= max(2 * _APPLY_ROWS, len(state.base.keys)):
                 state = self._rebase(state)
         return replace(state, seq=target)
+
+    def _matrix(self, vectors: bytes) -> NDArray[np.float32]:
+        return np.frombuffer(vectors, np.float32).reshape(-1, self._dimensions)
 
     def _rebase(self, state: _State) -> _State:
         rows = state.base_rows
@@ -370,12 +364,12 @@ class VectorIndex:
             return None
 
 
-def _gathered(batches: Iterator[Sequence[Change]], size: int) -> Iterator[list[Change]]:
-    """The same changes in batches of some ``size``."""
-    together: list[Change] = []
+def _gathered(batches: Iterator[VectorChanges]) -> Iterator[list[VectorChanges]]:
+    """Batches together until they have some `_APPLY_ROWS` vectors."""
+    together: list[VectorChanges] = []
     for batch in batches:
-        together += batch
-        if len(together) >= size:
+        together.append(batch)
+        if sum(len(part.keys) for part in together) >= _APPLY_ROWS:
             yield together
             together = []
     if together:
@@ -447,7 +441,12 @@ def _quantised_top(
         bits = np.packbits(valid, bitorder="little")
         selector = faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg, arg-type]  # Python's wrapper takes arrays
         parameters = faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]  # and keywords
-    _, rows = base.quantised.search(vector[None], min(k, len(base.keys)), params=parameters)
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # one query is scanned by one thread anyway; others would spin, and cost the most
+    try:
+        _, rows = base.quantised.search(vector[None], min(k, len(base.keys)), params=parameters)
+    finally:
+        faiss.omp_set_num_threads(threads)
     found: NDArray[np.int64] = rows[0][rows[0] >= 0]
     return found
 
