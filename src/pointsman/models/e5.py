@@ -72,8 +72,8 @@ class E5Embedder(BaseEmbedder):
 
     @property
     def name(self) -> str:
-        """The model and the form of its weights."""
-        return "multilingual-e5-small-q4"
+        """The model, the form of its weights, and the version of the graph: vectors of another are not ours."""
+        return f"multilingual-e5-small-q4-{GRAPH_VERSION}"
 
     @property
     def dimensions(self) -> int:

@@ -1,0 +1,236 @@
+"""Language models behind any server that speaks OpenAI's ``/v1/chat/completions``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from pointsman.errors import InputError, MissingDependencyError, ModelError
+from pointsman.models.llm import BaseLLM, Completion, Schema, Usage
+from pointsman.text import repair
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletion
+
+_log = logging.getLogger(__name__)
+
+_OPENAI = "https://api.openai.com/v1"
+_DASHSCOPE = "https://dashscope.aliyuncs.com/compatible-mode/v1"
+
+_MODES = ("json_schema", "tools", "prompt")
+"""Ways to hold a model to a schema, the strictest first; the last one leaves it to the words of the prompt."""
+
+_modes: dict[tuple[str, str], str] = {}
+_modes_lock = threading.Lock()
+
+_NOT_SUPPORTED = frozenset({400, 404, 415, 422, 501})
+"""What servers answer to a request whose parameters they do not know."""
+
+
+class OpenAILLM(BaseLLM):
+    """A language model over the ``openai`` client: OpenAI, DashScope, vLLM, Ollama, llama.cpp and the like.
+
+    Where a schema is asked for, the strictest way the server knows is found at the first call and remembered for every
+    client of this server and model: JSON-schema output, else function calling, else the prompt alone. Requests that may
+    succeed later (no connection, 408, 409, 429, 5xx, a body cut off) are sent again with growing, jittered pauses, or
+    after what ``Retry-After`` says if that is at most a minute. The key is sent to the server and put nowhere else.
+
+    The asynchronous twin runs in worker threads, ``max_concurrency`` of them, so one client serves any number of event
+    loops; cancelled, it leaves its request behind, which ends at its timeout.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        temperature: float | None = 0.0,
+        max_tokens: int | None = 1024,
+        timeout: float = 30,
+        max_retries: int = 2,
+        max_concurrency: int = 8,
+    ) -> None:
+        """Set up the client; nothing is sent yet.
+
+        Args:
+            model: as the server names it.
+            base_url: such as ``http://localhost:8000/v1``; None means ``OPENAI_BASE_URL``, else OpenAI's own.
+            api_key: None means ``OPENAI_API_KEY``, else none, which local servers are content with.
+            temperature: None leaves it to the server, as models that reason demand.
+            max_tokens: the longest answer; None leaves it to the server.
+            timeout: seconds until one request counts as failed.
+            max_retries: how often a request that may succeed later is sent again.
+            max_concurrency: requests under way at once; others wait.
+
+        Raises:
+            InputError: a number is out of range.
+            MissingDependencyError: the package ``openai`` is not installed.
+        """
+        if max_concurrency < 1 or max_retries < 0 or timeout <= 0:
+            raise InputError(
+                "max_concurrency is at least 1, max_retries at least 0 and timeout above 0, "
+                f"not {max_concurrency}, {max_retries} and {timeout}"
+            )
+        try:
+            import openai
+        except ImportError as error:
+            raise MissingDependencyError("openai", "openai", type(self).__name__) from error
+        self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        self._key = api_key or os.environ.get("OPENAI_API_KEY") or ""
+        self._client = openai.OpenAI(
+            base_url=self._base_url, api_key=self._key or "none", timeout=timeout, max_retries=max_retries
+        )
+        self._errors = openai.OpenAIError, openai.APIStatusError
+        self._model = model
+        self._settings: dict[str, Any] = {
+            name: value
+            for name, value in (("temperature", temperature), ("max_tokens", max_tokens))
+            if value is not None
+        }
+        self._max_concurrency = max_concurrency
+        self._slots = threading.BoundedSemaphore(max_concurrency)
+        self._limiter: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.RunVar("pointsman-openai")
+        self._usage = Usage()
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._model!r}, base_url={self.base_url!r})"
+
+    @property
+    def base_url(self) -> str:
+        """The server's address, without a user or password it may hold."""
+        parts = urlsplit(self._base_url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+    @property
+    def usage(self) -> Usage:
+        """What all calls so far cost, as the server counts."""
+        return self._usage
+
+    @property
+    def schema_mode(self) -> str | None:
+        """How this server is held to a schema: json_schema, tools or prompt; None before it was found out."""
+        return _modes.get((self._base_url, self._model))
+
+    def complete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
+        """Answer a prompt, keeping to the schema as far as the server can be made to.
+
+        Raises:
+            ModelError: the server failed or answered what cannot be used.
+        """
+        with self._slots:
+            return self._send(prompt, None, "prompt") if schema is None else self._structured(prompt, schema)
+
+    async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
+        """The same, awaited."""
+        try:
+            limiter = self._limiter.get()
+        except LookupError:
+            limiter = anyio.CapacityLimiter(self._max_concurrency)
+            self._limiter.set(limiter)
+        call = partial(self.complete, prompt, schema=schema)
+        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=limiter)
+
+    def _structured(self, prompt: str, schema: Schema) -> Completion:
+        known = self.schema_mode
+        for mode in _MODES if known is None else (known,):
+            try:
+                completion = self._send(prompt, schema, mode)
+            except _NotSupportedError as error:
+                if mode == _MODES[-1] or known is not None:
+                    raise  # it is not the way of asking
+                _log.info("%s does not do %s: %s", self, mode, error)
+                continue
+            with _modes_lock:
+                _modes[self._base_url, self._model] = mode
+            return completion
+        raise AssertionError("the last mode returns or raises")
+
+    def _send(self, prompt: str, schema: Schema | None, mode: str) -> Completion:
+        any_error, status_error = self._errors
+        try:
+            answer: ChatCompletion = self._client.chat.completions.create(
+                model=self._model,
+                messages=[{"role": "user", "content": repair(prompt)}],
+                **self._settings,
+                **_parameters(schema, mode),
+            )
+        except (any_error, ValueError, TypeError) as error:  # the client lets a body that is no JSON through as it is
+            message = self._safe(f"{self._model!r} at {self.base_url} failed: {type(error).__name__}: {error}")
+            unsupported = isinstance(error, status_error) and error.status_code in _NOT_SUPPORTED
+            # A server may repeat the key in its message: then the original is not shown either.
+            cause = None if self._key and self._key in str(error) else error
+            raise (_NotSupportedError if unsupported else ModelError)(message) from cause
+        return self._completion(answer, schema is not None)
+
+    def _completion(self, answer: ChatCompletion, structured: bool) -> Completion:
+        try:
+            message = answer.choices[0].message
+            calls = message.tool_calls or ()
+            text = calls[0].function.arguments if calls else message.content or message.refusal or ""  # type: ignore[union-attr]
+            cost = Usage(
+                answer.usage.prompt_tokens or 0 if answer.usage else 0,
+                answer.usage.completion_tokens or 0 if answer.usage else 0,
+                1,
+            )
+        except (AttributeError, IndexError, TypeError) as error:
+            shown = self._safe(f"{answer!r:.200}")
+            raise ModelError(f"{self._model!r} at {self.base_url} answered no completion: {shown}") from error
+        with self._lock:
+            self._usage += cost
+        return Completion(str(text), _json(text) if structured else None, cost)
+
+    def _safe(self, message: str) -> str:
+        return message.replace(self._key, "[key]") if self._key else message
+
+
+class DashScopeLLM(OpenAILLM):
+    """Alibaba's DashScope (Qwen) by its OpenAI-compatible endpoint; the key comes from ``DASHSCOPE_API_KEY``."""
+
+    def __init__(
+        self, model: str = "qwen-plus", base_url: str = _DASHSCOPE, api_key: str | None = None, **settings: Any
+    ):
+        """Set up the client; ``settings`` are `OpenAILLM`'s.
+
+        Raises:
+            InputError: there is no key.
+        """
+        key = api_key or os.environ.get("DASHSCOPE_API_KEY")
+        if not key:
+            raise InputError("DashScope needs a key; set DASHSCOPE_API_KEY, or give api_key")
+        super().__init__(model, base_url, key, **settings)
+
+
+class _NotSupportedError(ModelError):
+    """The server does not know a parameter of the request, most likely."""
+
+
+def _parameters(schema: Schema | None, mode: str) -> dict[str, Any]:
+    if schema is None or mode == "prompt":
+        return {}
+    if mode == "json_schema":
+        form = {"name": "answer", "schema": dict(schema), "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": form}}
+    function = {"name": "answer", "description": "Give the answer.", "parameters": dict(schema)}
+    return {
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": {"type": "function", "function": {"name": "answer"}},
+    }
+
+
+def _json(text: str) -> Any:
+    """The text as data; None where it is no JSON, as when it was cut off: the text stays for a more patient reader."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
