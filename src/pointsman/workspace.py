@@ -93,7 +93,7 @@ class Workspace:
     def names(self) -> list[str]:
         """The names of all datasets, sorted."""
         found = (self.path / "datasets").glob("*/manifest.json")
-        return sorted(path.parent.name for path in found)
+        return sorted(path.parent.name for path in found if not path.parent.name.startswith("."))  # those are going
 
     def datasets(self) -> list[Dataset]:
         """All datasets, by name."""

@@ -51,7 +51,7 @@ LONGEST_TOKEN = 255
 _LONGEST_WORD = 60
 """Characters after which a word is cut; at most four bytes each, so pieces stay below :data:`LONGEST_TOKEN`."""
 
-_MEMO_WORDS = 32_768
+_MEMO_WORDS = 131_072
 """Words whose tokens are remembered, some 8 MB; they cover about 97 % of running text."""
 
 _STOP = ENGLISH | RUSSIAN

@@ -1,0 +1,88 @@
+"""What the tests of the stores share: small corpora, vectors without a model, and a writer to kill."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pointsman.store.collection import Collection
+from pointsman.store.truth import prepare
+from pointsman.types import AddResult, Document
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DIMENSIONS = 16
+EMBEDDER = "test"
+WORDS = [
+    "rail",
+    "signal",
+    "track",
+    "train",
+    "yard",
+    "switch",
+    "lamp",
+    "points",
+    "lever",
+    "engine",
+    "ticket",
+    "steam",
+    "bridge",
+    "tunnel",
+    "whistle",
+    "guard",
+]
+
+
+def unit(seed: int | str) -> NDArray[np.float32]:
+    """A unit vector that depends on the seed alone."""
+    number = int.from_bytes(
+        hashlib.blake2b(str(seed).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
+    row = np.random.default_rng(number).standard_normal(DIMENSIONS)
+    return (row / np.linalg.norm(row)).astype(np.float32)
+
+
+def units(documents: Sequence[Document]) -> NDArray[np.float32]:
+    """A vector for each document, by its id and text."""
+    return np.stack([unit(f"{document.id} {document.text}") for document in documents])
+
+
+def corpus(count: int, seed: int = 0, prefix: str = "d") -> list[Document]:
+    """Documents of a few words with metadata of every kind."""
+    chance = random.Random(seed)
+    return [
+        Document(
+            f"{prefix}{number}",
+            " ".join(chance.choices(WORDS, k=chance.randrange(1, 30))),
+            {
+                "number": number,
+                "year": chance.randrange(1990, 2030),
+                "tags": chance.sample(["a", "b", "c", "d"], chance.randrange(3)),
+                "rare": number % 50 == 0,
+            },
+        )
+        for number in range(count)
+    ]
+
+
+def add(collection: Collection, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None) -> AddResult:
+    """Add with the vectors of `units` unless others are given."""
+    with collection.writer():
+        rows = units(documents) if vectors is None else vectors
+        return collection.write([prepare(document) for document in documents], rows, EMBEDDER)
+
+
+def opened(path: Path) -> Collection:
+    """A collection in this directory."""
+    return Collection(path / "dataset")
+
+
+def sound(collection: Collection) -> None:
+    """`verify` has nothing to say."""
+    assert collection.verify().problems == ()

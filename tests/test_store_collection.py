@@ -1,0 +1,542 @@
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pointsman.errors import CorruptStoreError, FormatVersionError, InputError
+from pointsman.store import keyword, truth, vectors
+from pointsman.store.collection import Collection
+from pointsman.store.truth import prepare
+from pointsman.types import AddResult, Document
+from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, units
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Collection]:
+    collection = opened(tmp_path)
+    yield collection
+    collection.close()
+
+
+def found(collection: Collection, query: str, k: int = 10) -> list[str]:
+    documents = collection.truth.fetch([key for key, _ in collection.keyword.search(query, k)])
+    return [document.id for document in documents if document]
+
+
+def near(collection: Collection, vector: NDArray[np.float32], k: int = 1) -> list[str]:
+    assert collection.vectors is not None
+    documents = collection.truth.fetch([key for key, _ in collection.vectors.search(vector, k)])
+    return [document.id for document in documents if document]
+
+
+class TestWriting:
+    def test_add_update_delete_get_iterate(self, store: Collection) -> None:
+        first, second = Document("1", "the red lamp"), Document("2", "the green lamp", {"n": [1, "x", None]})
+        assert add(store, [first, second]) == AddResult(added=2)
+        assert store.truth.get(["2", "0", "1"]) == [second, None, first]
+        changed = Document("1", "the blue lamp", {"n": 1})
+        assert add(store, [changed, Document("3", "a tunnel")]) == AddResult(added=1, updated=1)
+        assert list(store.truth.documents()) == [changed, second, Document("3", "a tunnel")]
+        assert found(store, "blue") == ["1"]
+        assert found(store, "red") == []
+        assert store.delete(["2", "unknown", "2"]) == 1
+        assert store.truth.ids() == ["1", "3"]
+        assert len(store.truth) == 2
+        assert found(store, "green") == []
+        assert near(store, units([second])[0], 5) != ["2"]
+        sound(store)
+
+    def test_what_is_stored_just_so_is_not_written(self, store: Collection) -> None:
+        documents = corpus(20)
+        add(store, documents)
+        sequence = store.truth.sequence()
+        assert add(store, documents) == AddResult(unchanged=20)
+        assert store.truth.sequence() == sequence
+        touched = [*documents[:5], Document("d5", "changed")]
+        assert add(store, touched) == AddResult(updated=1, unchanged=5)
+
+    def test_a_new_vector_alone_is_an_update(self, store: Collection) -> None:
+        documents = corpus(20)
+        add(store, documents)
+        rows = units(documents)
+        rows[3] = unit("another")
+        assert add(store, documents, rows) == AddResult(updated=1, unchanged=19)
+        assert near(store, unit("another")) == ["d3"]
+        assert near(store, units(documents)[3]) != ["d3"]
+        sound(store)
+
+    def test_a_deleted_id_comes_back_as_a_new_document(self, store: Collection) -> None:
+        add(store, corpus(3))
+        key = store.truth.keys(["d1"])["d1"]
+        store.delete(["d1"])
+        add(store, [Document("d1", "reborn whistle")])
+        assert store.truth.keys(["d1"])["d1"] > key
+        assert found(store, "reborn") == ["d1"]
+        sound(store)
+
+    def test_a_write_that_fails_half_way_leaves_nothing(self, store: Collection) -> None:
+        add(store, corpus(5))
+        before = store.truth.sequence()
+        with pytest.raises((ValueError, IndexError)), store.writer():
+            store.truth.upsert([prepare(document) for document in corpus(9)], [b"x"])
+        assert store.truth.sequence() == before
+        assert len(store.truth) == 5
+        assert add(store, corpus(9)).added == 4
+        sound(store)
+
+    def test_interrupted_derivation_is_not_doubled(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+        postings = keyword._postings
+
+        def interrupted(key: int, document: Document) -> object:
+            if document.id == "d7":
+                raise KeyboardInterrupt
+            return postings(key, document)
+
+        monkeypatch.setattr(keyword, "_postings", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            add(store, corpus(10))
+        monkeypatch.undo()
+        assert len(list(store.keyword.keys())) == 0
+        store.refresh()
+        assert sorted(store.keyword.keys()) == list(range(1, 11))
+        sound(store)
+
+    @pytest.mark.parametrize(
+        ("rows", "message"),
+        [
+            (np.zeros((2, DIMENSIONS)), "all zeros"),
+            (np.full((2, DIMENSIONS), np.nan), "no finite numbers"),
+            (np.full((2, DIMENSIONS), np.inf), "no finite numbers"),
+            (np.full((2, DIMENSIONS), 1e38), "no finite numbers"),
+            (np.ones((3, DIMENSIONS)), "one row for each"),
+            (np.ones(DIMENSIONS), "one row for each"),
+            (np.ones((2, 0)), "one row for each"),
+            (np.ones((2, DIMENSIONS + 1)), "17"),
+            (np.full((2, DIMENSIONS), "x"), "matrix of numbers"),
+        ],
+    )
+    def test_vectors_that_cannot_be_used(self, store: Collection, rows: NDArray[Any], message: str) -> None:
+        add(store, corpus(1))
+        with pytest.raises(InputError, match=message):
+            add(store, [Document("x", "x"), Document("y", "y")], rows)
+        assert store.truth.ids() == ["d0"]
+        sound(store)
+
+    def test_vectors_of_another_length_are_brought_to_one(self, store: Collection) -> None:
+        documents = corpus(5)
+        add(store, documents, units(documents) * np.arange(1, 6, dtype=np.float32)[:, None])
+        assert store.vectors is not None
+        long, short = store.vectors.search(unit("q") * 7, 5), store.vectors.search(unit("q"), 5)
+        assert dict(long) == pytest.approx(dict(short))
+        assert dict(store.vectors.search(units(documents)[4], 1)) == pytest.approx({5: 1}, abs=1e-5)
+
+    def test_another_embedder_is_refused(self, store: Collection) -> None:
+        add(store, corpus(2))
+        with pytest.raises(InputError, match=r"'test'.*'other'"), store.writer():
+            store.write([prepare(Document("x", "x"))], units([Document("x", "x")]), "other")
+
+
+class TestPersistence:
+    def test_the_same_results_after_opening_again(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        add(store, corpus(300))
+        add(store, corpus(60, seed=1))  # updates
+        store.delete([f"d{number}" for number in range(100, 140)])
+        assert store.vectors is not None
+        before = store.keyword.search("rail switch lamp", 50), store.vectors.search(unit("q"), 50)
+        store.close()
+        again = opened(tmp_path)
+        assert again.vectors is not None
+        assert (again.keyword.search("rail switch lamp", 50), again.vectors.search(unit("q"), 50)) == before
+        sound(again)
+        again.close()
+
+    def test_an_object_that_was_closed_can_be_used_again(self, store: Collection) -> None:
+        add(store, corpus(5))
+        store.close()
+        assert len(found(store, " ".join(["rail", "track", "lamp", "yard", "guard", "switch"]))) > 0
+        add(store, corpus(6))
+        sound(store)
+
+    def test_a_change_is_read_by_an_object_opened_before(self, tmp_path: Path, store: Collection) -> None:
+        other = opened(tmp_path)
+        from pointsman.filters import Range
+
+        assert other.keyword.search("zebra", 5, Range("number", gte=0)) == []  # loads the columns
+        add(store, [Document("z", "zebra", {"number": 1})])
+        assert len(other.keyword.search("zebra", 5, Range("number", gte=0))) == 1
+        assert near(other, units([Document("z", "zebra")])[0]) == ["z"]
+        store.delete(["z"])
+        assert other.keyword.search("zebra", 5, Range("number", gte=0)) == []
+        other.close()
+
+    def test_a_reader_takes_a_new_base_instead_of_a_long_log(
+        self, tmp_path: Path, store: Collection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
+        add(store, corpus(20))
+        reader = opened(tmp_path)
+        assert reader.vectors is not None
+        assert len(reader.vectors) == 20
+        add(store, corpus(200))
+        reader.refresh()
+        state = reader.vectors._state
+        assert state is not None
+        assert len(state.base.keys) == 200
+        assert len(state.tail_keys) == 0
+        reader.close()
+
+    def test_manifest_says_what_it_was_given(self, tmp_path: Path) -> None:
+        Collection(tmp_path / "x", about={"name": "x", "description": "путь 轨道"}).close()
+        again = Collection(tmp_path / "x", about={"name": "ignored"})
+        assert (again.manifest["name"], again.manifest["description"]) == ("x", "путь 轨道")
+        again.describe(description="new")
+        again.close()
+        assert json.loads((tmp_path / "x" / "manifest.json").read_text("utf-8"))["description"] == "new"
+
+
+HOSTILE = [
+    Document("nul", "before\0after whistle"),
+    Document("surrogate", "half \ud800 a pair", {"title": "\udfff", "k\ud800": ["\udc00"]}),
+    Document("empty", ""),
+    Document("blank", " \n\t\u3000"),
+    Document("long", "x" * 1_000_000),
+    Document("many", "word " * 100_000),
+    Document('it\'s "quoted" / \\ \n; DROP TABLE documents --', "quoted"),
+    Document("../../etc/passwd", "path"),
+    Document("\0", "nul id"),
+    Document("轨道 ё 🚂", "emoji 🚂 轨道 ё ﷺ"),
+    Document("huge", "metadata", {f"key{number}": "v" * 100 for number in range(5000)}),
+    Document("keys", "metadata", {'$.a"': 1, "": 2, "a.b": [1], "'": {"deep": [{"er": None}]}, "\0": "\0", "body": 1}),
+    Document("numbers", "metadata", {"big": 10**300, "neg": -0.0, "int": 2**63, "list": [[1], {}]}),
+    Document("rtl", "\u202eשלום עולם\u202c مرحبا"),
+    Document("-1", "the marker's own key"),
+]
+
+
+class TestHostileInput:
+    def test_documents_of_every_kind_come_back(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        add(store, HOSTILE)
+        for _ in range(2):
+            for document in HOSTILE:
+                (kept,) = store.truth.get([document.id])
+                assert kept is not None
+                if document.id == "surrogate":
+                    assert kept.text == "half \ufffd a pair"
+                    assert kept.metadata == {"title": "\ufffd", "k\ufffd": ["\ufffd"]}
+                else:
+                    assert kept == document
+            assert found(store, "whistle") == ["nul"]
+            assert found(store, "🚂") == ["轨道 ё 🚂"]
+            sound(store)
+            store.close()
+            store = opened(tmp_path)
+        assert store.delete([document.id for document in HOSTILE]) == len(HOSTILE)
+        sound(store)
+        store.close()
+
+    @pytest.mark.parametrize(
+        "query", ["", "\0", "\ud800", "()[]{}:\"'*?~^-+ AND OR NOT", "body:x", "a" * 100_000, "лампа " * 10_000, "🚂"]
+    )
+    def test_queries_of_every_kind(self, store: Collection, query: str) -> None:
+        add(store, HOSTILE)
+        hits = store.keyword.search(query, 100)
+        assert len(hits) <= len(HOSTILE)
+        assert len(store.keyword.score(query, [1, 2, 99])) == 3
+
+    @pytest.mark.parametrize(
+        ("document", "message"),
+        [
+            (Document("x", "x", {"a": float("nan")}), "not JSON"),
+            (Document("x", "x", {"a": object()}), "not JSON"),
+            (Document("x", "x", {"a": {1, 2}}), "not JSON"),
+            (Document("x", "x", {1: 1, "a": 2}), "not JSON"),  # type: ignore[dict-item]
+            (Document("\ud800", "x"), "lone surrogate"),
+            (Document("x" * 1025, "x"), "at most 1024 bytes"),
+        ],
+    )
+    def test_documents_that_cannot_be_kept(self, document: Document, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            prepare(document)
+
+    def test_metadata_nested_without_end(self) -> None:
+        nested: list[object] = []
+        for _ in range(100_000):
+            nested = [nested]
+        with pytest.raises(InputError, match="not JSON"):
+            prepare(Document("x", "x", {"a": nested}))
+
+    def test_k_beyond_all_documents(self, store: Collection) -> None:
+        add(store, [Document(str(number), "rail") for number in range(30)])
+        assert store.vectors is not None
+        assert [key for key, _ in store.keyword.search("rail", 10**9)] == list(range(1, 31))
+        assert len(store.vectors.search(unit("q"), 10**9)) == 30
+        assert store.keyword.search("rail", 0) == store.vectors.search(unit("q"), 0) == []
+
+    @pytest.mark.parametrize(
+        ("vector", "message"),
+        [(np.ones(3), "shape"), (np.ones((1, DIMENSIONS)), "shape"), (np.full(DIMENSIONS, np.nan), "finite")],
+    )
+    def test_query_vectors_that_cannot_be_used(self, store: Collection, vector: NDArray[Any], message: str) -> None:
+        add(store, corpus(3))
+        assert store.vectors is not None
+        with pytest.raises(InputError, match=message):
+            store.vectors.search(vector, 3)
+        with pytest.raises(InputError, match=message):
+            store.vectors.score(vector, [1])
+
+    def test_a_zero_query_vector_finds_nothing(self, store: Collection) -> None:
+        add(store, corpus(3))
+        assert store.vectors is not None
+        assert store.vectors.search(np.zeros(DIMENSIONS, np.float32), 3) == []
+
+
+class TestDamage:
+    """Every file of a dataset, damaged in every way: indexes heal and say so, the truth says that it is damaged."""
+
+    @pytest.fixture(autouse=True)
+    def small_base(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
+
+    @pytest.fixture
+    def made(self, tmp_path: Path) -> Path:
+        for name, seed in (("one", 1), ("two", 2)):
+            store = Collection(tmp_path / name, about={"name": name})
+            add(store, corpus(100, seed))
+            store.delete(["d7"])
+            store.close()
+        return tmp_path
+
+    def damage(self, path: Path, way: str, foreign: Path) -> None:
+        content = path.read_bytes()
+        if way == "delete":
+            path.unlink()
+        elif way == "truncate":
+            path.write_bytes(content[: len(content) // 2])
+        elif way == "empty":
+            path.write_bytes(b"")
+        elif way == "flip":
+            middle = len(content) // 2
+            path.write_bytes(content[:middle] + bytes([content[middle] ^ 0x55]) + content[middle + 1 :])
+        else:
+            path.write_bytes(foreign.read_bytes())
+
+    def answers(self, store: Collection) -> tuple[object, ...]:
+        assert store.vectors is not None
+        words = store.keyword.search("rail lamp guard", 99)  # scores shift a little when deletions are merged away
+        return {key for key, _ in words}, [(key, round(score, 4)) for key, score in store.vectors.search(unit("q"), 99)]
+
+    @pytest.mark.parametrize("way", ["delete", "truncate", "empty", "flip", "foreign"])
+    def test_every_file_of_the_indexes(self, made: Path, way: str, caplog: pytest.LogCaptureFixture) -> None:
+        store = Collection(made / "one")
+        expected = self.answers(store)
+        store.close()
+        files = [path for path in (made / "one" / "keyword").iterdir() if "lock" not in path.name]
+        files.append(made / "one" / "vectors.bin")
+        assert len(files) >= 9
+        assert any(path.suffix == ".del" for path in files)
+        for original in files:
+            alike = made / "two" / original.relative_to(made / "one")
+            alike = alike if alike.exists() else next(alike.parent.glob(f"*{alike.suffix}"))
+            if way == "foreign" and alike.read_bytes() == original.read_bytes():
+                continue
+            shutil.rmtree(made / "it", ignore_errors=True)
+            shutil.copytree(made / "one", made / "it")
+            target = made / "it" / original.relative_to(made / "one")
+            self.damage(target, way, alike)
+            caplog.clear()
+            store = Collection(made / "it")
+            assert self.answers(store) == expected, target.name
+            if target.suffix != ".json" and (way != "delete" or target.suffix not in {".bin", ".pos"}):
+                assert any(record.levelno >= logging.WARNING for record in caplog.records), target.name
+            sound(store)
+            store.close()
+            caplog.clear()
+            healed = Collection(made / "it")
+            sound(healed)
+            assert self.answers(healed) == expected
+            assert not caplog.records, target.name
+            healed.close()
+
+    def test_the_whole_index_of_another_dataset(self, made: Path, caplog: pytest.LogCaptureFixture) -> None:
+        shutil.rmtree(made / "one" / "keyword")
+        shutil.copytree(made / "two" / "keyword", made / "one" / "keyword")
+        shutil.copy(made / "two" / "vectors.bin", made / "one" / "vectors.bin")
+        store = Collection(made / "one")
+        assert near(store, units(corpus(100, 1))[50]) == ["d50"]
+        sound(store)
+        assert sum("belongs to" in record.getMessage() for record in caplog.records) == 2
+        store.close()
+
+    @pytest.mark.parametrize("way", ["truncate", "empty", "flip"])
+    def test_the_manifest(self, made: Path, way: str) -> None:
+        path = made / "one" / "manifest.json"
+        self.damage(path, way, path)
+        if way == "flip":
+            path.write_text('{"format": 1')
+        with pytest.raises(CorruptStoreError, match=r"manifest\.json"):
+            Collection(made / "one")
+
+    def test_a_manifest_that_is_missing_is_written_again(self, made: Path) -> None:
+        (made / "one" / "manifest.json").unlink()
+        store = Collection(made / "one", about={"name": "one"})
+        assert len(store.truth) == 99
+        sound(store)
+        store.close()
+
+    @pytest.mark.parametrize("file", ["manifest.json", "documents.sqlite"])
+    def test_files_of_another_dataset_are_told_from_its_own(self, made: Path, file: str) -> None:
+        (made / "one" / file).write_bytes((made / "two" / file).read_bytes())
+        with pytest.raises(CorruptStoreError, match="different datasets"):
+            Collection(made / "one")
+
+    def test_an_unknown_format_is_refused_with_the_remedy(self, made: Path) -> None:
+        path = made / "one" / "manifest.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+        with pytest.raises(FormatVersionError, match=r"99.*format 1.*open it with the version that wrote it"):
+            Collection(made / "one")
+
+    def test_a_truth_that_is_missing(self, made: Path) -> None:
+        (made / "one" / "documents.sqlite").unlink()
+        with pytest.raises(CorruptStoreError, match=r"missing.*backup"):
+            Collection(made / "one")
+
+    @pytest.mark.parametrize("way", ["truncate", "empty", "header"])
+    def test_a_truth_that_is_torn(self, made: Path, way: str) -> None:
+        path = made / "one" / "documents.sqlite"
+        content = path.read_bytes()
+        torn = {"truncate": content[: len(content) // 2], "empty": b"", "header": b"\xff" * 100 + content[100:]}
+        path.write_bytes(torn[way])
+
+        def use() -> None:
+            store = Collection(made / "one")
+            try:
+                store.verify()
+                list(store.truth.documents())
+            finally:
+                store.close()
+
+        with pytest.raises(CorruptStoreError):
+            use()
+
+    def test_a_flipped_byte_in_a_text_is_found_by_verify(self, made: Path) -> None:
+        path = made / "one" / "documents.sqlite"
+        content = bytearray(path.read_bytes())
+        place = content.rindex(b"whistle")
+        content[place] ^= 1
+        path.write_bytes(content)
+        store = Collection(made / "one")
+        assert any("is not as written" in problem for problem in store.verify().problems)
+        store.close()
+
+    def test_leftovers_of_killed_writers_go(self, made: Path) -> None:
+        left = made / "one" / "vectors.bin.1234.tmp"
+        left.write_bytes(b"half")
+        store = Collection(made / "one")
+        add(store, corpus(200, 3))
+        store.close()
+        assert not left.exists()
+
+
+class TestRebuild:
+    def test_indexes_are_made_anew(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
+        add(store, corpus(50))
+        before = store.keyword.search("rail", 50)
+        store.rebuild()
+        assert [key for key, _ in store.keyword.search("rail", 50)] == [key for key, _ in before]
+        sound(store)
+
+    def test_searches_go_on_meanwhile(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+        add(store, corpus(50))
+        assert store.vectors is not None
+        counts = []
+        postings = keyword._postings
+
+        def search() -> None:
+            assert store.vectors is not None
+            counts.append((len(store.keyword.search("rail lamp", 99)), len(store.vectors.search(unit("q"), 99))))
+
+        def searching(key: int, document: Document) -> object:
+            thread = threading.Thread(target=search)
+            thread.start()
+            thread.join()
+            return postings(key, document)
+
+        expected = len(store.keyword.search("rail lamp", 99)), 50
+        monkeypatch.setattr(keyword, "_postings", searching)
+        store.rebuild()
+        assert counts == [expected] * 50
+
+    def test_verify_names_what_disagrees(self, store: Collection) -> None:
+        add(store, corpus(20))
+        with store.truth.transaction(advance=False) as (connection, _):  # behind the log's back
+            connection.execute("DELETE FROM documents WHERE key = 3")
+            connection.execute("UPDATE vectors SET vector = zeroblob(64) WHERE key = 5")
+        problems = " / ".join(store.verify().problems)
+        assert "the keyword index holds 1 documents that are deleted, the first with key 3" in problems
+        assert "the vector index differs from the truth for key 5" in problems
+
+
+class TestLog:
+    def test_every_key_once_and_deletions_first(self, store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(truth, "_PAGE", 7)
+        add(store, corpus(50))
+        start = store.truth.sequence()
+        add(store, corpus(20, seed=5))
+        store.delete(["d1", "d30"])
+        add(store, corpus(60, seed=6)[55:])
+        changes = [change for batch in store.truth.changes(start) for change in batch]
+        gone = [change.key for change in changes if change.document is None]
+        there = [change.document.id for change in changes if change.document is not None]
+        assert gone == [2, 31]
+        assert [change.document is None for change in changes] == [True] * 2 + [False] * len(there)
+        assert sorted(there) == sorted({f"d{n}" for n in range(20) if n != 1} | {f"d{n}" for n in range(55, 60)})
+        everything = [change.key for batch in store.truth.changes(0) for change in batch]
+        assert sorted(everything) == sorted(key for key, _ in store.truth.alive())
+        assert list(store.truth.changes(store.truth.sequence())) == []
+
+    def test_what_is_written_meanwhile_comes_next_time(
+        self, store: Collection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(truth, "_PAGE", 10)
+        add(store, corpus(30))
+        target = store.truth.sequence()
+        seen = []
+        for batch in store.truth.changes(0):
+            seen += batch
+            store.delete(["d29"])
+            add(store, [Document("d28", "changed meanwhile"), Document("new", "new")])
+        assert {change.key for change in seen} == set(range(1, 29))
+        later = {change.key: change.document for batch in store.truth.changes(target) for change in batch}
+        assert later[30] is None
+        assert later[29] == Document("d28", "changed meanwhile")
+        assert len(later) == 3
+
+    def test_vectors_without_documents_of_their_own(self, store: Collection) -> None:
+        with store.writer():
+            store.write([prepare(document) for document in corpus(5)], None)
+        add(store, corpus(8)[5:])
+        assert store.vectors is not None
+        assert len(store.vectors) == 3
+        scores = store.vectors.score(unit("q"), [1, 6, 99])
+        assert np.isnan(scores[0])
+        assert not np.isnan(scores[1])
+        assert np.isnan(scores[2])
+        with store.writer():  # written without its vector it loses it
+            store.write([prepare(Document("d6", "no vector"))], None)
+        assert np.isnan(store.vectors.score(unit("q"), [7])[0])
+        sound(store)
+        assert store.embedder == EMBEDDER

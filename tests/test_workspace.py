@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pointsman
+from pointsman import Document, Workspace
+from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
+from pointsman.models.scripted import HashingEmbedder
+from store_kit import corpus
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POINTSMAN_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as opened:
+        yield opened
+
+
+def test_nothing_is_written_before_the_first_dataset(tmp_path: Path) -> None:
+    with Workspace(tmp_path / "none") as workspace:
+        assert workspace.names() == []
+        with pytest.raises(UnknownNameError, match="no dataset named 'x'; there is none yet"):
+            workspace.dataset("x", create=False)
+        assert workspace.search("anything").hits == ()
+    assert not (tmp_path / "none").exists()
+
+
+def test_datasets_are_kept(tmp_path: Path, workspace: Workspace) -> None:
+    workspace.dataset("rails", description="about rails").add(corpus(5))
+    workspace.dataset("лампы", indexing_technique="keyword")
+    assert workspace.names() == ["rails", "лампы"]
+    assert workspace.dataset("rails") is workspace.dataset("rails")
+    workspace.close()
+    again = Workspace(tmp_path / "work", embedder=HashingEmbedder())
+    assert [dataset.name for dataset in again] == ["rails", "лампы"]
+    rails, lamps = again.datasets()
+    assert (rails.description, len(rails)) == ("about rails", 5)
+    assert lamps.indexing_technique == "keyword"
+    assert again.dataset("rails", description="new").description == "new"
+    with pytest.raises(InputError, match="made for 'keyword'"):
+        again.dataset("лампы", indexing_technique="hybrid")
+    with pytest.raises(UnknownNameError, match="known: rails, лампы"):
+        again.dataset("other", create=False)
+    again.close()
+
+
+def test_search_over_all_and_over_some(workspace: Workspace) -> None:
+    workspace.dataset("one").add(
+        [Document("a", "a red signal", {"year": 2001}), Document("b", "a lamp", {"year": 1999})]
+    )
+    workspace.dataset("two").add([Document("a", "the red signal of the yard", {"year": 2002})])
+    context = workspace.search("red signal", k=2)
+    assert {(hit.dataset, hit.id) for hit in context} == {("one", "a"), ("two", "a")}
+    assert context.plan.datasets == ("one", "two")
+    assert [span.stage for span in context.trace.spans] == ["retrieve", "retrieve", "fuse", "fetch"]
+    assert {hit.dataset for hit in workspace.search("red signal", datasets=["two"])} == {"two"}
+    assert {hit.id for hit in workspace.search("red signal lamp", filters="year < 2000")} == {"b"}
+    assert asyncio.run(workspace.asearch("red signal", 2)).hits == context.hits
+    for strategy in ("bm25", "vector", "hybrid", "rrf", "z_score"):
+        assert workspace.search("red signal", 1, strategy=strategy).hits[0].id == "a"
+    with pytest.raises(UnknownNameError, match="strategy"):
+        workspace.search("red", strategy="best")
+    for k in (0, -1, True, 1.5):
+        with pytest.raises(InputError, match="from 1 up"):
+            workspace.search("red", k)  # type: ignore[arg-type]
+
+
+def test_drop(tmp_path: Path, workspace: Workspace) -> None:
+    workspace.dataset("gone").add(corpus(5))
+    workspace.dataset("kept").add(corpus(5))
+    other = Workspace(tmp_path / "work", embedder=HashingEmbedder())
+    with pytest.raises(LockedError):
+        other.drop("gone")
+    other.close()
+    workspace.drop("gone")
+    assert workspace.names() == ["kept"]
+    assert [path.name for path in (tmp_path / "work" / "datasets").iterdir()] == ["kept"]
+    with pytest.raises(UnknownNameError):
+        workspace.drop("gone")
+    assert len(workspace.dataset("gone")) == 0  # a new one of the same name is empty
+    assert len(workspace.search("rail lamp guard", k=99)) <= 5
+
+
+def test_what_is_no_workspace_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match="not a workspace"):
+        Workspace(tmp_path)
+    with pytest.raises(InputError, match="not a workspace"):
+        Workspace(tmp_path / "letter.txt")
+
+
+def test_a_manifest_that_cannot_be_read(tmp_path: Path, workspace: Workspace) -> None:
+    workspace.dataset("x")
+    workspace.close()
+    manifest = tmp_path / "work" / "workspace.json"
+    manifest.write_text(json.dumps({"format": 99}))
+    with pytest.raises(FormatVersionError, match=r"99.*knows format 1.*open it with"):
+        Workspace(tmp_path / "work")
+    manifest.write_text("{")
+    with pytest.raises(CorruptStoreError, match=r"workspace\.json.*backup"):
+        Workspace(tmp_path / "work")
+
+
+@pytest.mark.parametrize("name", ["../x", "", ".", "a/b", "x" * 65, "a\0"])
+def test_names_that_cannot_be_used(tmp_path: Path, workspace: Workspace, name: str) -> None:
+    with pytest.raises(InputError, match="1 to 64 letters"):
+        workspace.dataset(name)
+    assert not (tmp_path / "work").exists()
