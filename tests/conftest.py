@@ -1,4 +1,4 @@
-"""Shared fixtures: where the test collections are, and a cache directory that outlives a test but not the run's user."""
+"""Shared fixtures: where the public test collections are."""
 
 from __future__ import annotations
 

@@ -104,8 +104,8 @@ class HasText(Protocol):
 class LLM(Protocol):
     """A language model: anything with ``complete(prompt)`` that returns an object with ``.text``.
 
-    Richer ones (`pointsman.models.llm.BaseLLM`) also take a JSON schema and have an asynchronous twin; callers ask for
-    what they need through `pointsman.models.llm`, and do without where it is absent.
+    Richer ones (`pointsman.llm.BaseLLM`) also take a JSON schema and have an asynchronous twin; callers ask for
+    what they need through `pointsman.llm`, and do without where it is absent.
     """
 
     def complete(self, prompt: str) -> HasText:

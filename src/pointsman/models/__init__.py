@@ -1,4 +1,4 @@
-"""Embedders: the offline default, local models, remote ones, a cache over any, and fakes.
+"""Embedders and language models: the offline default, local and remote ones, a cache over any embedder, and fakes.
 
 Every name is loaded when it is first used: importing this package costs no model library.
 """
@@ -17,16 +17,21 @@ if TYPE_CHECKING:
     from pointsman.models.e5 import E5Embedder, default_embedder
     from pointsman.models.onnx_directory import OnnxEmbedder
     from pointsman.models.openai_embedder import OpenAIEmbedder
+    from pointsman.models.openai_llm import DashScopeLLM, OpenAILLM
     from pointsman.models.scripted import HashingEmbedder
+    from pointsman.models.scripted_llm import ScriptedLLM
     from pointsman.models.sentence_transformers import SentenceTransformersEmbedder
 
 __all__ = [
     "BaseEmbedder",
     "CachedEmbedder",
+    "DashScopeLLM",
     "E5Embedder",
     "HashingEmbedder",
     "OnnxEmbedder",
     "OpenAIEmbedder",
+    "OpenAILLM",
+    "ScriptedLLM",
     "SentenceTransformersEmbedder",
     "cache_directory",
     "default_embedder",
@@ -36,10 +41,13 @@ __all__ = [
 _MODULES = {
     "BaseEmbedder": "base",
     "CachedEmbedder": "cached",
+    "DashScopeLLM": "openai_llm",
     "E5Embedder": "e5",
     "HashingEmbedder": "scripted",
     "OnnxEmbedder": "onnx_directory",
     "OpenAIEmbedder": "openai_embedder",
+    "OpenAILLM": "openai_llm",
+    "ScriptedLLM": "scripted_llm",
     "SentenceTransformersEmbedder": "sentence_transformers",
     "cache_directory": "_cache",
     "default_embedder": "e5",

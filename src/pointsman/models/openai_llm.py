@@ -15,7 +15,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from pointsman.errors import InputError, MissingDependencyError, ModelError
-from pointsman.models.llm import BaseLLM, Completion, Schema, Usage
+from pointsman.llm import BaseLLM, Completion, Schema, Usage
 from pointsman.text import repair
 
 if TYPE_CHECKING:

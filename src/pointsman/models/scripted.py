@@ -10,9 +10,12 @@ import xxhash
 
 from pointsman.errors import InputError
 from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
+from pointsman.models.scripted_llm import Call, Delay, ScriptedLLM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+__all__ = ["Call", "Delay", "HashingEmbedder", "ScriptedLLM"]
 
 
 class HashingEmbedder(BaseEmbedder):

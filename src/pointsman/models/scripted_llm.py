@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import anyio
 
 from pointsman.errors import InputError, ModelError
-from pointsman.models.llm import BaseLLM, Completion, Schema, Usage
+from pointsman.llm import BaseLLM, Completion, Schema, Usage
 
 
 @dataclass(frozen=True, slots=True)

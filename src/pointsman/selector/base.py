@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pointsman._twins import in_thread, require_one, wait_for
 from pointsman.errors import InputError
@@ -168,17 +168,23 @@ def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata,
     """The choices as metadata, and the answer where there is nothing to choose."""
     if isinstance(choices, str) or not isinstance(choices, Sequence):
         raise InputError(f"choices are a list of ToolMetadata or strings, not {type(choices).__name__}")
-    known = tuple(choices)
-    if set(map(type, known)) != {ToolMetadata}:  # one pass in C: this stands before every selection
-        known = tuple(ToolMetadata(choice, "") if isinstance(choice, str) else choice for choice in known)
-        for choice in known:
-            if not isinstance(choice, ToolMetadata):
-                raise InputError(f"a choice is a ToolMetadata or a str, not {type(choice).__name__}: {choice!r:.80}")
+    if set(map(type, choices)) == {ToolMetadata}:  # one pass in C: this stands before every selection
+        known = cast("tuple[ToolMetadata, ...]", tuple(choices))
+    else:
+        known = tuple(_choice(choice) for choice in choices)
     if not known:
         raise InputError("there are no choices; give at least one to select from")
     if len(known) == 1 and not selector.allow_abstain:
         return known, SelectorResult([SingleSelection(0, "the only choice")], confidence=1.0)
     return known, None
+
+
+def _choice(choice: object) -> ToolMetadata:
+    if isinstance(choice, str):
+        return ToolMetadata(choice, "")
+    if not isinstance(choice, ToolMetadata):
+        raise InputError(f"a choice is a ToolMetadata or a str, not {type(choice).__name__}: {choice!r:.80}")
+    return choice
 
 
 def _sound(selector: BaseSelector, choices: Sequence[ToolMetadata], result: SelectorResult) -> SelectorResult:

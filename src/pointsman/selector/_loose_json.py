@@ -1,0 +1,255 @@
+"""Reads JSON as models write it: with prose around, single or typographic quotes, Python literals, cut off, and so on.
+
+One pass over the text, no backtracking: what a reader of the whole would see, in linear time and bounded depth.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from pointsman.text import repair
+
+_DEEPEST = 24
+"""Nesting read; nobody answers deeper, and hostile text is thousands deep."""
+
+_LONGEST_NUMBER = 18
+"""Digits: longer numbers are out of any range, and Python refuses to read very long ones."""
+
+_MOST_CONTAINERS = 5_000
+"""Brackets looked into; a text with more of them is no answer, and looking into each takes microseconds."""
+
+_OPENERS = re.compile(r"[{\[｛［【]")
+_OBJECT_END, _LIST_END = "}｝", "]］】"
+_COMMAS, _COLONS = ",，、;；", ":：="
+_QUOTES = {
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "“": '”“"',
+    "”": '”"',
+    "„": '“”"',
+    "‘": "’‘'",
+    "’": "’'",
+    "「": "」",
+    "『": "』",
+    "«": "»",
+    "＂": '＂"',
+}
+_STOPS = {quote: re.compile(rf"[{re.escape(closers)}\\]") for quote, closers in _QUOTES.items()}
+_AFTER_STRING = frozenset(_OBJECT_END + _LIST_END + _COMMAS + _COLONS) | _QUOTES.keys()
+_SPACE = re.compile(r"\s*(?://[^\n]*\s*)*")
+_BARE_KEY = re.compile(r"[\w .-]{1,64}")
+_BARE_VALUE = re.compile(r"[^,，、;；{}｛｝\[\]［］【】\n\"“”„«»「」『』]*")
+_INTEGER = re.compile(r"[+-]?\d+(?:\.0*)?")
+_FLOAT = re.compile(r"[+-]?(?:\d{1,30}\.\d{0,30}|\.\d{1,30}|\d{1,30})(?:e[+-]?\d{1,3})?")
+_LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None, "nil": None, "undefined": None}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A JSON object, as pairs: models repeat keys, and a repeated key with two values is not decidable."""
+
+    pairs: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A scalar at which the text ends, so that more of it may be missing."""
+
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A container and where it stands: ``text[start:end]``. ``cut`` when the text ends inside of it."""
+
+    value: Object | list[Any]
+    start: int
+    end: int
+    cut: bool = False
+
+
+class TooMuchError(Exception):
+    """More brackets than any answer has."""
+
+
+class _NonsenseError(Exception):
+    """Not JSON by any reading."""
+
+
+class _TooDeepError(Exception):
+    """Nested deeper than any answer is."""
+
+
+def find_values(text: str) -> list[Found]:
+    """Every outermost object or list in a text, in order.
+
+    Raises:
+        TooMuchError: there are thousands, or the text is made to be read again and again.
+
+    >>> [found.value for found in find_values("Sure: {choice: 2, 'why': “best”,} or [1]")]
+    [Object(pairs=(('choice', 2), ('why', 'best'))), [1]]
+    """
+    found: list[Found] = []
+    position, budget = 0, 8 * len(text)
+    for _ in range(_MOST_CONTAINERS):
+        opener = _OPENERS.search(text, position)
+        if opener is None:
+            return found
+        reader = _Reader(text, opener.start())
+        try:
+            value = reader.container(_DEEPEST)
+        except _NonsenseError:
+            position = opener.end()
+            budget -= reader.position - position
+            if budget < 0:
+                break
+        except _TooDeepError:
+            position = reader.position  # what is inside is as deep: looking again would take quadratic time
+        else:
+            found.append(Found(value, opener.start(), reader.position, reader.cut))
+            position = reader.position
+    raise TooMuchError
+
+
+class _Reader:
+    def __init__(self, text: str, position: int) -> None:
+        self.text, self.position, self.cut = text, position, False
+
+    def container(self, depth: int) -> Object | list[Any]:
+        if not depth:
+            raise _TooDeepError
+        opener = self.text[self.position]
+        self.position += 1
+        return self.object(depth) if opener in "{｛" else self.list(depth)
+
+    def object(self, depth: int) -> Object:
+        pairs: list[tuple[str, Any]] = []
+        while True:
+            character = self.skip(_COMMAS)
+            if not character:
+                self.cut = True
+                break
+            if character in _OBJECT_END:
+                self.position += 1
+                break
+            key = self.key(character)
+            character = self.skip()
+            if not character:
+                self.cut = True
+                break
+            if key is None or character not in _COLONS:
+                # A quote inside a string was not escaped, most likely: what was read before it stands.
+                if pairs:
+                    break
+                raise _NonsenseError
+            self.position += 1
+            if not self.skip():
+                self.cut = True
+                break
+            pairs.append((key, self.value(depth)))
+        return Object(tuple(pairs))
+
+    def list(self, depth: int) -> list[Any]:
+        values: list[Any] = []
+        while True:
+            character = self.skip(_COMMAS)
+            if not character:
+                self.cut = True
+                return values
+            if character in _LIST_END:
+                self.position += 1
+                return values
+            before = self.position
+            values.append(self.value(depth))
+            if self.position == before:
+                raise _NonsenseError
+
+    def key(self, character: str) -> str | None:
+        if character in _QUOTES:
+            key = self.string(character)
+            return key if isinstance(key, str) else None
+        match = _BARE_KEY.match(self.text, self.position)
+        if match is None:
+            return None
+        self.position = match.end()
+        return match[0].strip()
+
+    def value(self, depth: int) -> Any:
+        character = self.text[self.position]
+        if _OPENERS.match(character):
+            return self.container(depth - 1)
+        if character in _QUOTES:
+            return self.string(character)
+        return self.bare()
+
+    def bare(self) -> Any:
+        match = _BARE_VALUE.match(self.text, self.position)
+        assert match is not None  # it matches the empty string
+        raw = match[0].split("//", 1)[0].strip()
+        if not raw:
+            raise _NonsenseError
+        self.position = match.end()
+        if self.position == len(self.text):
+            self.cut = True
+            return Cut(raw)
+        return literal(raw)
+
+    def string(self, quote: str) -> str | Cut:
+        """A string; a quote that nothing of JSON follows was meant as part of it."""
+        stops, closers = _STOPS[quote], _QUOTES[quote]
+        pieces: list[str] = []
+        start = self.position + 1
+        while stop := stops.search(self.text, start):
+            pieces.append(self.text[start : stop.start()])
+            start = stop.end()
+            if stop[0] in closers:
+                self.position = start
+                character = self.skip()
+                if not character or character in _AFTER_STRING:
+                    return repair("".join(pieces))  # escapes come in surrogate pairs
+                pieces.append(stop[0])
+                continue
+            piece, start = self.escape(start)
+            pieces.append(piece)
+        pieces.append(self.text[start:])
+        self.position, self.cut = len(self.text), True
+        return Cut("".join(pieces))
+
+    def escape(self, start: int) -> tuple[str, int]:
+        character = self.text[start : start + 1]
+        if character == "u" and (code := _HEX.match(self.text, start + 1)):
+            return chr(int(code[0], 16)), code.end()
+        return _ESCAPES.get(character, character), start + 1
+
+    def skip(self, also: str = "") -> str:
+        """Move past white space, comments and the characters in ``also``; the character there, empty at the end."""
+        while True:
+            match = _SPACE.match(self.text, self.position)
+            assert match is not None  # it matches the empty string
+            self.position = match.end()
+            character = self.text[self.position : self.position + 1]
+            if not character or character not in also:
+                return character
+            self.position += 1
+
+
+def literal(raw: str) -> Any:
+    """What a bare word stands for: a number, a truth value, None, or itself.
+
+    >>> literal("2.0"), literal("True"), literal("option 2"), literal("9" * 5000) > 10**17
+    (2, True, 'option 2', True)
+    """
+    lowered = raw.lower()
+    if lowered in _LITERALS:
+        return _LITERALS[lowered]
+    if _INTEGER.fullmatch(raw):
+        digits = raw.split(".", 1)[0]
+        if len(digits) > _LONGEST_NUMBER:
+            digits = ("-" if raw[0] == "-" else "") + "9" * _LONGEST_NUMBER
+        return int(digits)
+    return float(raw) if _FLOAT.fullmatch(lowered) else raw

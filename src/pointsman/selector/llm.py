@@ -1,0 +1,228 @@
+"""A language model chooses (S3, S4)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pointsman.errors import InputError, ModelError
+from pointsman.llm import Completion, Schema, aask, ask
+from pointsman.prompts import SELECTION, SelectionPrompts, fenced, fill, option_lines, quoted
+from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.selector.parsing import Parsed, parse_selection
+from pointsman.text import detect
+from pointsman.types import Query
+
+_log = logging.getLogger(__name__)
+
+_POLICIES = ("first", "all", "raise")
+
+
+class LLMSelector(BaseSelector):
+    """Shows a language model the numbered choices and follows its answer.
+
+    The answer is read as a careful reader would read it (`pointsman.selector.parsing`). One that cannot be followed is
+    asked for again with the problem named; so is one that a failing call did not give. After ``1 + retries`` calls the
+    ``fallback`` decides, which is told in the result's ``fallback`` and logged as a warning.
+
+    ``confidence`` is what the model itself says of its first selection when it volunteers a number from 0 to 1, else
+    None: models are not asked for it, as what they say of themselves is not calibrated.
+    """
+
+    def __init__(
+        self,
+        llm: Any,
+        select_multi: bool = False,
+        max_outputs: int = 1,
+        *,
+        fallback: str | BaseSelector = "first",
+        allow_abstain: bool = False,
+        retries: int = 1,
+        prompts: SelectionPrompts | Mapping[str, SelectionPrompts] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Choose the model and what happens when it cannot be followed.
+
+        Args:
+            llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
+            select_multi: whether several choices may be selected; else ``max_outputs`` has no meaning.
+            max_outputs: how many at most.
+            fallback: ``"first"`` selects the first choice, ``"all"`` every one, ``"raise"`` raises `ModelError`;
+                another selector is asked in the model's place.
+            allow_abstain: whether the model may say that no choice fits.
+            retries: how often it is asked again.
+            prompts: other templates, for all languages or by language; languages not given keep ours.
+            timeout: seconds for one call; None leaves it to the model.
+
+        Raises:
+            InputError: an argument is out of range, or there is no such fallback.
+        """
+        if max_outputs < 1 or retries < 0:
+            raise InputError(f"max_outputs is at least 1 and retries at least 0, not {max_outputs} and {retries}")
+        if not isinstance(fallback, BaseSelector) and fallback not in _POLICIES:
+            raise InputError(f"fallback is one of {', '.join(_POLICIES)} or a selector, not {fallback!r:.80}")
+        self.llm = llm
+        self.select_multi = select_multi
+        self.max_outputs = max_outputs if select_multi else 1
+        self.fallback = fallback
+        self.allow_abstain = allow_abstain
+        self.retries = retries
+        self.timeout = timeout
+        self.prompts: Mapping[str, SelectionPrompts] = (
+            {"en": prompts} if isinstance(prompts, SelectionPrompts) else {**SELECTION, **(prompts or {})}
+        )
+
+    def select(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """Ask the model; see the class.
+
+        Raises:
+            ModelError: it could not be followed, and the fallback is ``"raise"``.
+        """
+        attempts = _Attempts(self, choices, query)
+        while attempts.open:
+            try:
+                attempts.hear(ask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.timeout))
+            except ModelError as error:
+                attempts.failed(error)
+        if attempts.result is None and isinstance(self.fallback, BaseSelector):
+            return attempts.delegated(self.fallback.select(choices, query))
+        return attempts.result or attempts.by_policy()
+
+    async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
+        """The same, awaited; ``acomplete`` is used where the model has one."""
+        attempts = _Attempts(self, choices, query)
+        while attempts.open:
+            try:
+                attempts.hear(await aask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.timeout))
+            except ModelError as error:
+                attempts.failed(error)
+        if attempts.result is None and isinstance(self.fallback, BaseSelector):
+            return attempts.delegated(await self.fallback.aselect(choices, query))
+        return attempts.result or attempts.by_policy()
+
+
+class _Attempts:
+    """What ``select`` and ``aselect`` share: what to ask next, and what the answers come to."""
+
+    def __init__(self, selector: LLMSelector, choices: Choices, query: Query | str) -> None:
+        self.selector = selector
+        self.choices = [choice for choice in choices if isinstance(choice, ToolMetadata)]  # all of them: see the base
+        text = Query.of(query).text
+        known = selector.prompts
+        self.prompts = known.get(detect(text)) or known["en"]
+        self.first_prompt = self.prompt = self._first(text)
+        self.schema = _schema(len(self.choices), selector)
+        self.left = 1 + selector.retries
+        self.result: SelectorResult | None = None
+        self.why = ""
+        self.error: ModelError | None = None
+
+    def _first(self, query: str) -> str:
+        selector = self.selector
+        prompt = fill(
+            self.prompts.multi if selector.select_multi else self.prompts.single,
+            options=fenced(option_lines([(choice.name, choice.description) for choice in self.choices])),
+            query=fenced(quoted(query)),
+            count=len(self.choices),
+            most=selector.max_outputs,
+            problem="",
+        )
+        return f"{prompt}\n{self.prompts.none}" if selector.allow_abstain else prompt
+
+    @property
+    def open(self) -> bool:
+        return self.result is None and self.left > 0
+
+    def hear(self, answer: Completion) -> None:
+        text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
+        selector = self.selector
+        parsed = parse_selection(
+            text, self.choices, max_outputs=selector.max_outputs, allow_none=selector.allow_abstain
+        )
+        if parsed.defect is None:
+            self.result = _result(parsed)
+            if parsed.repairs:
+                _log.debug("read a model's answer generously: %s", "; ".join(parsed.repairs))
+        else:
+            self._again(parsed.defect.value, f"{parsed.defect.value}: {parsed.detail}")
+
+    def failed(self, error: ModelError) -> None:
+        self.error = error
+        self._again("failed", str(error))
+
+    def _again(self, problem: str, why: str) -> None:
+        self.left -= 1
+        self.why = why
+        _log.info("a model's answer cannot be followed (%s); %d more attempts", why, self.left)
+        # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
+        told = fill(
+            self.prompts.retry,
+            problem=self.prompts.problems.get(problem, problem),
+            options="",
+            query="",
+            count=len(self.choices),
+            most=self.selector.max_outputs,
+        )
+        self.prompt = f"{self.first_prompt}\n\n{told}" if problem != "failed" else self.first_prompt
+
+    def delegated(self, result: SelectorResult) -> SelectorResult:
+        """Another selector's result, marked as such."""
+        policy = type(self.selector.fallback).__name__
+        _log.warning("LLMSelector falls back to %s: %s", policy, self.why)
+        return replace(result, fallback=Fallback(self.why, policy))
+
+    def by_policy(self) -> SelectorResult:
+        """What the named policy makes of it.
+
+        Raises:
+            ModelError: the policy is to raise.
+        """
+        policy = str(self.selector.fallback)
+        if policy == "raise":
+            raise ModelError(f"no usable selection from the model: {self.why}") from self.error
+        _log.warning("LLMSelector falls back to %r: %s", policy, self.why)
+        first = policy == "first"
+        told = "default to first option" if first else "every option is kept"
+        indices = range(1 if first else len(self.choices))
+        return SelectorResult(
+            [SingleSelection(index, f"Parse error, {told} ({self.why})") for index in indices],
+            fallback=Fallback(self.why, policy),
+        )
+
+
+def _result(parsed: Parsed) -> SelectorResult:
+    selections = [
+        selection if selection.reason else replace(selection, reason="the model gave no reason")
+        for selection in parsed.selections
+    ]
+    score = selections[0].score if selections else None
+    return SelectorResult(selections, confidence=score if score is not None and 0 <= score <= 1 else None)
+
+
+def _schema(count: int, selector: LLMSelector) -> Schema:
+    """The JSON schema of the answer; numbers are listed, as not every server knows ranges."""
+    single = {
+        "type": "object",
+        "properties": {
+            "choice": {"type": "integer", "enum": list(range(1, count + 1))},
+            "reason": {"type": "string"},
+        },
+        "required": ["choice", "reason"],
+        "additionalProperties": False,
+    }
+    if not selector.select_multi:
+        if selector.allow_abstain:
+            nullable = {"anyOf": [single["properties"]["choice"], {"type": "null"}]}  # type: ignore[index]
+            return {**single, "properties": {"choice": nullable, "reason": {"type": "string"}}}
+        return single
+    least = 0 if selector.allow_abstain else 1
+    items = {"type": "array", "items": single, "minItems": least, "maxItems": min(count, selector.max_outputs)}
+    return {
+        "type": "object",
+        "properties": {"selections": items},
+        "required": ["selections"],
+        "additionalProperties": False,
+    }

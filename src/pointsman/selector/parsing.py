@@ -1,0 +1,503 @@
+"""Reads what a model answered when it was asked to choose (S3): text in; selections, or a named defect, out.
+
+It accepts what a careful reader would and guesses nothing: an answer that could mean two things is a defect, for the
+caller to ask again. Options are numbered from 1, as in the prompt; a number outside of them is never wrapped or
+clamped.
+
+What is tried, in this order: JSON in any shape a model may give it (`pointsman.selector._loose_json`), then prose in
+English, Chinese or Russian (`pointsman.selector._prose`). Pure, and linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from pointsman.errors import InputError
+from pointsman.selector._loose_json import Cut, Found, Object, TooMuchError, find_values, literal
+from pointsman.selector._prose import AMBIGUOUS, Names, Verdict, read_prose
+from pointsman.selector.base import SingleSelection, ToolMetadata
+from pointsman.text import fold, repair
+
+
+class Defect(StrEnum):
+    """Why an answer cannot be followed."""
+
+    EMPTY = "empty"
+    """No text, or an empty list."""
+    NO_ANSWER = "no_answer"
+    """It says nothing that names an option."""
+    OUT_OF_RANGE = "out_of_range"
+    """It names an option that does not exist."""
+    AMBIGUOUS = "ambiguous"
+    """It can be read in two ways, or gives several answers where one was asked for."""
+    TOO_MANY = "too_many"
+    """More options than asked for, and nothing that ranks them."""
+    TRUNCATED = "truncated"
+    """It ends before it has said which."""
+    NONE_NOT_ALLOWED = "none_not_allowed"
+    """It says that no option fits, which is no legal answer here."""
+    REFUSAL = "refusal"
+    """The model declines to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What an answer says.
+
+    Attributes:
+        selections: 0-based, in the order given; ``reason`` is empty where the model gave none, ``score`` is the
+            model's own, unchecked. Empty when there is a defect, or when no option was chosen and that is allowed.
+        repairs: what had to be read generously, for traces; empty for the JSON that was asked for.
+        defect: None, or why there is no selection.
+        detail: the defect in words.
+    """
+
+    selections: tuple[SingleSelection, ...] = ()
+    repairs: tuple[str, ...] = ()
+    defect: Defect | None = None
+    detail: str = ""
+
+
+def parse_selection(
+    text: str, choices: Sequence[ToolMetadata], *, max_outputs: int = 1, allow_none: bool = False
+) -> Parsed:
+    """Read a model's answer.
+
+    Where more options are named than ``max_outputs``, the best are kept only if the answer ranks them, by distinct
+    scores or ranks; the order of a list alone is not taken for a ranking. In a list of several, numbers beyond the
+    last option are dropped (with a repair that says so) as long as one is left; a zero among them means that the model
+    counts from zero, so that no number can be trusted.
+
+    Args:
+        text: the answer; any text at all.
+        choices: the options, as they were numbered in the prompt.
+        max_outputs: how many may be chosen; with 1, two different ones are ambiguous.
+        allow_none: whether "none of them" is a legal answer; then it gives no selections and no defect.
+
+    Raises:
+        InputError: there are no choices, ``max_outputs`` is below 1, or the text is no string.
+
+    Example:
+        >>> choices = [ToolMetadata("weather", "forecasts"), ToolMetadata("news", "what happened")]
+        >>> parse_selection('Sure! {"choice": "2", "reason": "an event"}', choices).selections
+        (SingleSelection(index=1, reason='an event', score=None),)
+        >>> parse_selection("It could be 1 or 2.", choices).defect
+        <Defect.AMBIGUOUS: 'ambiguous'>
+    """
+    if not choices:
+        raise InputError("there are no choices to read an answer for; give at least one")
+    if max_outputs < 1:
+        raise InputError(f"max_outputs is at least 1, not {max_outputs}")
+    if not isinstance(text, str):
+        raise InputError(f"an answer is a str, not {type(text).__name__}: {text!r:.80}")
+    reader = _Reader(Names([choice.name for choice in choices]), max_outputs, allow_none)
+    try:
+        picks = reader.read(text)
+        selections = reader.finish(picks)
+    except _DefectError as error:
+        return Parsed(repairs=tuple(dict.fromkeys(reader.repairs)), defect=error.defect, detail=str(error))
+    return Parsed(selections, tuple(dict.fromkeys(reader.repairs)))
+
+
+class _DefectError(Exception):
+    def __init__(self, defect: Defect, detail: str) -> None:
+        super().__init__(detail)
+        self.defect = defect
+
+
+@dataclass(frozen=True, slots=True)
+class _Pick:
+    """One option as it was named: ``number`` is 1-based and unchecked."""
+
+    number: int
+    reason: str = ""
+    score: float | None = None
+    rank: float | None = None
+
+
+_NONE: tuple[_Pick, ...] = ()
+"""An explicit "none of them"; what is no answer at all is None."""
+
+_Picks = tuple[_Pick, ...]
+
+_UNKNOWN = 10**18
+"""The number of a name that no option has."""
+
+_THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
+_THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
+_FENCES = re.compile(r"```+[ \t]*\w*|~~~+[ \t]*\w*")
+_LAST_WORD = re.compile(
+    r"final|answer|actually|correct|instead|итог|ответ|окончат|исправ|точнее|最终|最后|答案|更正|修正", re.IGNORECASE
+)
+_BETWEEN = re.compile(r"[\s,;，；、]*")
+_NOTHING = """none null nil n/a na nothing neither no нет никакой никакая ничего ничто 无 没有 都不是 都不 以上都不是
+    无合适选项"""
+_NO_CHOICE = frozenset(_NOTHING.split())
+_LONGEST_PROSE = 200_000
+"""Characters outside of JSON that are read: whoever needs more to name an option has not named one."""
+
+_LONGEST_REASON = 500
+"""Characters of prose kept as its reason."""
+
+
+class _Reader:
+    def __init__(self, names: Names, max_outputs: int, allow_none: bool) -> None:
+        self.names, self.max_outputs, self.allow_none = names, max_outputs, allow_none
+        self.repairs: list[str] = []
+        self.empty_list = False
+        self.cut_off = False
+
+    def read(self, text: str) -> _Picks:
+        """The options named, none of them checked yet."""
+        text = self.answer(repair(text))
+        try:
+            found = find_values(text)
+            if not found and '\\"' in text:
+                # JSON inside of a JSON string
+                found = find_values(text := text.replace('\\"', '"'))
+        except TooMuchError:
+            raise _DefectError(Defect.AMBIGUOUS, "it holds more brackets than an answer can have") from None
+        outside = _FENCES.sub("", _without(text, found)).strip()
+        answers = [
+            (value, picks)
+            for value in found
+            if (not outside or not _plain_list(value.value)) and (picks := self.container(value)) is not None
+        ]
+        if answers:
+            if outside:
+                self.repairs.append("JSON inside of other text")
+            return self.combine(text, answers)
+        if found and found[-1].cut and not _plain_list(found[-1].value):
+            raise _DefectError(Defect.TRUNCATED, "the JSON ends before it names an option")
+        return self.prose(text)
+
+    def answer(self, text: str) -> str:
+        """The text without the model's thinking."""
+        thoughts = list(_THOUGHT.finditer(text))
+        if thoughts and (after := text[thoughts[-1].end() :].strip()):
+            self.repairs.append("reasoning before the answer")
+            return after
+        if thoughts or _THINKING.match(text):
+            raise _DefectError(Defect.TRUNCATED, "the reasoning is there, the answer is not")
+        if not text.strip():
+            raise _DefectError(Defect.EMPTY, "there is no text")
+        return text
+
+    def combine(self, text: str, answers: list[tuple[Found, _Picks]]) -> _Picks:
+        """One answer out of several pieces of JSON."""
+        pieces = {tuple(pick.number for pick in picks): picks for _, picks in answers}
+        if len(pieces) == 1:
+            return answers[0][1]
+        gaps = [text[one.end : two.start] for (one, _), (two, _) in itertools.pairwise(answers)]
+        if self.max_outputs > 1 and all(_BETWEEN.fullmatch(gap) for gap in gaps):
+            self.repairs.append("several pieces of JSON in place of a list")
+            return tuple(pick for _, picks in answers for pick in picks)
+        if _LAST_WORD.search(gaps[-1]):
+            self.repairs.append("the last of several answers, which is called final")
+            return answers[-1][1]
+        raise _DefectError(Defect.AMBIGUOUS, f"it gives {len(pieces)} different answers")
+
+    def container(self, found: Found) -> _Picks | None:
+        self.cut_off = found.cut
+        picks = self.value(found.value)
+        if picks is not None and found.cut and isinstance(found.value, Object):
+            self.repairs.append("JSON cut off after the choice")
+        if found.cut and picks is not None and _open_list(found.value) and len(picks) < max(2, self.max_outputs):
+            raise _DefectError(Defect.TRUNCATED, "the list ends before it is complete")
+        return picks
+
+    def value(self, value: Any) -> _Picks | None:  # noqa: PLR0911  (a table by type)
+        """What a JSON value names; None where it is no answer, `_NONE` where it says that nothing fits."""
+        match value:
+            case Object():
+                return self.object(value)
+            case list():
+                return self.list(value)
+            case None:
+                return _NONE
+            case bool():
+                return None
+            case int():
+                return (_Pick(value),)
+            case float():
+                return (_Pick(int(value)),) if value.is_integer() and abs(value) < _UNKNOWN else None
+            case Cut():
+                return self.cut(value.raw)
+            case _:
+                return self.string(str(value))
+
+    def string(self, text: str) -> _Picks | None:  # noqa: PLR0911  (tried in turn, the first that reads it)
+        stripped = text.strip()
+        if stripped[:1] in {"{", "["} and (found := _nested(stripped)):
+            self.repairs.append("JSON inside of a string")
+            return self.value(found.value)
+        if (number := self.names.lookup(stripped)) is not None:
+            meant = literal(stripped)
+            if isinstance(meant, int) and not isinstance(meant, bool) and 1 <= meant <= self.names.count:
+                number = meant if meant == number else AMBIGUOUS  # an option's name is another's number
+            self.repairs.append("a name in place of a number")
+            return (_Pick(number),)
+        if fold(stripped) in _NO_CHOICE:
+            return _NONE
+        if isinstance(meant := literal(stripped), int | float) and not isinstance(meant, bool):
+            self.repairs.append("a string in place of a number")
+            return self.value(meant)
+        if len(text) > _LONGEST_PROSE:
+            return None
+        reading = read_prose(text, self.names)
+        self.repairs.append("words in place of a number")
+        if reading.verdict is Verdict.AMBIGUOUS:
+            raise _DefectError(Defect.AMBIGUOUS, f"{text.strip()!r:.80} can mean more than one option")
+        if reading.verdict is Verdict.NONE:
+            return _NONE
+        return tuple(map(_Pick, reading.numbers)) if reading.numbers else None
+
+    def cut(self, raw: str) -> _Picks | None:
+        """A scalar that the end of the text may have cut: what more of it could change is not decidable."""
+        meant = literal(raw.strip())
+        if isinstance(meant, int) and not isinstance(meant, bool):
+            if 0 < meant * 10 <= self.names.count:
+                raise _DefectError(Defect.TRUNCATED, f"it ends within a number that begins with {meant}")
+            return (_Pick(meant),)
+        number = self.names.lookup(raw)
+        if number is None or self.names.extends(raw):
+            raise _DefectError(Defect.TRUNCATED, f"it ends within {raw!r:.80}")
+        return (_Pick(number),)
+
+    def list(self, values: list[Any]) -> _Picks | None:
+        if not values:
+            self.empty_list = True
+            return _NONE
+        read = [self.value(value) for value in values]
+        if read[0] and len(values) == 2 and read[1] is None and isinstance(values[1], str):
+            return (replace(read[0][0], reason=values[1]), *read[0][1:])  # [2, "because …"]
+        if all(picks is None for picks in read):
+            return None
+        picks: list[_Pick] = []
+        if self.cut_off and read[-1] is None:
+            values, read = values[:-1], read[:-1]  # it only begins
+        for value, named in zip(values, read, strict=True):
+            # What cannot be read beside what can is an option that does not exist.
+            picks.extend((_Pick(_UNKNOWN),) if named is None and not isinstance(value, bool) else named or ())
+        return tuple(picks)
+
+    def object(self, value: Object) -> _Picks | None:
+        by_role: dict[str, list[Any]] = {}
+        for key, item in value.pairs:
+            by_role.setdefault(_role(key), []).append(item)
+        read = [picks for item in by_role.get("choice", ()) if (picks := self.value(item)) is not None]
+        if not read:
+            read = [
+                picks
+                for item in by_role.get("wrapper", ())
+                if (isinstance(item, Object | list) or (isinstance(item, str) and item.lstrip()[:1] in {"{", "["}))
+                and (picks := self.value(item)) is not None
+            ]
+        if not read:
+            return self.mapping(value)
+        named = [picks for picks in read if picks]
+        if len({frozenset(pick.number for pick in picks) for picks in named}) > 1:
+            raise _DefectError(Defect.AMBIGUOUS, "its fields name different options")
+        if not named:
+            return _NONE
+        details = {role: next(iter(by_role.get(role, ())), None) for role in ("reason", "score", "rank")}
+        return tuple(
+            replace(
+                pick,
+                reason=pick.reason or _words(details["reason"]),
+                score=_number(details["score"]) if pick.score is None else pick.score,
+                rank=_number(details["rank"]) if pick.rank is None else pick.rank,
+            )
+            for pick in named[0]
+        )
+
+    def mapping(self, value: Object) -> _Picks | None:
+        """``{"weather": 0.9, "news": 0.2}``, ``{"2": true}`` or ``{"weather": "because …"}``."""
+        picks: list[_Pick] = []
+        for key, item in value.pairs:
+            number = self.names.lookup(key)
+            if number is None and isinstance(meant := literal(key.strip()), int) and not isinstance(meant, bool):
+                number = meant
+            if number is None:
+                return None
+            if isinstance(item, bool):
+                picks += [_Pick(number)] if item else []
+            elif isinstance(item, int | float):
+                picks.append(_Pick(number, score=float(item)))
+            elif isinstance(item, str | Cut):
+                picks.append(_Pick(number, reason=_words(item)))
+            else:
+                return None
+        if not picks:
+            return None
+        self.repairs.append("options as the fields of an object")
+        return tuple(picks)
+
+    def prose(self, text: str) -> _Picks:
+        if fold(_FENCES.sub("", text).strip(" \n.。!\"'`*")) in _NO_CHOICE:
+            return _NONE
+        if len(text) > _LONGEST_PROSE:
+            raise _DefectError(Defect.NO_ANSWER, f"it is {len(text)} characters of prose")
+        reading = read_prose(text, self.names)
+        match reading.verdict:
+            case Verdict.CHOSEN:
+                self.repairs.append("prose in place of JSON")
+                reason = " ".join(text[: 4 * _LONGEST_REASON].split())[:_LONGEST_REASON]
+                return tuple(_Pick(number, reason) for number in reading.numbers)
+            case Verdict.NONE:
+                return _NONE
+            case Verdict.AMBIGUOUS:
+                raise _DefectError(Defect.AMBIGUOUS, "it can be read as more than one answer")
+            case Verdict.REFUSAL:
+                raise _DefectError(Defect.REFUSAL, "the model declines to answer")
+            case Verdict.NOTHING:
+                raise _DefectError(Defect.NO_ANSWER, "it names no option")
+
+    def finish(self, picks: _Picks) -> tuple[SingleSelection, ...]:
+        """The picks as selections, if they are distinct, exist, and are no more than allowed."""
+        if not picks:
+            if not self.allow_none:
+                defect = Defect.EMPTY if self.empty_list else Defect.NONE_NOT_ALLOWED
+                raise _DefectError(defect, "it chooses none of the options")
+            return ()
+        if any(pick.number == AMBIGUOUS for pick in picks):
+            raise _DefectError(Defect.AMBIGUOUS, "what it names can be more than one option")
+        distinct = tuple({pick.number: pick for pick in reversed(picks)}.values())[::-1]
+        if len(distinct) < len(picks):
+            self.repairs.append("an option named twice")
+        distinct = self.existing(distinct)
+        if len(distinct) > self.max_outputs:
+            distinct = self.best(distinct)
+        return tuple(SingleSelection(pick.number - 1, pick.reason, pick.score) for pick in distinct)
+
+    def existing(self, picks: _Picks) -> _Picks:
+        known = tuple(pick for pick in picks if 1 <= pick.number <= self.names.count)
+        unknown = [pick.number for pick in picks if not 1 <= pick.number <= self.names.count]
+        if not unknown:
+            return picks
+        what = ", ".join("an unknown name" if number >= _UNKNOWN else str(number) for number in unknown[:5])
+        if self.max_outputs == 1 or not known or min(unknown) < 1:
+            raise _DefectError(Defect.OUT_OF_RANGE, f"there is no option {what}; there are {self.names.count}")
+        self.repairs.append(f"dropped {what}: no such option")
+        return known
+
+    def best(self, picks: _Picks) -> _Picks:
+        """As many as allowed, if scores or ranks say which."""
+        for keys in ([pick.score for pick in picks], [None if p.rank is None else -p.rank for p in picks]):
+            values = [key for key in keys if key is not None]
+            if len(values) < len(picks):
+                continue
+            ordered = sorted(zip(values, picks, strict=True), key=lambda pair: -pair[0])
+            if ordered[self.max_outputs - 1][0] > ordered[self.max_outputs][0]:
+                self.repairs.append(f"kept the best {self.max_outputs} of {len(picks)} by the model's own ranking")
+                return tuple(pick for _, pick in ordered[: self.max_outputs])
+        if self.max_outputs == 1:
+            raise _DefectError(Defect.AMBIGUOUS, f"it names {len(picks)} options where one was asked for")
+        raise _DefectError(Defect.TOO_MANY, f"it names {len(picks)} options where at most {self.max_outputs} may be")
+
+
+def _without(text: str, found: Iterable[Found]) -> str:
+    position, pieces = 0, []
+    for value in found:
+        pieces.append(text[position : value.start])
+        position = value.end
+    return "".join((*pieces, text[position:]))
+
+
+def _plain_list(value: Any) -> bool:
+    """Whether it may be no JSON but prose in brackets, "see [1]"."""
+    return isinstance(value, list) and not any(isinstance(item, Object | list) for item in value)
+
+
+def _open_list(value: Any) -> bool:
+    """Whether the text ends inside a list of selections."""
+    if isinstance(value, list):
+        return True
+    if not isinstance(value, Object) or not value.pairs:
+        return False
+    key, last = value.pairs[-1]
+    return _role(key) in {"choice", "wrapper"} and _open_list(last)
+
+
+def _nested(text: str) -> Found | None:
+    try:
+        found = find_values(text)
+    except TooMuchError:
+        return None
+    return found[0] if len(found) == 1 else None
+
+
+def _words(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case Cut():
+            return value.raw
+        case None | Object() | list():
+            return ""
+        case _:
+            return str(value)
+
+
+_PERCENT = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*%\s*")
+
+
+def _number(value: Any) -> float | None:
+    """A score or rank, where it is a finite number, in digits or as a percentage."""
+    if isinstance(value, Cut):
+        return None
+    if isinstance(value, str):
+        if percent := _PERCENT.fullmatch(value):
+            return float(percent[1]) / 100
+        value = literal(value.strip())
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+_CHOICE_KEYS = """choice choices index indices indexes idx id ids option options number numbers num no tool tools name
+    names answer answers selection selections selected select selects chosen pick picks picked result results decision
+    candidate candidates dataset datasets route action item items category intent
+    выбор выборы номер номера вариант варианты индекс индексы инструмент инструменты название имя ответ ответы решение
+    опция опции результат результаты
+    选择 选项 编号 序号 索引 工具 名称 答案 结果 选中 号码 方案 选"""
+_QUALIFYING = """best final my the top most recommended suitable relevant of value user лучший лучшие итоговый
+    окончательный выбранный выбранные выбранного мой 最佳 最终 所选 选择的 选中的 推荐 推荐的 的 最合适的"""
+_CHOICE_WORDS, _QUALIFIERS = frozenset(_CHOICE_KEYS.split()), frozenset(_QUALIFYING.split())
+_ROLES = {
+    "reason": """reason reasons reasoning explanation rationale why justification thought thoughts because comment
+        理由 原因 解释 说明 分析 推理 причина причины объяснение обоснование почему пояснение комментарий""",
+    "score": """score confidence probability relevance weight likelihood certainty 分数 得分 评分 置信度 概率 相关度
+        уверенность оценка балл вероятность релевантность""",
+    "rank": "rank ranking order priority position 排名 排序 优先级 ранг место порядок приоритет",
+    "wrapper": """arguments parameters params function functioncall toolcall toolcalls input data output response json
+        content properties 参数 输出 данные параметры аргументы""",
+}
+_ROLE_OF = {word: role for role, line in _ROLES.items() for word in line.split()}
+_KEY_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[а-яёА-ЯЁ]+|[\u4e00-\u9fff]+")
+_HAN_WORDS = sorted((word for word in _CHOICE_WORDS | _QUALIFIERS if word >= "一"), key=len, reverse=True)
+_HAN_PARTS = re.compile("|".join(_HAN_WORDS))
+
+
+@lru_cache(maxsize=1024)
+def _role(key: str) -> str:
+    """What a field is for: ``choice``, ``reason``, ``score``, ``rank``, ``wrapper``, or ``other``."""
+    if len(key) > 64:
+        return "other"
+    joined = re.sub(r"[\s_-]+", "", fold(key))
+    if joined in _ROLE_OF:
+        return _ROLE_OF[joined]
+    parts = [part.lower().replace("ё", "е") for part in _KEY_PARTS.findall(key)]
+    words: list[str] = []
+    for part in parts:
+        words += (_HAN_PARTS.findall(part) if not _HAN_PARTS.sub("", part) else [part]) if part > "一" else [part]
+    if any(word in _CHOICE_WORDS for word in words) and all(word in _CHOICE_WORDS | _QUALIFIERS for word in words):
+        return "choice"
+    return "other"

@@ -1,0 +1,146 @@
+"""The base of language models, how any of them is asked, and the scripted one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from pointsman.errors import InputError, ModelError
+from pointsman.llm import BaseLLM, Completion, Usage, aask, ask, takes_schema
+from pointsman.models.scripted_llm import Delay, ScriptedLLM
+from pointsman.protocols import LLM
+
+SCHEMA = {"type": "object"}
+
+
+class Sync(BaseLLM):
+    def complete(self, prompt: str) -> Completion:  # type: ignore[override]  # may do without a schema
+        return Completion(f"{prompt} {threading.current_thread() is threading.main_thread()}")
+
+
+class Async(BaseLLM):
+    async def acomplete(self, prompt: str, *, schema: Any = None) -> Completion:
+        await asyncio.sleep(0)
+        return Completion(f"{prompt} {schema}")
+
+
+def test_each_twin_comes_from_the_other() -> None:
+    assert Sync().complete("a").text == "a True"
+    assert asyncio.run(Sync().acomplete("a", schema=SCHEMA)).text == "a False"
+    assert Async().complete("a", schema=SCHEMA).text == f"a {SCHEMA}"
+    with pytest.raises(TypeError, match="neither complete nor acomplete"):
+        type("Neither", (BaseLLM,), {})
+    assert isinstance(Sync(), LLM)
+
+
+def test_ask_takes_whatever_completes() -> None:
+    class Text:
+        def complete(self, prompt: str) -> str:
+            return prompt.upper()
+
+    class OnlyAsync:
+        async def acomplete(self, prompt: str) -> str:
+            return prompt.upper()
+
+    class Structured:
+        def complete(self, prompt: str, schema: Any = None) -> Completion:
+            return Completion("", schema)
+
+    for llm in (Text(), OnlyAsync()):
+        assert ask(llm, "a", schema=SCHEMA).text == asyncio.run(aask(llm, "a", schema=SCHEMA)).text == "A"
+        assert not takes_schema(llm)
+    assert ask(Structured(), "a", schema=SCHEMA).data == SCHEMA
+    assert asyncio.run(aask(Structured(), "a", schema=SCHEMA, timeout=60)).data == SCHEMA
+    assert takes_schema(Structured())
+
+
+@pytest.mark.parametrize("answer", [None, 7, Completion(None)])  # type: ignore[arg-type]
+def test_an_answer_without_a_text_is_a_model_error(answer: Any) -> None:
+    class Odd:
+        def complete(self, prompt: str) -> Any:
+            return answer
+
+    with pytest.raises(ModelError, match=r"Odd returned .* without a text"):
+        ask(Odd(), "a")
+    with pytest.raises(ModelError, match=r"Odd returned .* without a text"):
+        asyncio.run(aask(Odd(), "a"))
+
+
+def test_what_is_no_model_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="object has neither"):
+        ask(object(), "a")
+    with pytest.raises(InputError, match="object has neither"):
+        asyncio.run(aask(object(), "a"))
+
+
+def test_foreign_errors_are_translated_and_ours_are_not() -> None:
+    for timeout in (None, 60):
+        with pytest.raises(ModelError, match="ScriptedLLM failed: KeyError: 'x'") as caught:
+            ask(ScriptedLLM([KeyError("x")]), "a", timeout=timeout)
+        assert isinstance(caught.value.__cause__, KeyError)
+        with pytest.raises(InputError):
+            ask(ScriptedLLM([InputError("x")]), "a", timeout=timeout)
+    with pytest.raises(ModelError, match="KeyError"):
+        asyncio.run(aask(ScriptedLLM([KeyError("x")]), "a"))
+
+
+def test_a_call_that_hangs_is_abandoned() -> None:
+    release = threading.Event()
+
+    class Hangs:
+        def complete(self, prompt: str) -> str:
+            release.wait(60)
+            return "late"
+
+    started = time.monotonic()
+    with pytest.raises(ModelError, match=r"Hangs did not answer within 0.05 s"):
+        ask(Hangs(), "a", timeout=0.05)
+    assert time.monotonic() - started < 30
+    with pytest.raises(ModelError, match=r"did not answer within 0.05 s"):
+        asyncio.run(aask(ScriptedLLM([Delay(60, "late")]), "a", timeout=0.05))
+
+    async def threaded() -> None:
+        with pytest.raises(ModelError, match="did not answer"):
+            await aask(Hangs(), "a", timeout=0.05)
+        release.set()
+
+    asyncio.run(threaded())
+    assert time.monotonic() - started < 50
+
+
+def test_usage_sums() -> None:
+    assert Usage(1, 2, 3) + Usage(10, 20, 30) == Usage(11, 22, 33)
+
+
+def test_a_script_by_list() -> None:
+    llm = ScriptedLLM(["one", {"choice": 2}, ValueError("boom")])
+    assert llm.complete("a b").text == "one"
+    assert asyncio.run(llm.acomplete("b")).text == '{"choice": 2}'
+    with pytest.raises(ValueError, match="boom"):
+        llm.complete("c")
+    with pytest.raises(ModelError, match="3 replies, and this is call 4"):
+        llm.complete("d")
+    assert [call.prompt for call in llm.calls] == ["a b", "b", "c", "d"]
+
+
+def test_a_script_by_rules_and_by_function() -> None:
+    llm = ScriptedLLM({"weather": "rain", re.compile(r"\d+"): Delay(0.001, "a number")})
+    assert [llm.complete(text).text for text in ("the weather in 2024", "in 2024")] == ["rain", "a number"]
+    with pytest.raises(ModelError, match="no rule of the script fits"):
+        llm.complete("something else")
+    assert ScriptedLLM(lambda prompt: prompt[::-1]).complete("abc").text == "cba"
+    with pytest.raises(InputError, match=r"write \[text\]"):
+        ScriptedLLM("text")
+
+
+def test_a_script_that_supports_schemas() -> None:
+    llm = ScriptedLLM(['{"a": 1}', "prose"], supports_schema=True)
+    first, second = llm.complete("x", schema=SCHEMA), llm.complete("x")
+    assert (first.data, second.data) == ({"a": 1}, None)
+    assert [call.schema for call in llm.calls] == [SCHEMA, None]
+    assert first.usage == Usage(1, 2, 1)
