@@ -136,6 +136,37 @@ def test_delete_rebuild_and_verify(indexed: Cli) -> None:
     assert indexed.json("datasets") == []
 
 
+def test_route_shows_three_decisions_and_one_without_a_workspace(indexed: Cli) -> None:
+    found = indexed.json("route", "новости channel:tech после:2024-01-01")
+    assert found["router_select"] == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
+    assert found["strategy"]["recommended"] == "hybrid"
+    assert found["datasets"]["chosen"] == ["notes"]
+    alone = indexed.json("route", "дата создания", "--workspace", "nowhere")
+    assert alone["router_select"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
+    assert alone["strategy"] is None
+    assert alone["datasets"] is None
+    assert "filters_or_mixed_signals" in indexed("route", "новости channel:tech после:2024-01-01").stdout
+
+
+def test_eval_and_eval_select_on_a_small_collection(cli: Cli) -> None:
+    folder = cli.folder / "collection"
+    folder.mkdir()
+    words = {"weather": "forecast rain sun temperature", "music": "play song album band", "maps": "route drive map way"}
+    corpus = [{"_id": name, "title": name, "text": text} for name, text in words.items()]
+    queries = [{"_id": name, "text": text.split()[1]} for name, text in words.items()]
+    for file, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    judged = "".join(f"{name}\t{name}\t1\n" for name in words)
+    (folder / "qrels.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", "utf-8")
+    report = cli.json("eval", "collection", "--strategies", "bm25,hybrid")
+    assert (report["dataset"], report["documents"], report["queries"]) == ("collection", 3, 3)
+    assert report["strategies"]["bm25"]["ndcg@10"] == 1.0
+    assert set(report["strategies"]["hybrid"]) == {"ndcg@10", "recall@10", "recall@100", "mrr@10", "latency_ms"}
+    [selected] = cli.json("eval-select", "collection", "--selector", "description")
+    assert selected["accuracy@1"] == 1.0
+    assert "bm25" in cli("eval", "collection", "--strategies", "bm25").stdout
+
+
 BAD_INPUT = [
     (["search", "x", "--workspace", "nowhere"], "no workspace at 'nowhere'"),
     (["search", "x", "--dataset", "nonsense"], "no dataset named 'nonsense'; known: notes"),
@@ -148,6 +179,9 @@ BAD_INPUT = [
     (["delete", "--dataset", "notes"], "name ids, --source PATH or --all"),
     (["search", "x", "--embedder", "telepathy"], "telepathy"),
     (["eval", "docs"], "corpus.jsonl"),
+    (["eval-select", "docs"], "docs"),
+    (["eval-select", "docs", "--selector", "oracle"], "no selector named 'oracle'"),
+    (["route", "x", "--dataset", "nonsense"], "no dataset named 'nonsense'"),
     (["search", "x", "-k", "0"], "-k"),
 ]
 

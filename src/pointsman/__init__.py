@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman._version import __version__
 
 if TYPE_CHECKING:
+    from pointsman.agent import ReActAgent, Tool
     from pointsman.dataset import Dataset
     from pointsman.errors import (
         CorruptStoreError,
@@ -25,16 +26,28 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from pointsman.filters import Filter, parse_filter
-    from pointsman.models import CachedEmbedder, default_embedder, load_embedder
+    from pointsman.llm import BaseLLM, Completion
+    from pointsman.models import CachedEmbedder, DashScopeLLM, OpenAILLM, ScriptedLLM, default_embedder, load_embedder
     from pointsman.retrieval.base import BaseRetriever
     from pointsman.retrieval.fusion import fuse
     from pointsman.retrieval.retrievers import HybridRetriever, KeywordRetriever, VectorRetriever
+    from pointsman.retrieval.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
+    from pointsman.retrieval.router_retriever import MultiIndexQueryEngine, MultiModalRetriever, RouterRetriever
+    from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
+    from pointsman.selector.combined import EnsembleSelector, HybridSelector, RandomSelector
+    from pointsman.selector.description import DescriptionSelector
+    from pointsman.selector.embedding import EmbeddingSelector
+    from pointsman.selector.heuristic import router_select
+    from pointsman.selector.llm import LLMSelector
+    from pointsman.selector.rule import RuleSelector
+    from pointsman.selector.rules import keyword_match_rule, query_length_rule, semantic_query_rule
     from pointsman.store.bm25 import BM25IndexManager
     from pointsman.types import Document, Hit, Plan, Query, RetrievalContext, Trace
     from pointsman.workspace import Workspace
     from pointsman.workspace import open_workspace as open  # noqa: A004  (pointsman.open reads well)
 
 _HOMES = {
+    "pointsman.agent": ["ReActAgent", "Tool"],
     "pointsman.dataset": ["Dataset"],
     "pointsman.errors": [
         "CorruptStoreError",
@@ -49,10 +62,28 @@ _HOMES = {
         "UnknownNameError",
     ],
     "pointsman.filters": ["Filter", "parse_filter"],
-    "pointsman.models": ["CachedEmbedder", "default_embedder", "load_embedder"],
+    "pointsman.llm": ["BaseLLM", "Completion"],
+    "pointsman.models": [
+        "CachedEmbedder",
+        "DashScopeLLM",
+        "OpenAILLM",
+        "ScriptedLLM",
+        "default_embedder",
+        "load_embedder",
+    ],
     "pointsman.retrieval.base": ["BaseRetriever"],
     "pointsman.retrieval.fusion": ["fuse"],
     "pointsman.retrieval.retrievers": ["HybridRetriever", "KeywordRetriever", "VectorRetriever"],
+    "pointsman.retrieval.router": ["BaseRouter", "ContentRouter", "LLMRouter", "RouteDecision", "SelectorRouter"],
+    "pointsman.retrieval.router_retriever": ["MultiIndexQueryEngine", "MultiModalRetriever", "RouterRetriever"],
+    "pointsman.selector.base": ["BaseSelector", "SelectorResult", "SingleSelection", "ToolMetadata"],
+    "pointsman.selector.combined": ["EnsembleSelector", "HybridSelector", "RandomSelector"],
+    "pointsman.selector.description": ["DescriptionSelector"],
+    "pointsman.selector.embedding": ["EmbeddingSelector"],
+    "pointsman.selector.heuristic": ["router_select"],
+    "pointsman.selector.llm": ["LLMSelector"],
+    "pointsman.selector.rule": ["RuleSelector"],
+    "pointsman.selector.rules": ["keyword_match_rule", "query_length_rule", "semantic_query_rule"],
     "pointsman.store.bm25": ["BM25IndexManager"],
     "pointsman.types": ["Document", "Hit", "Plan", "Query", "RetrievalContext", "Trace"],
     "pointsman.workspace": ["Workspace"],
@@ -61,26 +92,52 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BM25IndexManager",
+    "BaseLLM",
     "BaseRetriever",
+    "BaseRouter",
+    "BaseSelector",
     "CachedEmbedder",
+    "Completion",
+    "ContentRouter",
     "CorruptStoreError",
+    "DashScopeLLM",
     "Dataset",
+    "DescriptionSelector",
     "Document",
+    "EmbeddingSelector",
+    "EnsembleSelector",
     "Filter",
     "FilterError",
     "FormatVersionError",
     "Hit",
     "HybridRetriever",
+    "HybridSelector",
     "InputError",
     "KeywordRetriever",
+    "LLMRouter",
+    "LLMSelector",
     "LockedError",
     "MissingDependencyError",
     "ModelError",
+    "MultiIndexQueryEngine",
+    "MultiModalRetriever",
+    "OpenAILLM",
     "Plan",
     "PointsmanError",
     "Query",
+    "RandomSelector",
+    "ReActAgent",
     "RetrievalContext",
+    "RouteDecision",
+    "RouterRetriever",
+    "RuleSelector",
+    "ScriptedLLM",
+    "SelectorResult",
+    "SelectorRouter",
+    "SingleSelection",
     "StoreError",
+    "Tool",
+    "ToolMetadata",
     "Trace",
     "UnknownNameError",
     "VectorRetriever",
@@ -88,9 +145,13 @@ __all__ = [
     "__version__",
     "default_embedder",
     "fuse",
+    "keyword_match_rule",
     "load_embedder",
     "open",
     "parse_filter",
+    "query_length_rule",
+    "router_select",
+    "semantic_query_rule",
 ]
 
 

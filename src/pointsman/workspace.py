@@ -134,6 +134,18 @@ class Workspace:
         query = Query.of(query, parse_filter(filters) if filters else None)
         return _Search(self, query, checked(k), strategy).run(datasets)
 
+    def plan(self, datasets: Sequence[Dataset], strategy: str = "auto") -> Plan:
+        """What a search of these datasets would do, and why."""
+        names = tuple(dataset.name for dataset in datasets)
+        if strategy != "auto":
+            return Plan(names, strategy, "asked for")
+        keeps = [dataset.lists_for("auto") for dataset in datasets]
+        if any(words for words, _ in keeps) and any(near for _, near in keeps):
+            return Plan(names, "hybrid", "keyword and vector evidence together, by the calibrated sum")
+        if any(near for _, near in keeps):
+            return Plan(names, "vector", "the datasets keep vectors only")
+        return Plan(names, "bm25", "the datasets keep words only" if keeps else "there is no dataset yet")
+
     async def asearch(self, query: str | Query, k: int = 5, **options: Any) -> RetrievalContext:
         """`search`, awaited: it runs in a worker thread."""
         return await in_thread(self.search, query, k, **options)
@@ -164,7 +176,7 @@ class _Search:
 
     def run(self, names: Sequence[str] | None) -> RetrievalContext:
         datasets = self.chosen(names)
-        plan = self.plan(datasets)
+        plan = self.workspace.plan(datasets, self.strategy)
         pool = merge({dataset.name: self.gather(dataset) for dataset in datasets})
         hits = self.rank(pool, plan, {dataset.name: dataset for dataset in datasets})
         return RetrievalContext(self.query, tuple(hits), plan, Trace(tuple(self.spans)))
@@ -174,17 +186,6 @@ class _Search:
             names = [names]
         wanted = self.workspace.names() if names is None else list(dict.fromkeys(names))
         return [self.workspace.dataset(name, create=False) for name in wanted]
-
-    def plan(self, datasets: Sequence[Dataset]) -> Plan:
-        names = tuple(dataset.name for dataset in datasets)
-        if self.strategy != "auto":
-            return Plan(names, self.strategy, "asked for")
-        keeps = [dataset.lists_for("auto") for dataset in datasets]
-        if any(words and near for words, near in keeps) or (any(w for w, _ in keeps) and any(n for _, n in keeps)):
-            return Plan(names, "hybrid", "keyword and vector evidence together, by the calibrated sum")
-        if any(near for _, near in keeps):
-            return Plan(names, "vector", "the datasets keep vectors only")
-        return Plan(names, "bm25", "the datasets keep words only" if keeps else "there is no dataset yet")
 
     def gather(self, dataset: Dataset) -> Pool[int]:
         began = perf_counter()

@@ -104,6 +104,32 @@ def search(
 
 
 @app.command()
+def route(
+    query: Annotated[str, typer.Argument(help="What would be asked.", show_default=False)],
+    dataset: DatasetsOption = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Show how and where a query would be looked for, and why.
+
+    Three decisions: the heuristic route from the query alone, the strategy that search takes, and the datasets whose
+    content bears on the query. The last needs a workspace; the others do without.
+    """
+    from pointsman.retrieval.router import ContentRouter
+    from pointsman.selector.heuristic import router_select
+
+    heuristic = router_select(query)
+    if dataset is None and not (workspace / "datasets").is_dir():
+        output.routes(query, heuristic, None, None, as_json=as_json)
+        return
+    with _opened(workspace, embedder, existing=True) as opened:
+        chosen = [opened.dataset(name, create=False) for name in dataset or opened.names()]
+        decision = ContentRouter().decide(query, chosen) if chosen else None
+        output.routes(query, heuristic, opened.plan(chosen), decision, as_json=as_json)
+
+
+@app.command()
 def datasets(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOption = False) -> None:
     """List the datasets."""
     with _opened(workspace, existing=True) as opened:
@@ -197,6 +223,35 @@ def evaluate(
         embedder=_embedder(embedder),
     )
     output.evaluation(report, as_json=as_json)
+
+
+@app.command("eval-select")
+def evaluate_select(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Choices and labelled queries (see the docs).")],
+    selector: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="description, embedding, centred, random or fitted; may be repeated."),
+    ] = None,
+    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N, evenly drawn.")] = None,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per label, if there are any.")] = 20,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure selectors on labelled queries.
+
+    Prints accuracy@1, recall, calibration and time per query. DIR is a BEIR-form folder whose corpus lists the
+    choices, or one with train.jsonl and test.jsonl of labelled texts.
+    """
+    from pointsman.evaluation.select import evaluate_selector
+
+    with output.progress("Evaluating") as on_progress:
+        reports = [
+            evaluate_selector(
+                folder, name, limit=limit_queries, examples=examples, embedder=embedder, on_progress=on_progress
+            )
+            for name in selector or ["description"]
+        ]
+    output.selection(reports, as_json=as_json)
 
 
 @app.command()

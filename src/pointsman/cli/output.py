@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
     from pointsman.dataset import Dataset
     from pointsman.evaluation import Report
+    from pointsman.evaluation.select import SelectorReport
     from pointsman.indexing import IndexReport, Progress
+    from pointsman.retrieval.router import RouteDecision
+    from pointsman.selector.heuristic import RouteChoice
     from pointsman.store.collection import Verification
-    from pointsman.types import Hit, RetrievalContext
+    from pointsman.types import Hit, Plan, RetrievalContext
     from pointsman.workspace import Workspace
 
 _SNIPPET = 320  # characters of a passage that are shown
@@ -255,6 +258,47 @@ def evaluation(report: Report, *, as_json: bool) -> None:
     from pointsman.evaluation import render
 
     console().print(render(report))
+
+
+def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
+    """What `pointsman eval-select` measured."""
+    if as_json:
+        print_json([report.to_json() for report in reports])
+        return
+    from pointsman.evaluation.select import render_selection
+
+    console().print(render_selection(reports))
+
+
+def routes(
+    query: str, heuristic: RouteChoice, plan: Plan | None, decision: RouteDecision | None, *, as_json: bool
+) -> None:
+    """The three decisions of `pointsman route`; those that need a workspace are null without one."""
+    if as_json:
+        print_json(
+            {
+                "query": query,
+                "router_select": heuristic,
+                "strategy": plan and {"recommended": plan.strategy, "reason": plan.reason},
+                "datasets": decision
+                and {
+                    "chosen": [dataset.name for dataset in decision.datasets],
+                    "reason": decision.reason,
+                    "confidence": decision.confidence,
+                    "scores": dict(decision.scores),
+                    "fallback": decision.fallback
+                    and {"why": decision.fallback.why, "policy": decision.fallback.policy},
+                },
+            }
+        )
+        return
+    rows = [["heuristic route", heuristic["route"], ", ".join(heuristic["reasons"])]]
+    if plan:
+        rows.append(["strategy", plan.strategy, plan.reason])
+    if decision:
+        sure = "" if decision.confidence is None else f" (confidence {decision.confidence:.2f})"
+        rows.append(["datasets", ", ".join(dataset.name for dataset in decision.datasets), decision.reason + sure])
+    _table(["decision", "choice", "reason"], rows)
 
 
 def _hit_json(rank: int, hit: Hit) -> dict[str, Any]:

@@ -1,0 +1,329 @@
+"""Where to look: from a query and some datasets to the datasets worth searching (R1, R2).
+
+============== ========================================================================================================
+SelectorRouter any selector reads names and descriptions
+LLMRouter      a language model reads them, as numbered tools
+ContentRouter  nobody reads anything: the datasets' own words and vectors are matched against the query
+============== ========================================================================================================
+
+To write one, subclass `BaseRouter` and implement one of ``route``, ``aroute``, ``decide`` and ``adecide``; the others
+come from the base. All of them err on the side of looking too widely: whoever cannot tell returns all datasets.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from pointsman._twins import in_thread, wait_for
+from pointsman.errors import InputError
+from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.sketch import Sketch
+from pointsman.selector.base import BaseSelector, Fallback, SelectorResult, ToolMetadata
+from pointsman.types import Query
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pointsman.dataset import Dataset
+    from pointsman.protocols import LLM
+
+
+@dataclass(frozen=True, slots=True)
+class RouteDecision:
+    """Where to look, and why.
+
+    Attributes:
+        datasets: at least one, the most promising first.
+        reason: in words.
+        scores: by dataset name, what the router compared; empty where it has no numbers.
+        confidence: 0 to 1, the router's own estimate that its first dataset is right; None where it has none. Each
+            router states what its number means.
+        fallback: None, or why the router could not decide as it should and what it did instead.
+    """
+
+    datasets: tuple[Dataset, ...]
+    reason: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    confidence: float | None = None
+    fallback: Fallback | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "datasets", tuple(self.datasets))
+
+
+_Ways = ("decide", "adecide", "route", "aroute")
+
+
+class BaseRouter:
+    """Chooses datasets. Implement one of ``route``, ``aroute``, ``decide`` and ``adecide``.
+
+    An implementation may rely on: ``datasets`` is a tuple of at least two with different names, ``query`` is a `Query`.
+    If it returns none, all are taken: "undecidable" is no reason to look nowhere.
+    """
+
+    def __init_subclass__(cls) -> None:
+        if all(getattr(cls, way) is getattr(BaseRouter, way) for way in _Ways):
+            raise TypeError(f"{cls.__name__} implements none of {', '.join(_Ways)}; BaseRouter needs one of them")
+        for way in _Ways:
+            if way in cls.__dict__:
+                guard = _aguarded if way.startswith("a") else _guarded
+                setattr(cls, way, guard(cls.__dict__[way], decides=way.endswith("decide")))
+
+    def route(self, query: str | Query, datasets: Sequence[Dataset]) -> list[Dataset]:
+        """The datasets to search, the most promising first; all of them where that cannot be told.
+
+        Raises:
+            InputError: there are no datasets, or two of one name.
+        """
+        return list(self.decide(query, datasets).datasets)
+
+    async def aroute(self, query: str | Query, datasets: Sequence[Dataset]) -> list[Dataset]:
+        """The same, awaited."""
+        return list((await self.adecide(query, datasets)).datasets)
+
+    def decide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+        """The same with reason, scores and confidence."""
+        if type(self).route is not BaseRouter.route:
+            return RouteDecision(tuple(self.route(query, datasets)), f"chosen by {type(self).__name__}")
+        return wait_for(self.adecide, query, datasets)
+
+    async def adecide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+        """The same, awaited; a synchronous implementation runs in a worker thread."""
+        if type(self).aroute is not BaseRouter.aroute:
+            return RouteDecision(tuple(await self.aroute(query, datasets)), f"chosen by {type(self).__name__}")
+        return await in_thread(self.decide, query, datasets)
+
+
+def _guarded(implementation: Callable[..., Any], *, decides: bool) -> Callable[..., Any]:
+    """An implementation that is only asked where there is a choice, and whose answer can be followed."""
+
+    @functools.wraps(implementation)
+    def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Dataset]) -> Any:
+        known = _known(datasets)
+        if len(known) == 1:
+            return _only(known) if decides else list(known)
+        return _sound(self, known, implementation(self, Query.of(query), known))
+
+    return guarded
+
+
+def _aguarded(
+    implementation: Callable[..., Coroutine[Any, Any, Any]], *, decides: bool
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @functools.wraps(implementation)
+    async def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Dataset]) -> Any:
+        known = _known(datasets)
+        if len(known) == 1:
+            return _only(known) if decides else list(known)
+        return _sound(self, known, await implementation(self, Query.of(query), known))
+
+    return guarded
+
+
+def _known(datasets: Sequence[Dataset]) -> tuple[Dataset, ...]:
+    known = tuple(datasets)
+    if not known:
+        raise InputError("there are no datasets to route to; give at least one")
+    names = [dataset.name for dataset in known]
+    if len(set(names)) < len(names):
+        raise InputError(f"datasets are told apart by name, and two of these have the same: {', '.join(names)}")
+    return known
+
+
+def _only(known: tuple[Dataset, ...]) -> RouteDecision:
+    return RouteDecision(known, "the only dataset", confidence=1.0)
+
+
+def _sound(router: BaseRouter, known: tuple[Dataset, ...], answer: Any) -> Any:
+    """A decision, or list, that names given datasets, each once; all where it names none."""
+    decision = answer if isinstance(answer, RouteDecision) else RouteDecision(tuple(answer), "")
+    names = [dataset.name for dataset in decision.datasets]
+    if len(set(names)) < len(names) or not {id(dataset) for dataset in decision.datasets} <= {id(d) for d in known}:
+        given = [dataset.name for dataset in known]
+        raise InputError(f"{type(router).__name__} routed to {names}; it was given {given}, each of them once")
+    if decision.datasets:
+        return answer
+    if not isinstance(answer, RouteDecision):
+        return list(known)
+    fallback = decision.fallback or Fallback(decision.reason or "no dataset was chosen", "all")
+    return RouteDecision(known, f"all datasets: {fallback.why}", decision.scores, None, fallback)
+
+
+class SelectorRouter(BaseRouter):
+    """Lets any selector choose by names and descriptions (R2).
+
+    The confidence is the selector's. A selector that abstains means all datasets.
+
+    Args:
+        selector: shown each dataset as a choice; best one that may choose several.
+    """
+
+    def __init__(self, selector: BaseSelector) -> None:
+        self.selector = selector
+
+    def decide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+        """What the selector chose."""
+        return _followed(self.selector.select(_choices(datasets), query), datasets)
+
+    async def adecide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+        """The same, awaited."""
+        return _followed(await self.selector.aselect(_choices(datasets), query), datasets)
+
+
+class LLMRouter(BaseRouter):
+    """Shows a language model each dataset as a numbered tool and follows the numbers it answers with (R2).
+
+    ``[1]``, ``[1, 3]``, names and prose are read, and repaired or asked for again, as `LLMSelector` does. A number that
+    does not exist is dropped and noted in the reason; none left, "all relevant" and "none of them" mean all datasets.
+
+    Args:
+        llm: anything with ``complete(prompt)`` that returns an object with ``.text``.
+        max_outputs: how many datasets at most; as many as there are unless given.
+        options: further arguments of `LLMSelector`.
+    """
+
+    def __init__(self, llm: LLM, max_outputs: int | None = None, **options: Any) -> None:
+        self.llm, self._max_outputs, self._options = llm, max_outputs, {"fallback": "all", **options}
+
+    def decide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+        """What the model chose."""
+        return _followed(self._selector(len(datasets)).select(_choices(datasets), query), datasets)
+
+    async def adecide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+        """The same, awaited."""
+        return _followed(await self._selector(len(datasets)).aselect(_choices(datasets), query), datasets)
+
+    def _selector(self, count: int) -> BaseSelector:
+        from pointsman.selector.llm import LLMSelector
+
+        limit = min(self._max_outputs or count, count)
+        return LLMSelector(self.llm, select_multi=True, max_outputs=limit, allow_abstain=True, **self._options)
+
+
+def _choices(datasets: Sequence[Dataset]) -> list[ToolMetadata]:
+    return [ToolMetadata(dataset.name, dataset.description) for dataset in datasets]
+
+
+def _followed(result: SelectorResult, datasets: Sequence[Dataset]) -> RouteDecision:
+    chosen = tuple(datasets[index] for index in result.inds)
+    names = [dataset.name for dataset in chosen]
+    scores = {
+        name: selection.score
+        for name, selection in zip(names, result.selections, strict=True)
+        if selection.score is not None
+    }
+    reason = "; ".join(f"{name}: {why}" for name, why in zip(names, result.reasons, strict=True))
+    if result.fallback:
+        reason = f"fell back to {result.fallback.policy!r}: {result.fallback.why}"
+    elif not reason:
+        reason = "the selector found none that fits"
+    return RouteDecision(chosen, reason, scores, result.confidence, result.fallback)
+
+
+class ContentRouter(BaseRouter):
+    """Matches the query against what the datasets hold; descriptions are not looked at, and no model is asked.
+
+    The evidence for a dataset is the calibrated sum of its best matches, on one scale for all of them::
+
+        mean of the 5 best BM25 scores · size  +  weight · mean of the 3 best cosines / σ
+
+    BM25 comes from the dataset's own keyword index, which is always up to date; ``size`` makes up for the rarer words
+    of larger datasets. Cosines come from a sketch, an even sample of at most ``sketch_size`` vectors in memory, drawn
+    anew when documents have changed. So the cost per query does not grow with the number of vectors, and with that of
+    documents only as keyword search does: a few tenths of a millisecond per 100,000. A dataset without vectors counts
+    as near as the nearest where it knows a word of the query, else as far as the farthest.
+
+    Every dataset whose evidence is at most ``margin`` below the best is chosen; all are where there is no evidence.
+    With the default, the right one was among the chosen for 99 of 100 queries, and 1.2 were chosen on average.
+
+    The confidence is a softmax of the evidence: how often the first dataset is the right one among queries with such
+    numbers, given that one of the datasets holds the answer. Weight, margin and temperature were fitted on queries of
+    nine public collections in English, Chinese and Russian; no reported figure is from those queries.
+
+    Args:
+        margin: in units of BM25; 0 chooses the best alone.
+        sketch_size: vectors kept per dataset; 1,000 of 384 numbers are 1.5 MB.
+        weight: how many units of BM25 one σ of cosine is worth: the κ of the calibrated sum.
+
+    Raises:
+        InputError: one of them is out of range.
+    """
+
+    def __init__(self, *, margin: float = 5.0, sketch_size: int = 8192, weight: float = 3.3) -> None:
+        if not margin >= 0:
+            raise InputError(f"margin is a number from 0 up, not {margin!r}")
+        if not isinstance(sketch_size, int) or sketch_size < 1:
+            raise InputError(f"sketch_size is an int from 1 up, not {sketch_size!r}")
+        if not 0 <= weight < float("inf"):
+            raise InputError(f"weight is a finite number from 0 up, not {weight!r}")
+        self._margin, self._sketch_size, self._weight = margin, sketch_size, weight
+        self._sketches: WeakKeyDictionary[Dataset, Sketch] = WeakKeyDictionary()
+
+    def decide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+        """The datasets with the most evidence."""
+        query = Query.of(query)
+        scores = self._evidence(query, datasets)
+        if scores is None:
+            why = "no dataset knows a word of the query or has a vector to compare"
+            return RouteDecision((), why, fallback=Fallback(why, "all"))
+        order = np.argsort(-scores, kind="stable").tolist()
+        best = scores[order[0]]
+        chosen = [place for place in order if best - scores[place] <= self._margin]
+        shown = ", ".join(f"{datasets[place].name} {scores[place] - best:+.1f}" for place in order[1:3])
+        return RouteDecision(
+            tuple(datasets[place] for place in chosen),
+            f"the content of {datasets[order[0]].name} matches best (next: {shown})",
+            {dataset.name: float(score) for dataset, score in zip(datasets, scores, strict=True) if score > -np.inf},
+            confidence=float(1 / np.exp((scores - best) / _TEMPERATURE).sum()),
+        )
+
+    def _evidence(self, query: Query, datasets: Sequence[Dataset]) -> NDArray[np.float64] | None:
+        """One number for each dataset, minus infinity for an empty one; None where there is none for any."""
+        sketches = [self._sketch(dataset) for dataset in datasets]
+        largest = max(sketch.highest_idf for sketch in sketches)
+        words = np.array([sketch.words(query) * largest / sketch.highest_idf for sketch in sketches])
+        near = _nearness(query, sketches) if self._weight else None
+        if not words.any() and near is None:
+            return None
+        scores = words if near is None else words + self._weight * _completed(near, words)
+        scores[[not sketch.documents for sketch in sketches]] = -np.inf
+        return scores
+
+    def _sketch(self, dataset: Dataset) -> Sketch:
+        sketch = self._sketches.get(dataset)
+        if sketch is None or not sketch.is_fresh(dataset):
+            sketch = self._sketches[dataset] = Sketch.of(dataset, self._sketch_size)
+        return sketch
+
+
+_TEMPERATURE = 1.8  # in units of BM25: two datasets so far apart are chosen at odds of e to 1
+
+
+def _nearness(query: Query, sketches: Sequence[Sketch]) -> NDArray[np.float64] | None:
+    """How near each sketch is, in units of its embedder's σ, NaN without vectors; None where none has any."""
+    vectors: dict[str, NDArray[np.float32]] = {}
+    groups: dict[str, list[int]] = {}
+    near = np.full(len(sketches), np.nan)
+    for place, sketch in enumerate(sketches):
+        if sketch.embedder is not None and query.text.strip():
+            name = sketch.embedder.name
+            if name not in vectors:
+                vectors[name] = sketch.embedder.embed_queries([query.text])[0]
+            near[place] = sketch.nearness(vectors[name])
+            groups.setdefault(name, []).append(place)
+    for group in groups.values():  # one scale for one embedder: a dataset's own spread is no advantage to it
+        spread = CosineSpread.shared([sketches[place].spread for place in group])
+        near[group] = (near[group] - spread.mean) / spread.sigma
+    return near if groups else None
+
+
+def _completed(near: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Without vectors, a dataset is judged by its words alone; and if it knows none, a search would find nothing."""
+    known = near[~np.isnan(near)]
+    return np.where(np.isnan(near), np.where(words > 0, known.max(), known.min()), near)

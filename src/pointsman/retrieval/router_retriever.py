@@ -1,0 +1,346 @@
+"""Whoever asks a selector and then follows it: retrievers, query engines, text or images (S9, S11)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import anyio
+
+from pointsman._twins import in_thread
+from pointsman.errors import InputError
+from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.fusion import fuse
+from pointsman.retrieval.retrievers import checked
+from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
+from pointsman.types import Hit, Provenance, Query
+
+if TYPE_CHECKING:
+    from pointsman.protocols import Retriever
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Routed(Generic[T]):
+    """What the chosen ones gave.
+
+    Attributes:
+        selection: how the selector chose.
+        answers: by the name of the choice, those that answered, in the order of the selection.
+        failures: by the name of the choice, the error of each that failed.
+    """
+
+    selection: SelectorResult
+    answers: Mapping[str, T]
+    failures: Mapping[str, Exception] = field(default_factory=dict)
+
+
+class _Switch(Generic[T]):
+    """Described choices, a selector, and what to do with a chosen one; shared by the consumers below."""
+
+    def __init__(
+        self, what: str, names: Sequence[str], descriptions: Sequence[str], count: int, selector: BaseSelector
+    ) -> None:
+        if not count:
+            raise InputError(f"give at least one {what}")
+        for many, given in (("descriptions", descriptions), ("names", names)):
+            if isinstance(given, str) or len(given) != count:
+                raise InputError(f"{count} {what}s need {count} {many}, one each, not {given!r:.80}")
+        if len(set(names)) < count:
+            raise InputError(f"names differ from one another; {list(names)!r:.200} don't")
+        self.selector = selector
+        self.choices = tuple(ToolMetadata(name, text) for name, text in zip(names, descriptions, strict=True))
+
+    def follow(self, query: Query, selection: SelectorResult, ask: Callable[[int], T]) -> Routed[T]:
+        """Ask every chosen one, at once where there are several; one alone that fails raises its own error."""
+        chosen = selection.inds
+        if len(chosen) == 1:
+            return Routed(selection, {self.choices[chosen[0]].name: ask(chosen[0])})
+        if not chosen:
+            return Routed(selection, {})
+        with ThreadPoolExecutor(len(chosen), "pointsman-route") as pool:
+            futures = [pool.submit(ask, index) for index in chosen]
+            outcomes = [future.exception() or future.result() for future in futures]
+        return self._told(query, selection, outcomes)
+
+    async def afollow(self, query: Query, selection: SelectorResult, ask: Callable[[int], Awaitable[T]]) -> Routed[T]:
+        """The same, awaited."""
+        chosen = selection.inds
+        if len(chosen) == 1:
+            return Routed(selection, {self.choices[chosen[0]].name: await ask(chosen[0])})
+        outcomes: list[Any] = [None] * len(chosen)
+
+        async def one(place: int) -> None:
+            try:
+                outcomes[place] = await ask(chosen[place])
+            except Exception as error:  # noqa: BLE001  (recorded with the answer and logged)
+                outcomes[place] = error
+
+        async with anyio.create_task_group() as group:
+            for place in range(len(chosen)):
+                group.start_soon(one, place)
+        return self._told(query, selection, outcomes)
+
+    def _told(self, query: Query, selection: SelectorResult, outcomes: Sequence[Any]) -> Routed[T]:
+        answers: dict[str, T] = {}
+        failures: dict[str, Exception] = {}
+        for index, outcome in zip(selection.inds, outcomes, strict=True):
+            name = self.choices[index].name
+            if isinstance(outcome, Exception):
+                failures[name] = outcome
+                log.warning("%s failed for %.80r, the others answer: %r", name, query.text, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                answers[name] = outcome
+        if failures and not answers:
+            raise ExceptionGroup(f"all that were chosen failed: {', '.join(failures)}", list(failures.values()))
+        return Routed(selection, answers, failures)
+
+
+class RouterRetriever(BaseRetriever):
+    """Retrieves from the one the selector chooses, or from all it chooses, fused by reciprocal rank (S9).
+
+    One retriever chosen alone answers as if it had been asked directly, errors included. Of several, all are asked at
+    once; one that fails is logged and left out. A selector that abstains gets no hits.
+
+    Args:
+        retrievers: at least one.
+        descriptions: what each is good for, in the same order.
+        selector: chooses among the descriptions.
+        names: what each is called towards the selector and in the provenance of hits; ``retriever_0`` and so on.
+
+    Raises:
+        InputError: the lists differ in length, or something in ``retrievers`` cannot retrieve.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[Retriever],
+        descriptions: Sequence[str],
+        selector: BaseSelector,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.retrievers = tuple(retrievers)
+        for retriever in self.retrievers:
+            if not callable(getattr(retriever, "retrieve", None)) or not callable(
+                getattr(retriever, "aretrieve", None)
+            ):
+                raise InputError(
+                    f"a retriever has retrieve and aretrieve, {retriever!r:.80} has not; see BaseRetriever"
+                )
+        names = [f"retriever_{number}" for number in range(len(self.retrievers))] if names is None else names
+        self.selector = selector
+        self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers), selector)
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """At most ``top_k`` hits, best first; see ``routed`` for how they came to be.
+
+        Raises:
+            ExceptionGroup: several were chosen and all of them failed; it holds each one's error.
+        """
+        return _fused(self.routed(query, top_k), top_k)
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """The same, awaited."""
+        return _fused(await self.arouted(query, top_k), top_k)
+
+    def routed(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
+        """The selection, each chosen retriever's own hits, and what failed."""
+        query = Query.of(query)
+        checked(top_k)
+        selection = self.selector.select(self._switch.choices, query)
+        return self._switch.follow(query, selection, lambda index: self.retrievers[index].retrieve(query, top_k))
+
+    async def arouted(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
+        """The same, awaited."""
+        query = Query.of(query)
+        checked(top_k)
+        selection = await self.selector.aselect(self._switch.choices, query)
+        return await self._switch.afollow(
+            query, selection, lambda index: self.retrievers[index].aretrieve(query, top_k)
+        )
+
+
+def _fused(routed: Routed[list[Hit]], top_k: int) -> list[Hit]:
+    """The hits of the one that was chosen as they are; of several, fused, each hit with its ranks as provenance."""
+    if len(routed.selection.selections) <= 1:
+        return next(iter(routed.answers.values()), [])
+    best: dict[tuple[str | None, str], Hit] = {}
+    ways: dict[tuple[str | None, str], tuple[Provenance, ...]] = {}
+    for name, hits in routed.answers.items():
+        for rank, hit in enumerate(hits, 1):
+            key = (hit.dataset, hit.id)
+            best.setdefault(key, hit)
+            ways[key] = (*ways.get(key, ()), Provenance(name, rank, hit.score))
+    ranking = fuse([[((hit.dataset, hit.id), None) for hit in hits] for hits in routed.answers.values()], "rrf")
+    return [replace(best[key], score=score, provenance=ways[key]) for key, score in ranking[:top_k]]
+
+
+class QueryEngine(Protocol):
+    """Anything that answers a question; ``aquery``, where there is one, is awaited."""
+
+    def query(self, query: str, /) -> Any:
+        """Answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedResponse:
+    """What several query engines answered.
+
+    Attributes:
+        responses: by the name of the engine, as it gave it, in the order of the selection.
+        failures: by the name of the engine, the error of each that failed.
+    """
+
+    responses: Mapping[str, Any]
+    failures: Mapping[str, Exception]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.responses.values()))
+
+
+class MultiIndexQueryEngine:
+    """Passes a question to the query engine that the selector chooses (S9).
+
+    One chosen alone answers as if it had been asked directly. Of several, all are asked at once, and the answer is a
+    `CombinedResponse`. It is a query engine itself, so engines nest.
+
+    Args:
+        query_engines: at least one; anything with ``query(str)``.
+        descriptions: what each knows, in the same order.
+        selector: chooses among the descriptions.
+        names: what each is called; ``index_0`` and so on.
+
+    Raises:
+        InputError: the lists differ in length, or something in ``query_engines`` has no ``query``.
+    """
+
+    def __init__(
+        self,
+        query_engines: Sequence[QueryEngine],
+        descriptions: Sequence[str],
+        selector: BaseSelector,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.query_engines = tuple(query_engines)
+        for engine in self.query_engines:
+            if not callable(getattr(engine, "query", None)):
+                raise InputError(f"a query engine has a method query(str), {engine!r:.80} has not")
+        names = [f"index_{number}" for number in range(len(self.query_engines))] if names is None else names
+        self.selector = selector
+        self._switch: _Switch[Any] = _Switch("query engine", names, descriptions, len(self.query_engines), selector)
+
+    def query(self, query: str) -> Any:
+        """The chosen engine's response, or a `CombinedResponse` where several or none were chosen.
+
+        Raises:
+            ExceptionGroup: several were chosen and all of them failed; it holds each one's error.
+        """
+        asked = Query.of(query)
+        selection = self.selector.select(self._switch.choices, asked)
+        return _response(
+            self._switch.follow(asked, selection, lambda index: self.query_engines[index].query(asked.text))
+        )
+
+    async def aquery(self, query: str) -> Any:
+        """The same, awaited; an engine without ``aquery`` runs in a worker thread."""
+        asked = Query.of(query)
+        selection = await self.selector.aselect(self._switch.choices, asked)
+
+        async def ask(index: int) -> Any:
+            engine = self.query_engines[index]
+            aquery = getattr(engine, "aquery", None)
+            return await (aquery(asked.text) if aquery is not None else in_thread(engine.query, asked.text))
+
+        return _response(await self._switch.afollow(asked, selection, ask))
+
+
+def _response(routed: Routed[Any]) -> Any:
+    if len(routed.selection.selections) == 1:
+        return next(iter(routed.answers.values()))
+    return CombinedResponse(routed.answers, routed.failures)
+
+
+TEXT = ToolMetadata("text", "Written text: facts, explanations, definitions, documents.")
+IMAGE = ToolMetadata("image", "Pictures: photos, drawings, illustrations, screenshots and other images.")
+
+
+class MultiModalRetriever(RouterRetriever):
+    """Text retrieval or image retrieval, whichever a query asks for (S11).
+
+    Args:
+        text_retriever: finds text.
+        image_retriever: finds images.
+        selector: chooses between the choices ``text`` and ``image``, in this order; `ImageCueSelector` unless given.
+    """
+
+    def __init__(
+        self, text_retriever: Retriever, image_retriever: Retriever, selector: BaseSelector | None = None
+    ) -> None:
+        super().__init__(
+            [text_retriever, image_retriever],
+            [TEXT.description, IMAGE.description],
+            selector or ImageCueSelector(),
+            names=[TEXT.name, IMAGE.name],
+        )
+
+
+class ImageCueSelector(BaseSelector):
+    """The choice named ``image`` where a query asks for one in English, Chinese or Russian, else the first other one.
+
+    Cues are words, not substrings: *imagery* and *图书馆* (library) are none. Neither are images nobody looks at:
+    *docker image*, *image processing*, *обработка изображений*.
+    """
+
+    def select(self, choices: Sequence[ToolMetadata | str], query: Query | str) -> SelectorResult:
+        """One choice.
+
+        Raises:
+            InputError: no choice is named ``image``, or none is named otherwise.
+        """
+        names = [choice.name if isinstance(choice, ToolMetadata) else choice for choice in choices]
+        if IMAGE.name not in names or set(names) == {IMAGE.name}:
+            raise InputError(f"one choice is named 'image' and another is not; these are {names}")
+        cue = image_cue(Query.of(query).text)
+        if cue is not None:
+            return SelectorResult([SingleSelection(names.index(IMAGE.name), f"asks for an image: {cue}")])
+        other = next(index for index, name in enumerate(names) if name != IMAGE.name)
+        return SelectorResult([SingleSelection(other, "nothing asks for an image")])
+
+
+_NO_IMAGE = re.compile(  # set phrases in which the cue words mean something else
+    r"\b(?:docker|container|disk|iso|vm|system|boot|mirror) images?\b|\bimage (?:processing|recognition|classification|"
+    r"segmentation|compression|registry)\b|\b(?:big|bigger|whole) picture\b"
+    r"|\b(?:обработк\w{1,2}|распознавани\w|классификаци\w|сжати\w) изображений\b|\bобраз\w{0,3} диска\b"
+    "|图书|圖書|图灵|圖靈|意图|意圖|企图|企圖|试图|試圖|力图|妄图|图谋|图论|圖論|蓝图|藍圖|图腾|版图|图数据库|图神经|图算法|图谱|圖譜"
+    "|图像(?:处理|识别|分类|分割|压缩)|图形",
+    re.IGNORECASE,
+)
+_IMAGE = re.compile(
+    r"\b(?:images?|pictures?|photos?|photographs?|illustrations?|drawings?|screenshots?|wallpapers?|logos?|pics?"
+    r"|изображени[еяйюмх]\w{0,2}|картинк\w{1,3}|картинок|фото|фотк\w{1,3}|фоток|фотографи[яиюей]\w{0,2}|рисунок|рисунк\w{1,3}"
+    r"|иллюстраци[яиюей]\w{0,2}|скриншот\w{0,3}|снимок|снимк\w{1,3}|логотип\w{0,3}"
+    r")\b|[图圖]|照片|相片|写真|海报|海報|壁纸|壁紙|头像|頭像|表情包",
+    re.IGNORECASE,
+)
+
+
+def image_cue(text: str) -> str | None:
+    """The word by which a text asks for an image, if it does.
+
+    >>> image_cue("show me photos of Mars"), image_cue("图书馆几点开门"), image_cue("покажи рисунок кота")
+    ('photos', None, 'рисунок')
+    """
+    found = _IMAGE.search(_NO_IMAGE.sub(" ", text))
+    return found[0] if found else None

@@ -1,0 +1,226 @@
+"""`router_select`: the seed's rules, three languages alike, and no input that slows it down."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.errors import InputError
+from pointsman.selector import heuristic
+from pointsman.selector.heuristic import ROUTER_SELECT_TOOL, router_select
+
+SHORT = ("bm25", "short_or_entity_numeric")
+TALK = ("dense", "conversational_or_long")
+PLAIN = ("dense", "default_dense")
+MIXED = ("hybrid", "filters_or_mixed_signals")
+EXACT = ("hybrid", "mixed_signals")
+
+CASES = {
+    "seed": [
+        ("дата создания", SHORT),
+        ("почему небо голубое", TALK),
+        ("новости channel:tech после:2024-01-01", MIXED),
+        ("кот в шляпе", PLAIN),
+    ],
+    "en": [
+        ("", SHORT),
+        ("   ", SHORT),
+        ("kubernetes", SHORT),
+        ("neural networks", SHORT),
+        ("cat in the hat", PLAIN),
+        ("somewhat", SHORT),  # no "what"
+        ("nowhere whatever", PLAIN),
+        ("why is the sky blue", TALK),
+        ("how?", TALK),
+        ("Explain raft", TALK),
+        ("error 404", SHORT),
+        ("RFC 9110 section 15", SHORT),
+        ("release of 3.11.4", SHORT),
+        ("meeting on 2024-05-01", SHORT),
+        ("@alice quarterly report", SHORT),
+        ("#release notes for the whole team", SHORT),
+        ("https://example.org/docs", SHORT),
+        ("why did error 404 appear", MIXED),
+        ("what changed since 2024-01-01", MIXED),
+        ("who is @alice", MIXED),
+        ("news channel:tech", MIXED),
+        ("budget after:2023", MIXED),
+        ("Date: 2024-05-01 invoices", MIXED),
+        ("update: the roadmap", PLAIN),  # not date:
+        ("python3 decorators", PLAIN),
+        ("garbage collection in modern virtual machines", PLAIN),
+        ("revenue of the northern subsidiaries in the year 2019", EXACT),
+        ("garbage collection in modern virtual machines " * 3, TALK),
+        ("garbage collection in modern virtual machines " * 3 + "1995", TALK),
+        ("garbage collection in modern virtual machines " * 30 + "1995, but how", MIXED),
+    ],
+    "ru": [
+        ("котики", SHORT),
+        ("сборка мусора", SHORT),
+        ("кот и пёс", PLAIN),
+        ("такая же история", PLAIN),
+        ("какао", SHORT),  # no «как»
+        ("чтокать", SHORT),
+        ("как работает сборщик мусора", TALK),
+        ("Объясни сборку мусора", TALK),
+        ("что?", TALK),
+        ("сколько стоит билет", TALK),
+        ("расскажите про осень", TALK),
+        ("ГОСТ 7.32", SHORT),
+        ("приказ от 12.05.2021", SHORT),
+        ("@иван отчёт за квартал", SHORT),
+        ("#релиз заметки для команды", SHORT),
+        ("https://пример.рф/статья", SHORT),
+        ("почему упал сервер 42", MIXED),
+        ("кто такой @иван", MIXED),
+        ("новости канал:техника", MIXED),
+        ("отчёты до:2023", MIXED),
+        ("Дата：2024", MIXED),
+        ("обход: северная дорога", PLAIN),  # not до:
+        ("устройство современных виртуальных машин", PLAIN),
+        ("выручка северных дочерних предприятий за 2019 год", EXACT),
+        ("устройство современных виртуальных машин " * 3, TALK),
+    ],
+    "zh": [
+        ("环保设备", SHORT),
+        ("机器学习", SHORT),
+        ("猫的历史", PLAIN),
+        ("猫和狗", PLAIN),
+        ("目的地", SHORT),  # 的 is part of a word
+        ("共和国", SHORT),
+        ("哪吒", SHORT),  # a name
+        ("解释器", SHORT),  # an interpreter
+        ("为什么天空是蓝色的", TALK),
+        ("怎么安装", TALK),
+        ("请解释垃圾回收", TALK),
+        ("什麼是環保設備?", TALK),
+        ("谁发明了电话", TALK),
+        ("这样好吗", TALK),
+        ("2024年计划", SHORT),
+        ("第3章", SHORT),
+        ("会议2024-05-01纪要", SHORT),
+        ("@小明 的报告", SHORT),
+        ("＃发布 说明", SHORT),
+        ("见https://example.org", SHORT),
+        ("为什么2024年下降", MIXED),
+        ("新闻 频道:科技", MIXED),
+        ("新闻频道：科技", MIXED),
+        ("报告 日期：2024", MIXED),
+        ("预算 之后:2023", MIXED),
+        ("新闻channel:tech", MIXED),
+        ("现代虚拟机中的垃圾回收机制", PLAIN),
+        ("公司北部子公司二十年来的营业收入以及2019年的净利润", EXACT),
+        ("现代虚拟机中的垃圾回收机制" * 3, TALK),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"), [case for cases in CASES.values() for case in cases], ids=lambda value: str(value)[:40]
+)
+def test_route_and_reason(query: str, expected: tuple[str, str]) -> None:
+    assert router_select(query) == {"route": expected[0], "reasons": [expected[1]]}
+
+
+def test_every_language_has_a_table() -> None:
+    assert all(len(CASES[language]) >= 20 for language in ("en", "ru", "zh"))
+    for language in ("en", "ru", "zh"):
+        assert {expected for _, expected in CASES[language]} == {SHORT, TALK, PLAIN, MIXED, EXACT}
+
+
+# The seed's patterns, word for word.
+SEED_NUMBER = re.compile(r"\b\d+[\d\-:\./]*\b")
+SEED_DATE = re.compile(r"\b(\d{4}[\-/]\d{1,2}[\-/]\d{1,2}|\d{1,2}[\./]\d{1,2}[\./]\d{2,4})\b")
+SEED_ENTITY = re.compile(r"[@#][\w_]+|https?://\S+")
+DIGITS = st.text("0123456789-:./ aяé_٣²@#\n", max_size=12)
+
+
+@given(DIGITS)
+def test_numbers_and_dates_are_the_seeds(text: str) -> None:
+    mine = heuristic._NUMBER.search(text) is not None
+    assert mine == (SEED_NUMBER.search(text) is not None)
+    assert mine or SEED_DATE.search(text) is None
+
+
+@given(
+    st.text("htps:/@#_ aя9\n", max_size=12)
+    | st.just("https://x").flatmap(lambda url: st.text(max_size=3).map(url.__add__))
+)
+def test_entities_are_the_seeds(text: str) -> None:
+    assert (heuristic._ENTITY.search(text) is not None) == (SEED_ENTITY.search(text) is not None)
+
+
+@given(st.text())
+def test_any_text_has_a_route_and_always_the_same(text: str) -> None:
+    choice = router_select(text)
+    assert choice["route"] in {"bm25", "dense", "hybrid"}
+    assert choice == router_select(text)
+
+
+@given(st.text(), st.text("\x00\x07\x1b\u200b \t\n", min_size=1, max_size=5))
+def test_what_cannot_be_seen_around_a_query_changes_nothing(text: str, unseen: str) -> None:
+    assert router_select(f"{unseen}{text}{unseen}") == router_select(text)
+
+
+HOSTILE = [
+    "1" * 64 + "a",
+    "1-",
+    "1-1:1./a",
+    "a1",
+    ":",
+    "：",
+    "date ",
+    "e:",
+    "http://",
+    "@ ",
+    "解释器",
+    "图书馆",
+    "\x00\x01",
+    "слово дело ",
+    " ",
+    "\ud800",
+    "é",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE, ids=ascii)
+def test_a_megabyte_is_routed(piece: str) -> None:
+    # No clock is asked: with the seed's own patterns several of these would not come to an end today.
+    text = (piece * 1_000_000)[:1_000_000] + "x"
+    assert router_select(text)["route"] == ("bm25" if not piece.strip(" \x00\x01") else "dense")
+
+
+def test_only_text_is_taken() -> None:
+    wrong: Callable[[object], object] = router_select  # type: ignore[assignment]
+    with pytest.raises(InputError, match="not int: 5"):
+        wrong(5)
+
+
+def test_the_tool_schema_is_plain_json_and_names_the_argument() -> None:
+    function = json.loads(json.dumps(ROUTER_SELECT_TOOL))["function"]
+    assert function["name"] == "router_select"
+    assert function["parameters"]["required"] == ["query"] == list(function["parameters"]["properties"])
+
+
+def test_it_needs_nothing_but_the_standard_library() -> None:
+    code = (
+        "import sys; from pointsman.selector.heuristic import router_select; router_select('почему 什么 why');"
+        "print(sorted({m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names))"
+    )
+    loaded = subprocess.check_output(
+        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str_of_src()!r}); {code}"]
+    )
+    assert set(eval(loaded)) <= {"pointsman", "__main__"}
+
+
+def str_of_src() -> str:
+    import pointsman
+
+    return str(pointsman.__file__).rpartition("/pointsman/")[0]
