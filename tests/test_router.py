@@ -11,7 +11,7 @@ import pytest
 
 from pointsman.dataset import Dataset
 from pointsman.errors import InputError
-from pointsman.models.scripted import HashingEmbedder
+from pointsman.models.scripted import HashingEmbedder, ScriptedLLM
 from pointsman.retrieval.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
 from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorResult, SingleSelection, ToolMetadata
 from pointsman.types import Query
@@ -358,3 +358,10 @@ def test_a_small_dataset_beats_a_large_one_that_knows_less() -> None:
 def test_settings_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         ContentRouter(**options)
+
+
+def test_an_id_that_does_not_exist_is_dropped_and_noted(plain: list[Dataset]) -> None:
+    """R2: the others are followed, and the reason says what was left out."""
+    decision = LLMRouter(ScriptedLLM(["[1, 7]"])).decide("a bug", plain)
+    assert names(decision.datasets) == ["docs"]
+    assert "dropped 7: no such option" in decision.reason

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from pointsman.types import Document
 
-EVERYWHERE, PYTHON = None, ["python"]
+EVERYWHERE, PYTHON, POINTSMAN = None, ["python"], ["pointsman"]
 QUESTIONS = (
     ("How do I start another process and wait for its result?", EVERYWHERE),
     ("run tests in parallel", EVERYWHERE),
-    ("what happens to my documents after kill -9", EVERYWHERE),
-    ("如何解析命令行参数？", PYTHON),
-    ("怎样计算文件的哈希值", PYTHON),
+    ("is anything lost when the process is killed?", POINTSMAN),
+    ("怎样压缩文件", PYTHON),
+    ("如何读取 JSON 文件？", PYTHON),
     ("как прочитать CSV-файл построчно", PYTHON),
     ("чем глубокая копия отличается от поверхностной?", PYTHON),
 )

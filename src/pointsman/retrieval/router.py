@@ -223,6 +223,7 @@ def _followed(result: SelectorResult, datasets: Sequence[Dataset]) -> RouteDecis
         reason = f"fell back to {result.fallback.policy!r}: {result.fallback.why}"
     elif not reason:
         reason = "the selector found none that fits"
+    reason = "; ".join([reason, *result.notes])
     return RouteDecision(chosen, reason, scores, result.confidence, result.fallback)
 
 

@@ -62,11 +62,13 @@ class SelectorResult:
         confidence: 0 to 1, the selector's own estimate that its first selection is right; None where it has none.
             Each selector states what its number means.
         fallback: None, or why the selector did not decide as it should and what it did instead.
+        notes: what had to be read generously on the way, such as a number that no choice has and that was dropped.
     """
 
     selections: Sequence[SingleSelection]
     confidence: float | None = None
     fallback: Fallback | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "selections", tuple(self.selections))

@@ -199,7 +199,8 @@ def _result(parsed: Parsed) -> SelectorResult:
         for selection in parsed.selections
     ]
     score = selections[0].score if selections else None
-    return SelectorResult(selections, confidence=score if score is not None and 0 <= score <= 1 else None)
+    confidence = score if score is not None and 0 <= score <= 1 else None
+    return SelectorResult(selections, confidence, notes=parsed.repairs)
 
 
 def _schema(count: int, selector: LLMSelector) -> Schema:
