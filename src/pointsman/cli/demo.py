@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ from pointsman.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pointsman.types import Document
 
@@ -26,6 +26,9 @@ QUESTIONS = (
 )
 
 
+_CHECKOUT = Path(__file__).resolve().parents[3]  # where the pages are when this runs from a checkout
+
+
 def run_demo(path: Path) -> None:
     """Index three datasets into ``path``, ask some questions in three languages, and say how to go on."""
     from pointsman.ingest import installed_package_documents, own_documents, standard_library_documents
@@ -34,7 +37,7 @@ def run_demo(path: Path) -> None:
     sources: list[tuple[str, str, Callable[[], list[Document]]]] = [
         ("python", "The documentation of Python's standard library", standard_library_documents),
         ("packages", "The descriptions of the packages installed here", installed_package_documents),
-        ("pointsman", "Pointsman's own documentation", own_documents),
+        ("pointsman", "Pointsman's own documentation", lambda: own_documents(_CHECKOUT)),
     ]
     with Workspace(path) as workspace:
         for name, description, read in sources:
