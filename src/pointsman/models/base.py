@@ -52,6 +52,48 @@ class BaseEmbedder(ABC):
         return self.embed_queries(text)
 
 
+class PrefixedEmbedder(BaseEmbedder):
+    """An embedder whose queries and documents differ by a prefix alone.
+
+    A subclass sets ``_name``, ``_dimensions`` and ``_prefixes`` (query, document), and implements ``_embed``.
+    """
+
+    _name: str
+    _dimensions: int | None
+    _prefixes: tuple[str, str]
+
+    @property
+    def name(self) -> str:
+        """The model and all settings that change its vectors."""
+        return self._name
+
+    @property
+    def dimensions(self) -> int:
+        """As the model says, or as a first run showed."""
+        assert self._dimensions is not None
+        return self._dimensions
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
+
+        Raises:
+            ModelError: The model failed, or answered what cannot be used.
+        """
+        return self._embed(self._prefixes[0], text_list(texts), None)
+
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
+        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
+
+        Raises:
+            ModelError: The model failed, or answered what cannot be used.
+        """
+        return self._embed(self._prefixes[1], text_list(texts), on_progress)
+
+    @abstractmethod
+    def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        """Vectors of the texts with the prefix before each."""
+
+
 def text_list(texts: Sequence[str]) -> list[str]:
     """The texts as a list.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pointsman.errors import InputError, MissingDependencyError, ModelError
 from pointsman.models._runs import equal_runs
-from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
+from pointsman.models.base import PrefixedEmbedder, Progress, unit_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ _RUN_TOKENS: Final = 4096  # bounds the memory of a run
 _CHARACTERS_PER_TOKEN: Final = 32  # more text than this cannot matter below max_tokens
 
 
-class OnnxEmbedder(BaseEmbedder):
+class OnnxEmbedder(PrefixedEmbedder):
     """An embedder over a local ONNX model, run on the CPU.
 
     The folder holds ``model.onnx`` (or ``onnx/model.onnx``) and ``tokenizer.json``. An output of rank 2 is taken as
@@ -90,34 +90,8 @@ class OnnxEmbedder(BaseEmbedder):
         self._name = f"onnx:{folder.name}|{digest}|{settings}"
         self._dimensions = len(self._run([self._tokens("dimensions")])[0])
 
-    @property
-    def name(self) -> str:
-        """The folder's name, a checksum of the model, and the settings."""
-        return self._name
-
-    @property
-    def dimensions(self) -> int:
-        """As a first run showed."""
-        return self._dimensions
-
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
-
-        Raises:
-            ModelError: The model failed.
-        """
-        return self._embed(self._prefixes[0], text_list(texts), None)
-
-    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
-
-        Raises:
-            ModelError: The model failed.
-        """
-        return self._embed(self._prefixes[1], text_list(texts), on_progress)
-
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), self._dimensions), np.float32)
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
         tokens = [self._tokens(prefix + text) for text in texts]
         for run in equal_runs([len(ids) for ids in tokens], _RUN_TOKENS):
             vectors[run] = unit_rows(self._run([tokens[position] for position in run]), self._name)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pointsman.errors import InputError, MissingDependencyError, ModelError
-from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
+from pointsman.models.base import PrefixedEmbedder, Progress, unit_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 _OPENAI = "https://api.openai.com/v1"
 
 
-class OpenAIEmbedder(BaseEmbedder):
+class OpenAIEmbedder(PrefixedEmbedder):
     """An embedder over the ``openai`` client: OpenAI, DashScope, vLLM, Ollama, llama.cpp and the like.
 
     Texts go out in batches; answers are matched to them by ``index``, not by their order. The key is sent to the
@@ -69,14 +68,10 @@ class OpenAIEmbedder(BaseEmbedder):
         self._error = openai.OpenAIError
         self._model = model
         self._prefixes = query_prefix, document_prefix
+        self._name = f"openai:{model}@{self._base_url}|{query_prefix}|{document_prefix}"
         self._batch_size = batch_size
-        self._dimensions: int | None = None
+        self._dimensions = None
         self._lock = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        """The model, the server and both prefixes."""
-        return f"openai:{self._model}@{self._base_url}|{'|'.join(self._prefixes)}"
 
     @property
     def dimensions(self) -> int:
@@ -87,24 +82,7 @@ class OpenAIEmbedder(BaseEmbedder):
         """
         if self._dimensions is None:
             self._request(["dimensions"])
-        assert self._dimensions is not None
-        return self._dimensions
-
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
-
-        Raises:
-            ModelError: The server failed, or answered what cannot be used.
-        """
-        return self._embed(self._prefixes[0], text_list(texts), None)
-
-    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
-
-        Raises:
-            ModelError: The server failed, or answered what cannot be used.
-        """
-        return self._embed(self._prefixes[1], text_list(texts), on_progress)
+        return super().dimensions
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
         parts = []

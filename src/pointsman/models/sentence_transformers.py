@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pointsman.errors import MissingDependencyError, ModelError
-from pointsman.models.base import BaseEmbedder, Progress, text_list, unit_rows
+from pointsman.models.base import PrefixedEmbedder, Progress, unit_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class SentenceTransformersEmbedder(BaseEmbedder):
+class SentenceTransformersEmbedder(PrefixedEmbedder):
     """An embedder over ``sentence_transformers.SentenceTransformer``.
 
     Offline, give the path of a folder that holds the model; a name is looked up (and downloaded) by that package.
@@ -56,34 +55,8 @@ class SentenceTransformersEmbedder(BaseEmbedder):
         self._batch_size = batch_size
         self._dimensions = int(self._model.get_sentence_embedding_dimension())
 
-    @property
-    def name(self) -> str:
-        """The model's name or path with both prefixes."""
-        return self._name
-
-    @property
-    def dimensions(self) -> int:
-        """As the model says."""
-        return self._dimensions
-
-    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
-
-        Raises:
-            ModelError: The model failed.
-        """
-        return self._embed(self._prefixes[0], text_list(texts), None)
-
-    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
-
-        Raises:
-            ModelError: The model failed.
-        """
-        return self._embed(self._prefixes[1], text_list(texts), on_progress)
-
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), self._dimensions), np.float32)
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
         for start in range(0, len(texts), self._batch_size):
             batch = [prefix + text for text in texts[start : start + self._batch_size]]
             try:
