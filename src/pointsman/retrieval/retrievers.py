@@ -26,7 +26,7 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
         """At most ``top_k`` hits that share a word with the query, best first."""
         query = Query.of(query)
         ranking = self._index.search(query.text, checked(top_k), query.filters)
-        return hits(ranking, Pool(keyword=ranking), self._documents)
+        return _hits_of_one("bm25", ranking, self._documents)
 
 
 class VectorRetriever(BaseRetriever, Generic[Key]):
@@ -40,7 +40,7 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
         query = Query.of(query)
         vector = self._embedder.embed_queries([query.text])[0]
         ranking = self._index.search(vector, checked(top_k), query.filters)
-        return hits(ranking, Pool(vector=ranking), self._documents)
+        return _hits_of_one("vector", ranking, self._documents)
 
 
 class HybridRetriever(BaseRetriever, Generic[Key]):
@@ -91,6 +91,16 @@ def hits(
     return [
         Hit(document, score, dataset, ways[key])
         for (key, score), document in zip(ranking, found, strict=True)
+        if document is not None
+    ]
+
+
+def _hits_of_one(source: str, ranking: Ranking[Key], documents: DocumentStore[Key]) -> list[Hit]:
+    """`hits` for a single list, without the bookkeeping of several."""
+    found = documents.fetch([key for key, _ in ranking])
+    return [
+        Hit(document, score, None, (Provenance(source, rank, score),))
+        for rank, ((_, score), document) in enumerate(zip(ranking, found, strict=True), 1)
         if document is not None
     ]
 
