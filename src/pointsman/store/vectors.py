@@ -424,7 +424,9 @@ def _quantise(matrix: NDArray[np.float32]) -> Any:
     """FAISS's 8-bit scalar quantiser over all rows, trained on an even sample: .1 s for 100,000."""
     import faiss
 
-    index = faiss.IndexScalarQuantizer(matrix.shape[1], faiss.ScalarQuantizer.QT_8bit_uniform, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.IndexScalarQuantizer(
+        matrix.shape[1], faiss.ScalarQuantizer.QT_8bit_uniform, faiss.METRIC_INNER_PRODUCT
+    )
     index.train(np.ascontiguousarray(matrix[:: max(1, len(matrix) // 20_000)]))
     for start in range(0, len(matrix), _BLOCK):
         index.add(np.ascontiguousarray(matrix[start : start + _BLOCK]))
