@@ -8,7 +8,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pointsman.models import CachedEmbedder
     from pointsman.protocols import Embedder
     from pointsman.retrieval.base import BaseRetriever
     from pointsman.store.collection import Collection, Verification
@@ -295,16 +296,16 @@ class Dataset:
         result = AddResult(unchanged=len(prepared) - len(fresh))
         if fresh:
             stores.check_embedder(self.embedder.name)  # before the work, not after it
-            vectors = self._embed([item.document.searchable for item in fresh], told)
+            texts = [item.document.searchable for item in fresh]
+            vectors = self._document_embedder.embed_documents(texts, on_progress=told)
             result += stores.write(fresh, vectors, self.embedder.name)
         return result
 
-    def _embed(self, texts: Sequence[str], told: Callable[[int], None]) -> NDArray[np.float32]:
+    @cached_property
+    def _document_embedder(self) -> CachedEmbedder:
         from pointsman.models import CachedEmbedder
 
-        embedder = self.embedder
-        cached = embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
-        return cached.embed_documents(texts, on_progress=told)
+        return self.embedder if isinstance(self.embedder, CachedEmbedder) else CachedEmbedder(self.embedder)
 
     def _embed_query(self, text: str) -> NDArray[np.float32]:
         vector: NDArray[np.float32] = self.embedder.embed_queries([text])[0]

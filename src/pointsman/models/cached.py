@@ -9,6 +9,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -213,6 +214,7 @@ class _VectorFile:
             connection.close()
             raise
         self._connection, self._opened_by = connection, os.getpid()
+        weakref.finalize(self, connection.close)  # when the cache is given up, at the latest when the process ends
         return connection
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
