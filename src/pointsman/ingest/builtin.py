@@ -88,7 +88,7 @@ def installed_package_documents(limit: int | None = 600, per_package: int = 12) 
     """The long descriptions of the installed distributions, by heading; the first passages of each, in turns."""
     from importlib.metadata import distributions  # slow to import, seldom needed
 
-    latest = {(item.metadata["Name"] or "").lower(): item for item in distributions()}
+    latest = {_field(item, "Name").lower(): item for item in distributions()}
     per_distribution = [islice(_description(item), per_package) for name, item in sorted(latest.items()) if name]
     return list(islice(_turns(per_distribution), limit))
 
@@ -117,16 +117,21 @@ def _turns(lists: Iterable[Iterator[Document]]) -> Iterator[Document]:
         yield from (document for document in turn if document is not None)
 
 
+def _field(item: Distribution, name: str) -> str:
+    """A field of a distribution's metadata, empty where there is none; indexing is about to raise for that."""
+    return str((item.metadata.get_all(name) or [""])[0])
+
+
 def _description(item: Distribution) -> Iterator[Document]:
     metadata = item.metadata
-    name, summary = metadata["Name"], metadata["Summary"] or ""
-    payload = metadata["Description"] or (metadata.get_payload() if hasattr(metadata, "get_payload") else "")
+    name, summary = _field(item, "Name"), _field(item, "Summary")
+    payload = _field(item, "Description") or (metadata.get_payload() if hasattr(metadata, "get_payload") else "")
     text = clean(payload if isinstance(payload, str) else "").strip()
     if not text or text == "UNKNOWN":
         text = summary
     if not text:
         return
-    content_type = (metadata["Description-Content-Type"] or "text/x-rst").partition(";")[0].strip().lower()
+    content_type = (_field(item, "Description-Content-Type") or "text/x-rst").partition(";")[0].strip().lower()
     convert = {"text/markdown": _markup.markdown, "text/x-rst": _markup.restructured}.get(content_type, plain)
     source = convert(f"packages/{name}", text)
     facts: dict[str, Any] = {"name": name, "version": item.version, "summary": summary}

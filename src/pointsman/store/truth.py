@@ -15,6 +15,7 @@ import json
 import os
 import sqlite3
 import uuid
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -130,6 +131,7 @@ class Truth:
         self._path = path
         self._process = os.getpid()
         self._idle: list[sqlite3.Connection] = []
+        weakref.finalize(self, _close_all, self._idle, os.getpid()).atexit = False  # for those who never call close
         self._uri = f"file:{quote(str(path))}"
         if path.exists() and not os.access(path.parent, os.W_OK):
             self._uri += self._immutable()
@@ -420,8 +422,12 @@ class Truth:
             connection = sqlite3.connect(
                 self._uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
             )
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+        try:
             connection.executescript(_SETTINGS)
         except sqlite3.Error as error:
+            connection.close()
             raise self._told(error) from error
         return connection
 
@@ -432,6 +438,11 @@ class Truth:
                 f"{self._path} is damaged ({error}); restore it from a backup, or delete the dataset and index it again"
             )
         return StoreError(f"{self._path}: {error}")
+
+
+def _close_all(connections: list[sqlite3.Connection], opened_by: int) -> None:
+    while connections and os.getpid() == opened_by:  # after a fork they are the parent's
+        connections.pop().close()
 
 
 def _metadata(text: str) -> Any:
