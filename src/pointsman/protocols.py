@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 Key = TypeVar("Key", bound=Hashable)
 Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
 
-Vectors = "NDArray[np.float32]"
-"""A matrix of float32, one L2-normalised row per text."""
-
 
 @runtime_checkable
 class Embedder(Protocol):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError
 
@@ -138,10 +138,6 @@ class Trace:
         """The sum over the stages."""
         return sum(span.milliseconds for span in self.spans)
 
-    def with_span(self, span: Span) -> Self:
-        """This trace and one stage more."""
-        return replace(self, spans=(*self.spans, span))
-
 
 @dataclass(frozen=True, slots=True)
 class RetrievalContext:
@@ -171,8 +167,3 @@ class AddResult:
 
     def __add__(self, other: AddResult) -> AddResult:
         return AddResult(self.added + other.added, self.updated + other.updated, self.unchanged + other.unchanged)
-
-
-def as_texts(value: str | Sequence[str]) -> list[str]:
-    """One text or several, as a list."""
-    return [value] if isinstance(value, str) else list(value)

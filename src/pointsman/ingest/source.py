@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from pointsman.text import repair
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _LINE_END = re.compile(r"\r\n?|[\u2028\u2029]")
 _SPACE = re.compile(r"[\x0b\x0c]")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _CJK = r"[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef]"
 _CJK_WRAP = re.compile(rf"(?<={_CJK})[ \t]*\n[ \t]*(?={_CJK})")
 
@@ -70,7 +71,7 @@ def clean(text: str) -> str:
     """
     text = _LINE_END.sub("\n", text)
     text = _CONTROL.sub("", _SPACE.sub(" ", text))
-    return _SURROGATE.sub("\ufffd", text)
+    return repair(text)
 
 
 def join_wrapped(text: str) -> str:

@@ -19,6 +19,7 @@ whole, an addition and a ``LayerNormalization`` at 6 %.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -71,7 +72,7 @@ def build_graph(weights: E5Weights, *, integer: bool) -> bytes:
     return serialised
 
 
-class _Graph:
+class _Graph(ABC):
     """The transformer's layers; how to multiply is left to the subclass. Rows are tokens: (texts * tokens, hidden)."""
 
     def __init__(self, weights: E5Weights) -> None:
@@ -92,7 +93,7 @@ class _Graph:
         self.add("Reshape", [state, "sequence"], "last layer")
         self.add("ReduceMean", ["last layer", "last axis"], OUTPUT, keepdims=0)
 
-    def begin(self) -> None:
+    def begin(self) -> None:  # noqa: B027  (only one of the two graphs shares anything)
         """Add what all products share."""
 
     def layer(self, name: str, state: str) -> str:
@@ -123,13 +124,13 @@ class _Graph:
         epsilon = self.weights.header.epsilon
         return self.add("LayerNormalization", [rows, gain, shift], output, axis=-1, epsilon=epsilon)
 
+    @abstractmethod
     def prepare(self, rows: str, product: str) -> str:
         """Bring rows into the form that ``multiply`` takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def multiply(self, prepared: str, tensor: str, output: str) -> str:
         """Multiply prepared rows by the transposed weights ``tensor``; no bias."""
-        raise NotImplementedError
 
     def columns(self, tensor: str) -> int:
         header = self.weights.header
