@@ -8,6 +8,7 @@
     │   └── UnknownNameError            a dataset, strategy, fusion … that does not exist
     ├── MissingDependencyError (ImportError)   an optional package is absent; carries the install line
     ├── ModelError                      an embedder, LLM or reranker failed or answered nonsense
+    ├── RetrievalError (ExceptionGroup) every branch of a search failed; carries each one's error
     └── StoreError                      data on disk
         ├── LockedError                 another process is writing to this dataset
         ├── FormatVersionError          written by a Pointsman whose format this one does not know
@@ -17,6 +18,9 @@ Errors of libraries underneath are translated into these where a person can act 
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 
 class PointsmanError(Exception):
@@ -51,6 +55,22 @@ class MissingDependencyError(PointsmanError, ImportError):
 
 class ModelError(PointsmanError):
     """A model failed, timed out or answered what cannot be used."""
+
+
+class RetrievalError(ExceptionGroup[Exception], PointsmanError):
+    """Every branch of a search failed; ``causes`` has each one's error by its name (F3)."""
+
+    causes: Mapping[str, Exception]
+
+    def __new__(cls, message: str, causes: Mapping[str, Exception]) -> Self:
+        told = "; ".join(f"{name}: {type(error).__name__}: {error}" for name, error in causes.items())
+        error = super().__new__(cls, f"{message}: {told}", list(causes.values()))
+        error.causes = dict(causes)
+        return error
+
+    def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # its stub is generic in the result
+        """What ``except*`` makes of a part of it."""
+        return RetrievalError("a part of the causes", {name: e for name, e in self.causes.items() if e in excs})
 
 
 class StoreError(PointsmanError):

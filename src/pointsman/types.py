@@ -75,11 +75,33 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How one list ranked a document: its 1-based rank there, and its raw score (None where the list has none)."""
+    """How one list, or one stage, ranked a document.
+
+    Attributes:
+        source: the list (``"bm25"``, ``"vector"``, a retriever's name) or the stage (``"fuse"``, ``"rerank"``).
+        rank: its rank there, from 1; None where only another list has found it, and this one merely scored it.
+        score: its raw score there; None where the list has none.
+        normalised: what that score added to the fused one; None where nothing was fused, or this is a stage.
+    """
 
     source: str
     rank: int | None
     score: float | None
+    normalised: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """What compression kept of a document.
+
+    Attributes:
+        text: the parts that were kept, joined; or a summary.
+        spans: where each part stands in the document's text, as ``(start, end)`` in characters, in source order;
+            empty for a summary, which stands nowhere.
+    """
+
+    text: str
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +112,7 @@ class Hit:
     score: float
     dataset: str | None = None
     provenance: tuple[Provenance, ...] = ()
+    excerpt: Excerpt | None = None
 
     @property
     def id(self) -> str:
@@ -98,13 +121,66 @@ class Hit:
 
     @property
     def text(self) -> str:
-        """The document's text."""
-        return self.document.text
+        """What to read: the excerpt where there is one, else the document's text."""
+        return self.document.text if self.excerpt is None else self.excerpt.text
 
     @property
     def metadata(self) -> Metadata:
         """The document's metadata."""
         return self.document.metadata
+
+    @property
+    def key(self) -> HitKey:
+        """What tells this hit from others."""
+        return self.dataset, self.document.id
+
+
+HitKey = tuple[str | None, str]
+"""What tells hits apart: the dataset's name (None outside of one) and the document's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing that was found is relevant enough (R4).
+
+    Attributes:
+        reason: in words.
+        nearest: the best of what was found and is not answered.
+        score: what ``nearest`` scored on the scale of the threshold.
+        threshold: what it would have needed.
+        scale: what these two numbers are, such as ``"probability"``.
+    """
+
+    reason: str
+    nearest: Hit | None = None
+    score: float | None = None
+    threshold: float | None = None
+    scale: str | None = None
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A ranking between two stages, and what the stage that made it has to tell.
+
+    Attributes:
+        hits: best first.
+        scale: what the hits' scores are: ``"bm25"``, ``"cosine"``, ``"calibrated"``, a fusion method's name, or
+            ``"rerank:<model>"``. Thresholds are meant for one scale and act on no other.
+        detail: what was decided and why, in words.
+        dropped: hits that came in and did not go on, with the reason.
+        degraded: what did not work as asked, and what was done instead.
+        refused: set where nothing relevant is left; ``hits`` is empty then.
+    """
+
+    hits: tuple[Hit, ...]
+    scale: str
+    detail: str = ""
+    dropped: Mapping[HitKey, str] = field(default_factory=dict)
+    degraded: tuple[str, ...] = ()
+    refused: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +223,7 @@ class RetrievalContext:
     hits: tuple[Hit, ...]
     plan: Plan
     trace: Trace
-    refused: str | None = None
+    refused: Refusal | None = None
     degraded: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Hit]:
