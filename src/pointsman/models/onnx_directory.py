@@ -1,4 +1,4 @@
-"""Any embedding model that lies in a folder as ONNX with its ``tokenizer.json``."""
+"""Any model of texts that lies in a folder as ONNX with its ``tokenizer.json``; first of all, embedding models."""
 
 from __future__ import annotations
 
@@ -21,6 +21,85 @@ Pooling = Literal["mean", "cls"]
 
 _RUN_TOKENS: Final = 4096  # bounds the memory of a run
 _CHARACTERS_PER_TOKEN: Final = 32  # more text than this cannot matter below max_tokens
+
+
+class OnnxTextModel:
+    """A folder's model, run on the CPU, and its tokenizer, without the padding and cuts it may have been saved with.
+
+    Attributes:
+        name: the folder, and what is in its files; without settings of use.
+        tokenizer: from the package ``tokenizers``.
+        outputs: the model's, with ``name`` and ``shape``.
+    """
+
+    def __init__(self, directory: str | Path, threads: int | None, needed_for: str) -> None:
+        """Open the files.
+
+        Args:
+            directory: the folder, with ``model.onnx`` and ``tokenizer.json``, there or in ``onnx/``.
+            threads: cores a run may use; None lets onnxruntime choose.
+            needed_for: who asks, for the error of a missing package.
+
+        Raises:
+            InputError: a file is absent.
+            MissingDependencyError: the package ``tokenizers`` is not installed.
+            ModelError: a file cannot be read as what it should be.
+        """
+        self.folder = Path(directory)
+        path = _existing(self.folder, "model.onnx", "onnx/model.onnx")
+        tokens_path = _existing(self.folder, "tokenizer.json", "onnx/tokenizer.json")
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise MissingDependencyError("tokenizers", "onnx", needed_for) from error
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads or 0
+        options.log_severity_level = 3
+        try:
+            self.tokenizer = tokenizers.Tokenizer.from_file(str(tokens_path))
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # neither package has a base for its errors
+            raise ModelError(f"the model in {self.folder} cannot be opened: {error}") from error
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self._inputs = {item.name: item.type for item in self._session.get_inputs()}
+        self.outputs: Sequence[Any] = self._session.get_outputs()
+        digest = hashlib.sha256()
+        for file in (path, tokens_path):
+            with file.open("rb") as content:
+                while block := content.read(1 << 20):
+                    digest.update(block)
+        self.name = f"onnx:{self.folder.name}|{digest.hexdigest()[:16]}"
+
+    def run(self, output: str, ids: list[list[int]], types: list[list[int]] | None = None) -> NDArray[np.float32]:
+        """One output for texts of the same number of tokens; of what it knows, the model gets the inputs it has.
+
+        Args:
+            output: its name.
+            ids: the tokens of each text.
+            types: which of two texts each token is of; zeros where there is one.
+
+        Raises:
+            ModelError: it wants another input, or fails.
+        """
+        tokens = np.array(ids, np.int64)
+        known = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)}
+        known["token_type_ids"] = np.zeros_like(tokens) if types is None else np.array(types, np.int64)
+        known["position_ids"] = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+        try:
+            feed = {
+                name: known[name].astype(np.int32 if kind == "tensor(int32)" else np.int64)
+                for name, kind in self._inputs.items()
+            }
+        except KeyError as error:
+            raise ModelError(f"{self.name} wants the input {error}, which is not that of a text model") from error
+        try:
+            found: NDArray[np.float32] = self._session.run([output], feed)[0]
+        except Exception as error:  # as in the constructor
+            raise ModelError(f"{self.name} failed: {error}") from error
+        return found
 
 
 class OnnxEmbedder(PrefixedEmbedder):
@@ -57,37 +136,17 @@ class OnnxEmbedder(PrefixedEmbedder):
             MissingDependencyError: The package ``tokenizers`` is not installed.
             ModelError: A file cannot be read as what it should be.
         """
-        folder = Path(directory)
-        path = _existing(folder, "model.onnx", "onnx/model.onnx")
-        tokens_path = _existing(folder, "tokenizer.json", "onnx/tokenizer.json")
         if pooling not in {None, "mean", "cls"}:
             raise InputError(f"pooling is 'mean', 'cls' or None, not {pooling!r}")
         if max_tokens < 3:
             raise InputError(f"max_tokens is at least 3, not {max_tokens}")
-        try:
-            import tokenizers
-        except ImportError as error:
-            raise MissingDependencyError("tokenizers", "onnx", "OnnxEmbedder") from error
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or 0
-        options.log_severity_level = 3
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(tokens_path))
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # neither package has a base for its errors
-            raise ModelError(f"the model in {folder} cannot be opened: {error}") from error
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(max_tokens)
+        self._model = OnnxTextModel(directory, threads, "OnnxEmbedder")
+        self._model.tokenizer.enable_truncation(max_tokens)
         self._characters = max_tokens * _CHARACTERS_PER_TOKEN
-        self._inputs = {item.name: item.type for item in self._session.get_inputs()}
-        self._output = _output(self._session.get_outputs(), folder)
-        self._pooling = pooling or _configured_pooling(folder)
+        self._output = _output(self._model.outputs, self._model.folder)
+        self._pooling = pooling or _configured_pooling(self._model.folder)
         self._prefixes = query_prefix, document_prefix
-        digest = hashlib.sha256(path.read_bytes() + tokens_path.read_bytes()).hexdigest()[:16]
-        settings = f"{self._pooling}|{max_tokens}|{query_prefix}|{document_prefix}"
-        self._name = f"onnx:{folder.name}|{digest}|{settings}"
+        self._name = f"{self._model.name}|{self._pooling}|{max_tokens}|{query_prefix}|{document_prefix}"
         self._dimensions = len(self._run([self._tokens("dimensions")])[0])
 
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
@@ -101,24 +160,11 @@ class OnnxEmbedder(PrefixedEmbedder):
 
     def _tokens(self, text: str) -> list[int]:
         clean = text[: self._characters].encode("utf-8", "replace").decode()  # lone surrogates become "?"
-        ids: list[int] = self._tokenizer.encode(clean).ids
+        ids: list[int] = self._model.tokenizer.encode(clean).ids
         return ids or [0]  # a tokenizer without markers gives nothing for an empty text
 
     def _run(self, batch: list[list[int]]) -> NDArray[np.float32]:
-        ids = np.array(batch, np.int64)
-        known = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        known["position_ids"] = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
-        try:
-            feed = {
-                name: known[name].astype(np.int32 if kind == "tensor(int32)" else np.int64)
-                for name, kind in self._inputs.items()
-            }
-        except KeyError as error:
-            raise ModelError(f"{self._name} wants the input {error}, which is not that of a text model") from error
-        try:
-            output: NDArray[np.float32] = self._session.run([self._output], feed)[0]
-        except Exception as error:  # as in the constructor
-            raise ModelError(f"{self._name} failed: {error}") from error
+        output = self._model.run(self._output, batch)
         if output.ndim == 3:
             output = output[:, 0] if self._pooling == "cls" else output.mean(axis=1)
         return output
@@ -128,7 +174,7 @@ def _existing(folder: Path, *names: str) -> Path:
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    raise InputError(f"{folder} holds no {' or '.join(names)}; give the folder of an ONNX embedding model")
+    raise InputError(f"{folder} holds no {' or '.join(names)}; give the folder of an ONNX model")
 
 
 def _output(outputs: Sequence[Any], folder: Path) -> str:

@@ -1,0 +1,380 @@
+"""What every reranker is: one method that scores texts, and everything else made from it."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import math
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TypeVar
+
+import anyio
+
+from pointsman._twins import in_thread, require_one, wait_for
+from pointsman.errors import InputError, ModelError, PointsmanError
+from pointsman.retrieval.refine import BaseRefiner
+from pointsman.retrieval.rerank._scores import Lookup, Pair, ScoreCache, Scored, checked, told_missing
+from pointsman.types import Document, Hit, Provenance, Query, Ranked
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_CANDIDATES = 50
+TIMEOUT = 10.0
+CACHE_SIZE = 10_000
+
+_LONGEST_CAUSE = 300
+"""Characters of an error that a ranking carries on: servers send whole pages."""
+
+
+class BaseReranker(BaseRefiner):
+    """Puts documents in the order of their relevance to a query. Implement ``score`` or ``ascore``.
+
+    ``rerank`` takes documents and raises what goes wrong; ``refine``, the stage of a search, never does: a reranker
+    that fails, hangs or answers nonsense leaves the order as it was, and the answer says so.
+
+    Attributes:
+        max_candidates: how many hits of a ranking are scored.
+        timeout: seconds for one ``rerank`` or ``refine``; None waits as long as it takes.
+        cache_size: how many scores are remembered; 0 remembers nothing.
+        independent: whether a text's score is the same whatever other texts it is scored with. Where it is not, only a
+            whole list that was scored before is remembered.
+    """
+
+    stage = "rerank"
+    max_candidates: int = MAX_CANDIDATES
+    timeout: float | None = TIMEOUT
+    cache_size: int = CACHE_SIZE
+    independent: bool = True
+
+    def __init__(
+        self,
+        *,
+        max_candidates: int = MAX_CANDIDATES,
+        timeout: float | None = TIMEOUT,
+        cache: bool | int = True,
+    ) -> None:
+        """Set the limits; a subclass without settings of its own need not call this.
+
+        Args:
+            max_candidates: see the class.
+            timeout: see the class.
+            cache: how many scores to remember; True some 10,000, False or 0 none.
+
+        Raises:
+            InputError: a number is out of range.
+        """
+        if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
+            raise InputError(f"timeout is in seconds, above 0, or None for no limit, not {timeout!r}")
+        if not isinstance(cache, int) or cache < 0:
+            raise InputError(f"cache is True, False or how many scores to remember, not {cache!r}")
+        self.max_candidates = count_of(max_candidates, "max_candidates")
+        self.timeout = timeout
+        self.cache_size = (CACHE_SIZE if cache else 0) if isinstance(cache, bool) else cache
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        require_one(cls, BaseReranker, "score", "ascore")
+
+    @property
+    def name(self) -> str:
+        """Identifies model *and* settings: scores are remembered and told apart under it. Here: the class's name."""
+        return type(self).__name__
+
+    # ── scoring: what a subclass implements ──────────────────────────────────────────────────────────────────────
+
+    def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """The relevance of each text to the query, higher is better; never called without texts."""
+        return wait_for(self.ascore, query, texts)
+
+    async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """The same, awaited; a synchronous ``score`` runs in a worker thread."""
+        return await in_thread(self.score, query, texts)
+
+    def score_pairs(self, pairs: Sequence[Pair]) -> Sequence[float]:
+        """Scores of texts for several queries: here query by query; override it where they can share batches."""
+        scores: dict[Pair, float] = {}
+        for query, texts in _by_query(pairs).items():
+            found = checked(self.score(query, texts), len(texts), self.name)
+            if found.missing:
+                raise ModelError(told_missing(found.missing, len(texts)))
+            scores.update(zip(((query, text) for text in texts), found, strict=True))
+        return [scores[pair] for pair in pairs]
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def rerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
+        """The most relevant documents, best first; equally relevant ones stay in the order given (R5).
+
+        Args:
+            query: what is asked.
+            documents: scored by their title and text; left as they are.
+            top_n: how many at most; None: all.
+
+        Returns:
+            New documents, with the score in ``metadata["score"]``.
+
+        Raises:
+            InputError: an argument cannot be used.
+            ModelError: the reranker failed, took longer than ``timeout``, or answered what cannot be used.
+        """
+        lookup = self._lookup_of(query, documents, top_n)
+        if lookup is None:
+            return []
+        return _best(documents, self._warned(self._limited(lambda: self._scored(lookup), 1)), top_n)
+
+    async def arerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
+        """The same, awaited."""
+        lookup = self._lookup_of(query, documents, top_n)
+        if lookup is None:
+            return []
+        return _best(documents, self._warned(await self._alimited(lambda: self._ascored(lookup), 1)), top_n)
+
+    # ── rankings ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (any ranking can be looked at again)
+        """As many as it scores."""
+        return max(top_k, self.max_candidates)
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the cut is the workflow's)
+        """The first ``max_candidates`` hits by their scores here, the others behind them in the order they had.
+
+        Those others get the lowest of the new scores: scores of a ranking are of one scale and do not rise, and what
+        is known of these hits is only that they stood behind. They get no provenance of this stage, as it has not
+        looked at them.
+
+        Whatever goes wrong, the ranking is passed on with its scale as it came, and ``degraded`` says why.
+        """
+        if not ranked.hits:
+            return self._passed_on(ranked, "there was nothing to rerank")
+        try:
+            scored = self._limited(lambda: self._scored(self._lookup([self._pairs(query, ranked)])), 1)
+        except PointsmanError as error:
+            return self._failed(ranked, error)
+        return self._reordered(ranked, scored)
+
+    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (as above)
+        """The same, awaited."""
+        if not ranked.hits:
+            return self._passed_on(ranked, "there was nothing to rerank")
+        try:
+            scored = await self._alimited(lambda: self._ascored(self._lookup([self._pairs(query, ranked)])), 1)
+        except PointsmanError as error:
+            return self._failed(ranked, error)
+        return self._reordered(ranked, scored)
+
+    def refine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
+        """`refine` for several rankings at once.
+
+        A reranker with a ``score_pairs`` of its own scores what is missing of all of them in shared batches, in
+        ``timeout`` seconds for each ranking taken together; if that fails, all of them stay as they were. Any other
+        takes one after the other, and each fails for itself.
+
+        Raises:
+            InputError: there is not one query for each ranking.
+        """
+        self._check_many(queries, rankeds)
+        if not self._shares_batches:
+            return [self.refine(query, ranked, top_k) for query, ranked in zip(queries, rankeds, strict=True)]
+        lists = [self._pairs(query, ranked) for query, ranked in zip(queries, rankeds, strict=True)]
+        try:
+            scored = self._limited(lambda: self._scored_lists(lists), len(lists))
+        except PointsmanError as error:
+            return [self._failed(ranked, error) for ranked in rankeds]
+        return [self._reordered(*both) for both in zip(rankeds, scored, strict=True)]
+
+    async def arefine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
+        """The same, awaited."""
+        self._check_many(queries, rankeds)
+        if self._shares_batches:
+            lists = [self._pairs(query, ranked) for query, ranked in zip(queries, rankeds, strict=True)]
+            try:
+                scored = await self._alimited(lambda: in_thread(self._scored_lists, lists), len(lists))
+            except PointsmanError as error:
+                return [self._failed(ranked, error) for ranked in rankeds]
+            return [self._reordered(*both) for both in zip(rankeds, scored, strict=True)]
+        return [await self.arefine(query, ranked, top_k) for query, ranked in zip(queries, rankeds, strict=True)]
+
+    # ── inside: which scores are wanted, and getting them ────────────────────────────────────────────────────────
+
+    @cached_property
+    def _cache(self) -> ScoreCache:
+        return ScoreCache(self.cache_size)
+
+    @property
+    def _shares_batches(self) -> bool:
+        return self.independent and type(self).score_pairs is not BaseReranker.score_pairs
+
+    @property
+    def _budget(self) -> int:
+        """How many hits of a ranking are scored."""
+        return self.max_candidates
+
+    def _pairs(self, query: Query, ranked: Ranked) -> list[Pair]:
+        return [(query.text, hit.document.searchable) for hit in ranked.hits[: self._budget]]
+
+    def _lookup_of(self, query: str | Query, documents: Sequence[Document], top_n: int | None) -> Lookup | None:
+        if top_n is not None:
+            count_of(top_n, "top_n")
+        for document in documents:
+            if not isinstance(document, Document):
+                raise InputError(f"a reranker takes documents, not {type(document).__name__}: {document!r:.80}")
+        text = Query.of(query).text
+        return self._lookup([[(text, document.searchable) for document in documents]]) if documents else None
+
+    def _lookup(self, lists: Sequence[Sequence[Pair]]) -> Lookup:
+        return Lookup(self.name, self._cache, self.independent, lists)
+
+    def _scored(self, lookup: Lookup) -> Scored:
+        if lookup.missing:
+            query, texts = lookup.for_one_query()
+            lookup.hear(self.score(query, texts))
+        return lookup.scored()[0]
+
+    async def _ascored(self, lookup: Lookup) -> Scored:
+        if lookup.missing:
+            query, texts = lookup.for_one_query()
+            lookup.hear(await self.ascore(query, texts))
+        return lookup.scored()[0]
+
+    def _scored_lists(self, lists: Sequence[Sequence[Pair]]) -> list[Scored]:
+        lookup = self._lookup(lists)
+        if lookup.missing:
+            lookup.hear(self.score_pairs(lookup.missing))
+        return lookup.scored()
+
+    def _limited(self, call: Callable[[], T], shares: int) -> T:
+        """Run it in a thread that nobody waits for longer than ``shares`` times the timeout.
+
+        Raises:
+            PointsmanError: its own, or a ModelError for anything else.
+        """
+        if self.timeout is None:
+            try:
+                return call()
+            except PointsmanError:
+                raise
+            except Exception as error:
+                raise self._foreign(error) from error
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                results.append(call())
+            except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
+                errors.append(error)
+
+        context = contextvars.copy_context()
+        # A daemon: a model that hangs must not keep the process from ending either.
+        thread = threading.Thread(target=lambda: context.run(run), name=f"rerank-{type(self).__name__}", daemon=True)
+        thread.start()
+        thread.join(self.timeout * shares)
+        if results:
+            return results[0]
+        if not errors:
+            raise self._late(self.timeout * shares)
+        raised = errors[0]
+        if isinstance(raised, PointsmanError) or not isinstance(raised, Exception):
+            raise raised
+        raise self._foreign(raised) from raised
+
+    async def _alimited(self, call: Callable[[], Awaitable[T]], shares: int) -> T:
+        limit = None if self.timeout is None else self.timeout * shares
+        try:
+            with anyio.move_on_after(limit):
+                return await call()
+        except PointsmanError:
+            raise
+        except Exception as error:
+            raise self._foreign(error) from error
+        assert limit is not None, "only a limit ends the block above without a result"
+        raise self._late(limit)
+
+    def _late(self, limit: float) -> ModelError:
+        return ModelError(
+            f"{self.name} did not answer within {limit:g} s; raise the timeout, lower max_candidates, "
+            "or use a faster model"
+        )
+
+    def _foreign(self, error: Exception) -> ModelError:
+        return ModelError(f"{self.name} failed: {type(error).__name__}: {error}")
+
+    # ── inside: what scores make of a ranking ────────────────────────────────────────────────────────────────────
+
+    def _reordered(self, ranked: Ranked, scored: Scored) -> Ranked:
+        if not ranked.hits:
+            return self._passed_on(ranked, "there was nothing to rerank")
+        head, tail = ranked.hits[: len(scored.scores)], ranked.hits[len(scored.scores) :]
+        order = _descending(scored.scores)
+        hits = [seen(head[place], rank, scored.scores[place]) for rank, place in enumerate(order, 1)]
+        lowest = min(scored.scores)
+        hits += [replace(hit, score=lowest) for hit in tail]
+        detail = f"{self.name} ordered {len(head)} hits, {scored.fresh} of them scored anew"
+        if tail:
+            detail += f"; {len(tail)} beyond its budget of {self._budget} follow unscored"
+        degraded: tuple[str, ...] = ()
+        if scored.problem:
+            degraded = (f"rerank by {self.name} is incomplete: {scored.problem}",)
+            _log.warning("%s", degraded[0])
+        return Ranked(tuple(hits), f"rerank:{self.name}", detail, degraded=degraded, refused=ranked.refused)
+
+    def _passed_on(self, ranked: Ranked, detail: str, degraded: tuple[str, ...] = ()) -> Ranked:
+        return Ranked(ranked.hits, ranked.scale, detail, degraded=degraded, refused=ranked.refused)
+
+    def _failed(self, ranked: Ranked, error: Exception) -> Ranked:
+        cause = str(error).removeprefix(f"{self.name} failed: ")
+        if len(cause) > _LONGEST_CAUSE:
+            cause = f"{cause[:_LONGEST_CAUSE]}…"
+        told = f"rerank by {self.name} failed, the order before it stands: {cause}"
+        _log.warning("%s", told)
+        return self._passed_on(ranked, "the order before it stands", (told,))
+
+    def _warned(self, scored: Scored) -> Sequence[float]:
+        """Scores for who has no trace to read: what is incomplete about them is logged."""
+        if scored.problem:
+            _log.warning("rerank by %s is incomplete: %s", self.name, scored.problem)
+        return scored.scores
+
+    def _check_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked]) -> None:
+        if len(queries) != len(rankeds):
+            raise InputError(f"{len(queries)} queries for {len(rankeds)} rankings; give one for each")
+
+
+def _by_query(pairs: Sequence[Pair]) -> dict[str, list[str]]:
+    groups: dict[str, dict[str, None]] = {}
+    for query, text in pairs:
+        groups.setdefault(query, {})[text] = None
+    return {query: list(texts) for query, texts in groups.items()}
+
+
+def _descending(scores: Sequence[float]) -> list[int]:
+    """Places by score; equal ones in the order they came in."""
+    return sorted(range(len(scores)), key=lambda place: -scores[place])
+
+
+def _best(documents: Sequence[Document], scores: Sequence[float], top_n: int | None) -> list[Document]:
+    return [
+        replace(documents[place], metadata={**documents[place].metadata, "score": scores[place]})
+        for place in _descending(scores)[:top_n]
+    ]
+
+
+def seen(hit: Hit, rank: int, score: float) -> Hit:
+    """The hit with what this stage makes of it."""
+    return replace(hit, score=score, provenance=(*hit.provenance, Provenance("rerank", rank, score)))
+
+
+def count_of(value: int, name: str) -> int:
+    """The number itself.
+
+    Raises:
+        InputError: it is not an int from 1 up.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} is an int from 1 up, not {value!r}")
+    return value

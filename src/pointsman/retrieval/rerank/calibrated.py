@@ -1,0 +1,216 @@
+"""The reranker that needs no model: both raw scores of every hit, added on one scale."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pointsman.errors import InputError, PointsmanError
+from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.fusion import KAPPA, calibrated_sum
+from pointsman.retrieval.rerank.base import CACHE_SIZE, MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of, seen
+
+if TYPE_CHECKING:
+    from pointsman.protocols import Embedder
+    from pointsman.selector._vectors import TextVectors
+    from pointsman.types import Hit, Query, Ranked
+
+MAX_TEXTS: Final = 20
+"""Texts embedded for one ranking, at some 30 a second."""
+
+SCALE: Final = "calibrated"
+_SETTLED: Final = frozenset({SCALE, "bm25", "cosine"})
+"""Scales of rankings to which nothing can be added: the sum itself, and lists that stand alone."""
+
+
+class CalibratedReranker(BaseReranker):
+    """Orders hits by ``bm25 + (kappa / sigma) · (cosine - mean)``, at no model's cost wherever search has left both.
+
+    - **Both raw scores in every hit's provenance** (``"bm25"`` and ``"vector"``): their calibrated sum. That is what
+      the strategy ``hybrid`` answers with already, so it changes nothing there, and brings any other fusion of the two
+      (RRF, z-score …) up to it. The scale is then ``"calibrated"``, as a threshold wants it, unless ``kappa`` is your
+      own.
+    - **One of the two** (a strategy of one list): there is nothing to weigh it against, and the order stands.
+    - **None** (hits of a foreign retriever): with an embedder the hits' own texts are scored, BM25 with the statistics
+      of the candidates alone, and the cosine; without one the order stands.
+
+    ``detail`` of the answer tells which it was. ``score`` and ``rerank`` always score the texts themselves; without an
+    embedder by their words alone.
+    """
+
+    independent = False  # how rare a word is depends on the texts it is looked for in
+
+    def __init__(
+        self,
+        embedder: Embedder | None = None,
+        sigma: float | None = None,
+        mean: float = 0.0,
+        kappa: float = KAPPA,
+        *,
+        spread: CosineSpread | Callable[[], CosineSpread] | None = None,
+        max_candidates: int = MAX_CANDIDATES,
+        max_texts: int = MAX_TEXTS,
+        timeout: float | None = TIMEOUT,
+        cache: bool | int = True,
+    ) -> None:
+        """Set the scale.
+
+        Args:
+            embedder: scores texts whose hits carry no scores; None: such hits keep their order.
+            sigma: standard deviation of the cosine between a query and random documents; None: as ``spread`` or the
+                embedder's ``cosine_spread`` says.
+            mean: that cosine's mean; it changes no order, but makes scores readable.
+            kappa: how many units of BM25 one sigma is worth.
+            spread: sigma and mean together, or a function that knows them when they are needed.
+            max_candidates: how many hits it asks for; those with raw scores cost nothing, so all of them are ordered.
+            max_texts: how many texts it embeds for one ranking.
+            timeout: seconds for one ``rerank`` or ``refine``.
+            cache: how many scores and vectors to remember.
+
+        Raises:
+            InputError: a number is out of range, sigma and spread are both given, or there is an embedder and nothing
+                says how its cosines spread.
+        """
+        super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
+        if sigma is not None and spread is not None:
+            raise InputError("give sigma and mean, or spread, not both")
+        sigma = sigma if sigma is not None or spread is not None else getattr(embedder, "cosine_spread", None)
+        for name, value in (("sigma", sigma), ("kappa", kappa)):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InputError(f"{name} is a finite number above 0, not {value!r}")
+        if not math.isfinite(mean):
+            raise InputError(f"mean is a finite number, not {mean!r}")
+        if embedder is not None and sigma is None and spread is None:
+            raise InputError(
+                f"{type(embedder).__name__} does not say how its cosines spread; give sigma, or spread, such as "
+                "CosineSpread.measured(queries, documents)"
+            )
+        self.kappa, self.max_texts = kappa, count_of(max_texts, "max_texts")
+        self._embedder = embedder
+        self.in_place = embedder is None
+        self._spread = spread if spread is not None or sigma is None else CosineSpread(mean, sigma)
+        self._vectors: TextVectors | None = None
+        if embedder is not None:
+            from pointsman.selector._vectors import TextVectors
+
+            self._vectors = TextVectors(embedder, self.cache_size or CACHE_SIZE)
+
+    @property
+    def name(self) -> str:
+        """``calibrated``, with kappa where it is not the usual one, and the embedder where there is one."""
+        kappa = "" if self.kappa == KAPPA else f"|kappa={self.kappa:g}"
+        return f"{SCALE}{kappa}" + ("" if self._embedder is None else f"|{self._embedder.name}")
+
+    def depth(self, top_k: int, scale: str) -> int:
+        """No more than the answer has where the order will stand; else what it can order."""
+        return top_k if scale in _SETTLED else max(top_k, self.max_candidates)
+
+    # ── a ranking whose hits carry their scores ──────────────────────────────────────────────────────────────────
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """The calibrated sum where both scores are there; else see the class. Never raises: see `BaseReranker`."""
+        try:
+            settled = self._settled(ranked)
+        except PointsmanError as error:
+            return self._failed(ranked, error)
+        return settled or super().refine(query, ranked, top_k)
+
+    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """The same, awaited; adding up scores needs no worker thread."""
+        try:
+            settled = self._settled(ranked)
+        except PointsmanError as error:
+            return self._failed(ranked, error)
+        return settled or await super().arefine(query, ranked, top_k)
+
+    def _settled(self, ranked: Ranked) -> Ranked | None:
+        """The answer where no text need be read; else None."""
+        if not ranked.hits:
+            return None
+        if ranked.scale == SCALE:
+            return self._passed_on(ranked, "the scores are the calibrated sum already; there is nothing to add")
+        raw = [_Raw.of(hit) for hit in ranked.hits]
+        words = [scores.bm25 for scores in raw if scores.bm25 is not None]
+        near = [scores.cosine for scores in raw if scores.cosine is not None]
+        if len(words) == len(raw) and near:
+            # A hit without a cosine has no vector, and gets the lowest of the others; every hit has some BM25, or 0.
+            return self._summed(ranked, words, [math.nan if scores.cosine is None else scores.cosine for scores in raw])
+        if len(words) + len(near) == len(raw) and not (words and near):
+            there, absent = ("bm25", "vector") if words else ("vector", "bm25")
+            return self._passed_on(ranked, f"hits have scores of {there!r} but not of {absent!r}; the order stands")
+        if self._embedder is None:
+            return self._passed_on(
+                ranked, "hits do not all have raw scores, and there is no embedder to score texts; the order stands"
+            )
+        return None
+
+    def _summed(self, ranked: Ranked, bm25: Sequence[float], cosine: Sequence[float]) -> Ranked:
+        spread = self._known_spread()
+        if spread is None:
+            raise InputError("nobody says how cosines spread; give sigma, or spread")
+        above = [score - spread.mean for score in cosine]
+        order = calibrated_sum(range(len(bm25)), bm25, above, sigma=spread.sigma, kappa=self.kappa)
+        hits = tuple(seen(ranked.hits[place], rank, score) for rank, (place, score) in enumerate(order, 1))
+        scale = SCALE if self.kappa == KAPPA else f"rerank:{self.name}"
+        detail = f"the calibrated sum of the two raw scores of {len(hits)} hits"
+        return replace(self._passed_on(ranked, detail), hits=hits, scale=scale)
+
+    def _known_spread(self) -> CosineSpread | None:
+        if self._spread is None or isinstance(self._spread, CosineSpread):
+            return self._spread
+        try:
+            found = self._spread()
+        except PointsmanError:
+            raise
+        except Exception as error:
+            raise self._foreign(error) from error
+        if not isinstance(found, CosineSpread):
+            raise InputError(f"spread is a CosineSpread or a function that returns one, not {type(found).__name__}")
+        return found
+
+    # ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _budget(self) -> int:
+        return self.max_texts
+
+    def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """BM25 with the statistics of these texts, and the cosine if there is an embedder, on one scale.
+
+        Raises:
+            ModelError: the embedder failed or answered nonsense.
+        """
+        from pointsman.selector._bm25 import ChoiceIndex
+        from pointsman.text import DEFAULT_ANALYZER
+
+        # The small index that selectors use: exact, in Lucene's form, microseconds for a handful of texts.
+        index = ChoiceIndex([Counter(DEFAULT_ANALYZER.tokens(text)) for text in texts])
+        words: list[float] = index.scores(DEFAULT_ANALYZER.query_tokens(query)).tolist()
+        spread = self._known_spread()
+        if self._vectors is None or spread is None:
+            return words
+        cosines = self._vectors.of(texts, "document") @ self._vectors.of([query], "query")[0]
+        above: list[float] = (cosines - spread.mean).tolist()
+        sums = dict(calibrated_sum(range(len(words)), words, above, sigma=spread.sigma, kappa=self.kappa))
+        return [sums[place] for place in range(len(words))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """The raw scores of a hit, where it has them."""
+
+    bm25: float | None
+    cosine: float | None
+
+    @classmethod
+    def of(cls, hit: Hit) -> _Raw:
+        return cls(_only(hit, "bm25"), _only(hit, "vector"))
+
+
+def _only(hit: Hit, source: str) -> float | None:
+    """The score of a source that a hit has once; several are of several queries, and not to be compared."""
+    scores = [way.score for way in hit.provenance if way.source == source]
+    return scores[0] if len(scores) == 1 else None

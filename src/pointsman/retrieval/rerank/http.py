@@ -1,0 +1,403 @@
+"""Rerankers behind a server: Cohere, Jina, Text Embeddings Inference, vLLM, infinity, llama.cpp and their like."""
+
+from __future__ import annotations
+
+import email.utils
+import ipaddress
+import json
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from pointsman._batched import batched
+from pointsman.errors import InputError, MissingDependencyError, ModelError
+from pointsman.retrieval.rerank._shorten import shortened
+from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of
+from pointsman.text import repair
+
+if TYPE_CHECKING:
+    import httpx
+
+_log = logging.getLogger(__name__)
+
+API = Literal["auto", "cohere", "jina", "tei"]
+
+MAX_CHARS: Final = 4000
+"""Characters of a document that are sent: some 1,000 tokens."""
+
+_PATHS: Final = {"cohere": "/v2/rerank", "jina": "/v1/rerank", "tei": "/rerank"}
+_BATCHES: Final = {"cohere": 100, "jina": 100, "tei": 32}
+"""Documents in one request; TEI takes 32 unless told otherwise."""
+
+_LARGEST: Final = 16 * 2**20
+"""Bytes of an answer; one that repeats every document is some hundred kilobytes."""
+
+_LONGEST_PAUSE: Final = 30.0
+_WITHOUT_LIMIT: Final = 60.0
+"""Seconds for all requests of one ranking where the caller has set no timeout."""
+
+_ANOTHER_SHAPE: Final = frozenset({400, 404, 405, 415, 422})
+"""What servers answer to a path or a field that they do not know."""
+
+_RESULTS: Final = ("results", "data")
+_SCORES: Final = ("relevance_score", "score")
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Where to ask, and in which shape."""
+
+    url: str
+    api: str
+
+
+class HTTPReranker(BaseReranker):
+    """A client of any server with a rerank endpoint (R5).
+
+    - ``"cohere"``: ``POST /v2/rerank``; ``"jina"``: ``POST /v1/rerank``, which vLLM, infinity and llama.cpp speak as
+      well; ``"tei"``: ``POST /rerank`` of Text Embeddings Inference.
+    - ``"auto"`` goes by the address, and where that leaves several it tries them in turn until one is understood, once
+      for the life of this object.
+
+    Results are matched to documents by ``index``, never by their order, and an answer in which one is missing, twice
+    there, or no number is not used. Requests that may succeed later (no connection, 408, 429, 5xx) are sent again with
+    growing, jittered pauses, or after what ``Retry-After`` says, as far as ``timeout`` and half a minute allow.
+
+    The key goes into the header ``Authorization``, to the address given, and nowhere else: redirects are not followed,
+    and an ``http://`` address of another machine is refused unless ``insecure`` says that the way there is safe.
+
+    The asynchronous twin runs in a worker thread, so that one pool of connections serves any number of event loops;
+    cancelled, it leaves its request behind, which ends at its timeout.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None = None,
+        api: API = "auto",
+        api_key: str | None = None,
+        insecure: bool = False,
+        retries: int = 2,
+        max_chars: int | None = MAX_CHARS,
+        max_tokens_per_doc: int | None = None,
+        batch_size: int | None = None,
+        max_candidates: int = MAX_CANDIDATES,
+        timeout: float | None = TIMEOUT,
+        cache: bool | int = True,
+    ) -> None:
+        """Set up the client; nothing is sent yet.
+
+        Args:
+            url: the server (``https://api.cohere.com``, ``http://localhost:8080``) or its endpoint
+                (``https://api.jina.ai/v1/rerank``). What follows a ``?`` is sent as well, but is no place for a key:
+                httpx logs whole addresses.
+            model: as the server names it; None where it has one only.
+            api: the shape of requests; see the class.
+            api_key: None for servers that want none.
+            insecure: send the key to another machine without encryption.
+            retries: how often a request that may succeed later is sent again.
+            max_chars: characters of a document that are sent, a Chinese one counting as three; it is cut between
+                sentences or words. None sends all. Some servers fail on what is longer than their model reads: for
+                512 tokens, 1500 is safe.
+            max_tokens_per_doc: passed on to servers of Cohere's shape, which then cut there.
+            batch_size: documents in one request; None: 100, or 32 for TEI.
+            max_candidates: hits of a ranking that are scored.
+            timeout: seconds for one ``rerank`` or ``refine``, all its requests and pauses together.
+            cache: how many scores to remember.
+
+        Raises:
+            InputError: an argument cannot be used, or the key would be sent in the clear.
+            MissingDependencyError: the package ``httpx`` is not installed.
+        """
+        super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
+        if api not in get_args(API):
+            raise InputError(f"api is one of {', '.join(get_args(API))}, not {api!r}")
+        if not isinstance(retries, int) or retries < 0:
+            raise InputError(f"retries is an int from 0 up, not {retries!r}")
+        try:
+            import httpx
+        except ImportError as error:
+            raise MissingDependencyError("httpx", "http", "HTTPReranker") from error
+        self._httpx = httpx
+        parts = _address(url)
+        if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
+            raise InputError("api_key is one line of ASCII characters; look for a line break or a quote in it")
+        if api_key and parts.scheme == "http" and not _is_here(parts) and not insecure:
+            raise InputError(
+                f"the key would be sent to {parts.hostname} without encryption; use https, "
+                "or set insecure=True if nobody can listen on the way"
+            )
+        self._ways = _ways(parts, api)
+        self._model, self._key, self._retries = model, api_key or "", retries
+        self._max_chars = None if max_chars is None else count_of(max_chars, "max_chars")
+        self._max_tokens = None if max_tokens_per_doc is None else count_of(max_tokens_per_doc, "max_tokens_per_doc")
+        self._batch_size = None if batch_size is None else count_of(batch_size, "batch_size")
+        self._url = urlunsplit(parts._replace(query=""))
+        # This machine is reached directly, whatever proxy the environment names.
+        self._trust_env = not _is_here(parts)
+        self._opened: httpx.Client | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"HTTPReranker({self._url!r}, model={self._model!r})"
+
+    @property
+    def name(self) -> str:
+        """The model and where it is, with the settings that change scores."""
+        limits = f"|{self._max_chars}" + ("" if self._max_tokens is None else f"|{self._max_tokens}")
+        return f"{self._model or 'rerank'}@{self._url}{limits}"
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        with self._lock:
+            client, self._opened = self._opened, None
+        if client is not None:
+            client.close()
+
+    def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """One score per text, on the server's scale.
+
+        Raises:
+            ModelError: the server failed or answered what cannot be used.
+        """
+        deadline = time.monotonic() + (self.timeout or _WITHOUT_LIMIT)
+        sent = [_sendable(text if self._max_chars is None else shortened(text, self._max_chars)) for text in texts]
+        return self._scores(_sendable(query), sent, deadline)
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _scores(self, query: str, texts: list[str], deadline: float) -> list[float]:
+        """The scores, by the first way that the server understands."""
+        refused: list[str] = []
+        for way in self._ways:
+            scores: list[float] = []
+            try:
+                for batch in batched(texts, self._batch_size or _BATCHES[way.api]):
+                    scores += _read(self._answer(way, query, batch, deadline), len(batch))
+                    self._ways = (way,)
+            except _UnknownShapeError as error:
+                refused.append(f"{urlsplit(way.url).path} as {way.api}: {error}")
+                if scores:
+                    break  # it has understood others: it is this batch
+            except _UnusableError as error:
+                raise ModelError(f"{self._url} gave no usable answer: {self._safe(str(error))}") from None
+            else:
+                return scores
+        raise ModelError(f"{self._url} does not take our requests: {self._safe('; '.join(refused))}")
+
+    def _answer(self, way: _Way, query: str, texts: list[str], deadline: float) -> Any:
+        """The server's JSON.
+
+        Raises:
+            _UnknownShapeError: it does not know the path or a field.
+            _UnusableError: it failed, or this is no JSON.
+        """
+        body = json.dumps(self._request(way.api, query, texts), ensure_ascii=False).encode()
+        for attempt in range(self._retries + 1):
+            try:
+                return self._exchange(way.url, body, deadline)
+            except _LaterError as error:
+                pause = error.pause if error.pause is not None else 0.25 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311
+                left = deadline - time.monotonic()
+                if attempt == self._retries or pause > min(left, _LONGEST_PAUSE):
+                    told = f", and asks to wait {pause:.0f} s" if error.pause else ""
+                    raise _UnusableError(f"{error}{told} (attempt {attempt + 1})") from None
+                _log.info("%s: %s; again in %.1f s", self._url, self._safe(str(error)), pause)
+                time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _request(self, api: str, query: str, texts: list[str]) -> dict[str, Any]:
+        if api == "tei":
+            return {"query": query, "texts": texts, "truncate": True}
+        fields: dict[str, Any] = {"query": query, "documents": texts, "top_n": len(texts)}
+        if self._model is not None:
+            fields["model"] = self._model
+        if api == "jina":
+            fields["return_documents"] = False
+        elif self._max_tokens is not None:
+            fields["max_tokens_per_doc"] = self._max_tokens
+        return fields
+
+    def _exchange(self, url: str, body: bytes, deadline: float) -> Any:
+        """One request."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise _UnusableError("there was no time left to ask")
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        try:
+            with self._client().stream("POST", url, content=body, headers=headers, timeout=left) as response:
+                content = self._content(response, deadline)
+                status, retry_after = response.status_code, response.headers.get("Retry-After")
+        except self._httpx.TimeoutException as error:
+            raise _UnusableError(f"no answer in time ({type(error).__name__})") from None
+        except self._httpx.TransportError as error:
+            raise _LaterError(f"{type(error).__name__}: {error}") from None
+        except (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError) as error:
+            raise _UnusableError(f"{type(error).__name__}: {error}") from None
+        if status == 200:
+            try:
+                return json.loads(content)
+            except (ValueError, RecursionError):
+                raise _UnusableError(f"what came is no JSON: {_start(content)}") from None
+        if 300 <= status < 400:
+            raise _UnusableError(f"it redirects (status {status}), which is not followed; give the final address")
+        told = f"status {status}: {_start(content)}"
+        if status in {408, 429} or status >= 500:
+            raise _LaterError(told, _seconds(retry_after))
+        raise (_UnknownShapeError if status in _ANOTHER_SHAPE else _UnusableError)(told)
+
+    def _content(self, response: httpx.Response, deadline: float) -> bytes:
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise _UnusableError("it is compressed, which was not asked for")
+        content = bytearray()
+        for block in response.iter_raw():
+            content += block
+            if len(content) > _LARGEST:
+                raise _UnusableError(f"it is larger than {_LARGEST // 2**20} MB")
+            if time.monotonic() > deadline:
+                raise _UnusableError("it did not end in time")
+        return bytes(content)
+
+    def _client(self) -> httpx.Client:
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._httpx.Client(follow_redirects=False, trust_env=self._trust_env)
+            return self._opened
+
+    def _safe(self, message: str) -> str:
+        """A server may repeat the key in its message."""
+        return message.replace(self._key, "[key]") if self._key else message
+
+
+class _UnusableError(Exception):
+    """There is no answer, or none that can be used."""
+
+
+class _UnknownShapeError(Exception):
+    """The server does not know the path or a field, most likely."""
+
+
+class _LaterError(Exception):
+    """A request that may succeed later; ``pause`` is how many seconds the server asks to wait."""
+
+    def __init__(self, message: str, pause: float | None = None) -> None:
+        super().__init__(message)
+        self.pause = pause
+
+
+def _read(answer: Any, count: int) -> list[float]:
+    """The scores by index.
+
+    Raises:
+        _UnusableError: there is not exactly one finite number for each document.
+    """
+    results = answer
+    if isinstance(answer, dict):
+        results = next((answer[key] for key in _RESULTS if key in answer), None)
+    if not isinstance(results, list):
+        raise _UnusableError(f"it holds no list of results: {_start(repr(answer))}")
+    scores: dict[int, float] = {}
+    for result in results:
+        if not isinstance(result, dict):
+            raise _UnusableError(f"a result is no object: {_start(repr(result))}")
+        index, score = result.get("index"), next((result[key] for key in _SCORES if key in result), None)
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count:
+            raise _UnusableError(f"a result has the index {_start(repr(index))}; it is from 0 to {count - 1}")
+        if index in scores:
+            raise _UnusableError(f"two results have the index {index}")
+        if not isinstance(score, int | float) or isinstance(score, bool) or not _finite(score):
+            raise _UnusableError(f"result {index} has the score {_start(repr(score))}; a score is a finite number")
+        scores[index] = float(score)
+    if len(scores) != count:
+        raise _UnusableError(f"it has {len(scores)} results for {count} documents")
+    return [scores[index] for index in range(count)]
+
+
+def _finite(score: float) -> bool:
+    try:
+        return math.isfinite(score)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def _start(content: bytes | str) -> str:
+    """The beginning, on one line, for an error."""
+    text = content[:400].decode("utf-8", "replace") if isinstance(content, bytes) else content
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[:400]).split())
+    return f"{line[:100]}…" if len(line) > 100 else line or "nothing"
+
+
+def _sendable(text: str) -> str:
+    # JSON cannot carry lone surrogates; servers refuse empty texts, and those in C end at a NUL.
+    return repair(text).replace("\0", " ") or " "
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """What ``Retry-After`` says: seconds, or a date."""
+    if not retry_after:
+        return None
+    if retry_after.strip().isdecimal():
+        return float(retry_after[:10])
+    try:
+        when = email.utils.parsedate_to_datetime(retry_after)
+        return max(0.0, when.timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None  # not readable: our own pause will do
+
+
+def _address(url: str) -> SplitResult:
+    """The address, checked.
+
+    Raises:
+        InputError: it cannot be used; what may be a secret in it is not repeated.
+    """
+    try:
+        parts = urlsplit(url)
+        port_is_number = parts.port is None or parts.port > 0
+    except ValueError:
+        raise InputError("url cannot be read as an address; give one such as http://localhost:8080") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_number:
+        raise InputError("url begins with http:// or https:// and a host; give one such as http://localhost:8080")
+    if "@" in parts.netloc:
+        raise InputError(f"the address of {parts.hostname} holds a user or password; give the key as api_key")
+    return parts._replace(fragment="")
+
+
+def _is_here(parts: SplitResult) -> bool:
+    host = parts.hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _ways(parts: SplitResult, api: str) -> tuple[_Way, ...]:
+    """Where an address may be asked, and how, the likeliest first."""
+    path = parts.path.rstrip("/")
+
+    def way(api: str, path: str) -> _Way:
+        return _Way(urlunsplit(parts._replace(path=path)), api)
+
+    if path.endswith("/rerank"):
+        if api == "auto":
+            version = path.split("/")[-2]
+            known = {"v2": ["cohere"], "v1": ["jina"]}.get(version, ["tei", "jina"])
+            return tuple(way(name, path) for name in known)
+        return (way(api, path),)
+    for version, its_api in (("/v1", "jina"), ("/v2", "cohere")):
+        if path.endswith(version):
+            return (way(its_api if api == "auto" else api, f"{path}/rerank"),)
+    if api == "auto":
+        host = parts.hostname or ""
+        known = ["cohere"] if host == "cohere.com" or host.endswith(".cohere.com") else ["jina", "cohere", "tei"]
+        return tuple(way(name, path + _PATHS[name]) for name in known)
+    return (way(api, path + _PATHS[api]),)

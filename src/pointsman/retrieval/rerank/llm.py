@@ -1,0 +1,223 @@
+"""A language model as a reranker: it grades documents one by one, or puts them in order."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal, TypeVar, get_args
+
+import anyio
+
+from pointsman._twins import in_thread, wait_for
+from pointsman.errors import InputError, ModelError
+from pointsman.llm import Completion, Schema, aask, ask
+from pointsman.prompts import fenced, fill, quoted
+from pointsman.retrieval.rerank._answers import HIGHEST, DefectError, read_grade, read_order
+from pointsman.retrieval.rerank._scores import PartialScores
+from pointsman.retrieval.rerank._shorten import shortened
+from pointsman.retrieval.rerank.base import BaseReranker, count_of
+from pointsman.retrieval.rerank.prompts import RERANK, RerankPrompts
+from pointsman.text import detect
+
+_log = logging.getLogger(__name__)
+
+Mode = Literal["pointwise", "listwise"]
+T = TypeVar("T")
+Ask = Callable[[str, Schema], Awaitable[Completion]]
+
+WINDOW: Final = 20
+
+_GRADE_SCHEMA: Final[Schema] = {
+    "type": "object",
+    "properties": {"grade": {"type": "integer", "enum": list(range(HIGHEST + 1))}},
+    "required": ["grade"],
+    "additionalProperties": False,
+}
+
+
+class LLMReranker(BaseReranker):
+    """Asks a language model which documents answer the query best (R5).
+
+    - ``"pointwise"``: a grade from 0 to 10 for each document, in calls of their own, several at once. A document whose
+      grade is not to be had stays near its place, and the answer's ``degraded`` counts it; where that is more than half
+      of them, the order before stands.
+    - ``"listwise"``: the model puts numbered passages in order; Sun et al., "Is ChatGPT good at search?", EMNLP 2023,
+      https://arxiv.org/abs/2304.09542. More than ``window`` of them are ordered in windows from the last to the first,
+      each sharing half with the one before, so that the best rise to the top. Documents that an answer leaves out stay
+      behind those named, in the order they had; numbers that stand for nothing, and repetitions, are dropped. A score
+      is the place, from 1 down to ``1 / n``: it says nothing of how relevant the best one is.
+
+    The prompt is in the query's language. An answer that cannot be used is asked for once more with the problem named.
+    """
+
+    def __init__(
+        self,
+        llm: Any,
+        mode: Mode = "pointwise",
+        *,
+        window: int = WINDOW,
+        concurrency: int = 8,
+        max_chars: int = 2000,
+        call_timeout: float | None = 20.0,
+        prompts: RerankPrompts | Mapping[str, RerankPrompts] | None = None,
+        name: str | None = None,
+        max_candidates: int = WINDOW,
+        timeout: float | None = 30.0,
+        cache: bool | int = True,
+    ) -> None:
+        """Choose the model and how to ask it.
+
+        Args:
+            llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
+            mode: see the class.
+            window: passages in one prompt, in listwise mode.
+            concurrency: calls at once, in pointwise mode.
+            max_chars: characters of a document that the model reads, a Chinese one counting as three.
+            call_timeout: seconds for one call; None leaves it to ``timeout``.
+            prompts: other templates, for all languages or by language; languages not given keep ours.
+            name: of the model, as scores are remembered and told apart under it; None: ``llm.name`` or ``llm.model``
+                where there is one, else its class's name.
+            max_candidates: hits of a ranking that are looked at: a call each, or a window for every ten or so.
+            timeout: seconds for one ``rerank`` or ``refine``, all calls together.
+            cache: how many scores to remember.
+
+        Raises:
+            InputError: an argument cannot be used.
+        """
+        super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
+        if mode not in get_args(Mode):
+            raise InputError(f"mode is one of {', '.join(get_args(Mode))}, not {mode!r}")
+        if call_timeout is not None and not (math.isfinite(call_timeout) and call_timeout > 0):
+            raise InputError(f"call_timeout is in seconds, above 0, or None, not {call_timeout!r}")
+        if not any(callable(getattr(llm, method, None)) for method in ("complete", "acomplete")):
+            raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
+        if count_of(window, "window") < 2:
+            raise InputError("window is at least 2: one passage alone has no order")
+        self.llm, self.mode = llm, mode
+        self.independent = mode == "pointwise"
+        self._window = window
+        self._concurrency = count_of(concurrency, "concurrency")
+        self._max_chars = count_of(max_chars, "max_chars")
+        self._call_timeout = call_timeout
+        self._prompts: Mapping[str, RerankPrompts] = (
+            {"en": prompts} if isinstance(prompts, RerankPrompts) else {**RERANK, **(prompts or {})}
+        )
+        self._model = name or next(
+            (found for key in ("name", "model") if isinstance(found := getattr(llm, key, None), str) and found),
+            type(llm).__name__,
+        )
+
+    @property
+    def name(self) -> str:
+        """The mode and the model."""
+        return f"{self.mode}:{self._model}"
+
+    def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Grades from 0 to 10, or places as scores; see the class.
+
+        Raises:
+            ModelError: the model failed or could not be followed; pointwise only where no document got a grade.
+        """
+        return wait_for(self._score, query, texts, self._ask_in_thread)
+
+    async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """The same, awaited; ``acomplete`` is used where the model has one."""
+        return await self._score(query, texts, self._ask)
+
+    async def _ask(self, prompt: str, schema: Schema) -> Completion:
+        return await aask(self.llm, prompt, schema=schema, timeout=self._call_timeout)
+
+    async def _ask_in_thread(self, prompt: str, schema: Schema) -> Completion:
+        # Not acomplete: its connections may belong to an event loop of the caller's, and this one is not it.
+        return await in_thread(ask, self.llm, prompt, schema=schema, timeout=self._call_timeout)
+
+    async def _score(self, query: str, texts: Sequence[str], ask_model: Ask) -> Sequence[float]:
+        prompts = self._prompts.get(detect(query)) or self._prompts["en"]
+        read = [shortened(text, self._max_chars) for text in texts]
+        if self.mode == "pointwise":
+            return await self._grades(query, read, prompts, ask_model)
+        return await self._places(query, read, prompts, ask_model)
+
+    async def _grades(
+        self, query: str, texts: Sequence[str], prompts: RerankPrompts, ask_model: Ask
+    ) -> Sequence[float]:
+        grades = [0.0] * len(texts)
+        missing: dict[int, str] = {}
+        slots = anyio.CapacityLimiter(self._concurrency)
+
+        async def grade(place: int, text: str) -> None:
+            prompt = fill(prompts.pointwise, query=fenced(quoted(query)), passage=fenced(quoted(text)))
+            async with slots:
+                try:
+                    grades[place] = await self._followed(prompt, _GRADE_SCHEMA, read_grade, prompts, ask_model)
+                except ModelError as error:
+                    missing[place] = str(error)
+
+        async with anyio.create_task_group() as calls:
+            for place, text in enumerate(texts):
+                calls.start_soon(grade, place, text)
+        if len(missing) == len(texts):
+            raise ModelError(next(iter(missing.values())))
+        return PartialScores(grades, missing)
+
+    async def _places(
+        self, query: str, texts: Sequence[str], prompts: RerankPrompts, ask_model: Ask
+    ) -> Sequence[float]:
+        order = list(range(len(texts)))
+        end = len(order)
+        while True:
+            start = max(0, end - self._window)
+            passages = order[start:end]
+            if len(passages) > 1:
+                lines = "\n".join(f"{number}. {quoted(texts[place])}" for number, place in enumerate(passages, 1))
+                prompt = fill(
+                    prompts.listwise, query=fenced(quoted(query)), passages=fenced(lines), count=len(passages)
+                )
+                read = partial(read_order, count=len(passages))
+                named = await self._followed(prompt, _order_schema(len(passages)), read, prompts, ask_model)
+                chosen = [passages[place] for place in named]
+                order[start:end] = chosen + [place for place in passages if place not in set(chosen)]
+            if not start:
+                break
+            end -= max(1, self._window // 2)
+        scores = [0.0] * len(texts)
+        for rank, place in enumerate(order):
+            scores[place] = (len(texts) - rank) / len(texts)
+        return scores
+
+    async def _followed(
+        self, first: str, schema: Schema, read: Callable[[str], T], prompts: RerankPrompts, ask_model: Ask
+    ) -> T:
+        """What the model answers, asked twice at most.
+
+        Raises:
+            ModelError: it failed twice, or could not be followed.
+        """
+        prompt, why = first, ""
+        for _ in range(2):
+            try:
+                answer = await ask_model(prompt, schema)
+                return read(answer.text or ("" if answer.data is None else json.dumps(answer.data)))
+            except DefectError as error:
+                why = f"the answer cannot be used ({error})"
+                # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
+                told = fill(prompts.retry, problem=prompts.problems.get(str(error), str(error)), count="")
+                prompt = f"{first}\n\n{told}"
+            except ModelError as error:
+                why, prompt = str(error), first
+            _log.info("%s: %s", self.name, why)
+        raise ModelError(f"{self.name}: {why}")
+
+
+def _order_schema(count: int) -> Schema:
+    """Numbers are listed, as not every server knows ranges."""
+    items = {"type": "integer", "enum": list(range(1, count + 1))}
+    return {
+        "type": "object",
+        "properties": {"ranking": {"type": "array", "items": items, "minItems": 1, "maxItems": count}},
+        "required": ["ranking"],
+        "additionalProperties": False,
+    }
