@@ -10,23 +10,20 @@ Exit status 1: a bound was missed.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
-import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from _peers import ask_peer, microseconds, seconds
 from pointsman.dataset import Dataset
 from pointsman.evaluation import read_collection
-from pointsman.models import CachedEmbedder, cache_directory, default_embedder
+from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.router import ContentRouter, RouteDecision
 from pointsman.retrieval.router_retriever import RouterRetriever
@@ -230,7 +227,7 @@ def overhead() -> dict[str, float]:
     print("a router over two stub retrievers of 100 hits with a stub selector, p50\n")
     print(f"{'pointsman':18}{ours:8.1f} us")
     for package, code in PEERS.items():
-        theirs = peer(package, code)
+        theirs = ask_peer(package, [package], code + TIMER)
         if theirs is not None:
             print(f"{package:18}{theirs:8.1f} us   {theirs / ours:5.1f} times ours")
     print("\nrouter_select, p50")
@@ -249,34 +246,6 @@ def overhead() -> dict[str, float]:
         worst = max(worst, min(seconds(lambda: router_select(text)) for _ in range(3)))  # noqa: B023
     print(f"    1 MB, the worst of nine kinds {worst:.3f} s\n")
     return figures | {"router_select of 1 MB, s": worst}
-
-
-def peer(package: str, code: str) -> float | None:
-    """Microseconds that a peer takes, in an environment of its own; None, and why, where it cannot be had."""
-    home = cache_directory() / "benchmark-peers" / package
-    python = home / "bin" / "python"
-    try:
-        if not (home / "installed").exists():
-            venv.create(home, with_pip=True, clear=True)
-            command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package]
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
-            (home / "installed").touch()
-        done = subprocess.run([python, "-c", code + TIMER], check=True, capture_output=True, text=True, timeout=300)
-        return float(json.loads(done.stdout.splitlines()[-1]))
-    except (OSError, subprocess.SubprocessError) as error:
-        why = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        print(f"{package:18} skipped: {why[-1] if why else error!r:.200}")
-        return None
-
-
-def seconds(call: Callable[[], object]) -> float:
-    began = perf_counter()
-    call()
-    return perf_counter() - began
-
-
-def microseconds(call: Callable[[], object], times: int = 5000) -> float:
-    return median(seconds(call) for _ in range(times)) * 1e6
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from pointsman.errors import InputError, UnknownNameError
+from pointsman.errors import InputError, RetrievalError, UnknownNameError
 from pointsman.evaluation import evaluate, render, run_eval
 from pointsman.models.scripted import HashingEmbedder
 
@@ -146,7 +146,7 @@ def test_nothing_is_left_behind(folder: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     evaluate(folder, ["bm25", "hybrid"], embedder=HashingEmbedder())
     assert not list(scratch.iterdir())
-    with pytest.raises(AssertionError, match="no vectors"):
+    with pytest.raises(RetrievalError, match="no vectors"):
         evaluate(folder, ["vector"], embedder=Untouchable())
     assert not list(scratch.iterdir())
 

@@ -80,7 +80,7 @@ def test_ranks_and_raw_scores_are_kept(retrievers: dict[str, BaseRetriever], sto
     everywhere = store.truth.keys(store.truth.ids())
     for hit in retrievers["hybrid"].retrieve("rail lamp", 40):
         by_source = {way.source: way for way in hit.provenance}
-        assert list(by_source) == ["bm25", "vector"]
+        assert list(by_source) == ["bm25", "vector", "fuse"]
         assert by_source["bm25"].rank == words.get(hit.id, (None,))[0]
         assert by_source["vector"].rank == near.get(hit.id, (None,))[0]
         key = everywhere[hit.id]
@@ -93,15 +93,37 @@ def test_ranks_and_raw_scores_are_kept(retrievers: dict[str, BaseRetriever], sto
 
 def test_pools(store: Collection) -> None:
     pool = gather("rail lamp", unit("rail lamp"), store.keyword, store.vectors, depth=10)
-    assert len(pool.keyword) == len(pool.vector) == 10
-    assert pool.bm25.keys() == pool.cosine.keys() == {key for key, _ in (*pool.keyword, *pool.vector)}
+    assert [len(ranking) for ranking in pool.lists.values()] == [10, 10]
+    assert pool.scores["bm25"].keys() == pool.scores["vector"].keys()
+    assert len(pool) == len(pool.scores["bm25"]) == len({key for ranking in pool.lists.values() for key, _ in ranking})
     only_words = gather("rail lamp", None, store.keyword, None, depth=10)
-    assert all(math.isnan(cosine) for cosine in only_words.cosine.values())
-    both = merge({"a": pool, "b": only_words})
-    assert both.bm25.keys() == {("a", key) for key in pool.bm25} | {("b", key) for key in only_words.bm25}
-    assert [score for _, score in both.keyword] == sorted((score for _, score in both.keyword), reverse=True)
+    assert only_words.lists.keys() == only_words.scores.keys() == {"bm25"}
+    only_near = gather("rail lamp", unit("rail lamp"), None, store.vectors, depth=10)
+    assert only_near.lists.keys() == {"vector"}
+    everyone = merge({"a": pool, "b": only_words, "c": only_near})
+    assert everyone.scores["bm25"].keys() == everyone.scores["vector"].keys()
+    assert len(everyone) == len(pool) + len(only_words) + len(only_near)
+    assert all(math.isnan(everyone.scores["vector"][key]) for key in everyone.scores["vector"] if key[0] == "b")
+    assert all(everyone.scores["bm25"][key] == 0 for key in everyone.scores["bm25"] if key[0] == "c")
+    for ranking in everyone.lists.values():
+        assert [score for _, score in ranking] == sorted((score for _, score in ranking), reverse=True)
+    fused = everyone.fused("hybrid", SPREAD)
+    assert fused.scale == "calibrated"
+    assert {key for key, _ in fused.ranking} == everyone.scores["bm25"].keys()
     with pytest.raises(UnknownNameError):
-        pool.ranked("best", SPREAD)
+        pool.fused("best", SPREAD)
+
+
+@pytest.mark.parametrize("method", ["hybrid", *METHODS])
+def test_what_lists_add_is_the_fused_score(store: Collection, method: str) -> None:
+    pool = gather("rail lamp", unit("rail lamp"), store.keyword, store.vectors, depth=10)
+    weights = {"bm25": 2.0, "vector": 0.5}
+    fused = pool.fused(method, SPREAD, weights)
+    ranks = {name: {key: rank for rank, (key, _) in enumerate(ranking, 1)} for name, ranking in pool.lists.items()}
+    together = max if method == "round_robin" else sum
+    for key, score in fused.ranking:
+        added = [fused.part(name, key, ranks[name].get(key)) for name in pool.lists]
+        assert together(part for part in added if part is not None) == pytest.approx(score)
 
 
 def test_a_document_deleted_meanwhile_is_left_out(store: Collection) -> None:

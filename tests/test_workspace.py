@@ -61,7 +61,9 @@ def test_search_over_all_and_over_some(workspace: Workspace) -> None:
     context = workspace.search("red signal", k=2)
     assert {(hit.dataset, hit.id) for hit in context} == {("one", "a"), ("two", "a")}
     assert context.plan.datasets == ("one", "two")
-    assert [span.stage for span in context.trace.spans] == ["retrieve", "retrieve", "fuse", "fetch"]
+    assert [span.stage for span in context.trace.spans] == [
+        *("plan", "retrieve", "retrieve", "fuse", "fetch", "rerank", "refuse")
+    ]
     assert {hit.dataset for hit in workspace.search("red signal", datasets=["two"])} == {"two"}
     assert {hit.id for hit in workspace.search("red signal lamp", filters="year < 2000")} == {"b"}
     assert asyncio.run(workspace.asearch("red signal", 2)).hits == context.hits

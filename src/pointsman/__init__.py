@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         MissingDependencyError,
         ModelError,
         PointsmanError,
+        RetrievalError,
         StoreError,
         UnknownNameError,
     )
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
     from pointsman.models import CachedEmbedder, DashScopeLLM, OpenAILLM, ScriptedLLM, default_embedder, load_embedder
     from pointsman.retrieval.base import BaseRetriever
     from pointsman.retrieval.fusion import fuse
+    from pointsman.retrieval.hybrid import SimpleHybridRetriever
+    from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.retrievers import HybridRetriever, KeywordRetriever, VectorRetriever
     from pointsman.retrieval.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
     from pointsman.retrieval.router_retriever import MultiIndexQueryEngine, MultiModalRetriever, RouterRetriever
+    from pointsman.retrieval.workflow import RetrievalWorkflow
     from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
     from pointsman.selector.combined import EnsembleSelector, HybridSelector, RandomSelector
     from pointsman.selector.description import DescriptionSelector
@@ -58,6 +62,7 @@ _HOMES = {
         "MissingDependencyError",
         "ModelError",
         "PointsmanError",
+        "RetrievalError",
         "StoreError",
         "UnknownNameError",
     ],
@@ -73,9 +78,12 @@ _HOMES = {
     ],
     "pointsman.retrieval.base": ["BaseRetriever"],
     "pointsman.retrieval.fusion": ["fuse"],
+    "pointsman.retrieval.hybrid": ["SimpleHybridRetriever"],
+    "pointsman.retrieval.refine": ["BaseRefiner"],
     "pointsman.retrieval.retrievers": ["HybridRetriever", "KeywordRetriever", "VectorRetriever"],
     "pointsman.retrieval.router": ["BaseRouter", "ContentRouter", "LLMRouter", "RouteDecision", "SelectorRouter"],
     "pointsman.retrieval.router_retriever": ["MultiIndexQueryEngine", "MultiModalRetriever", "RouterRetriever"],
+    "pointsman.retrieval.workflow": ["RetrievalWorkflow"],
     "pointsman.selector.base": ["BaseSelector", "SelectorResult", "SingleSelection", "ToolMetadata"],
     "pointsman.selector.combined": ["EnsembleSelector", "HybridSelector", "RandomSelector"],
     "pointsman.selector.description": ["DescriptionSelector"],
@@ -93,6 +101,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "BM25IndexManager",
     "BaseLLM",
+    "BaseRefiner",
     "BaseRetriever",
     "BaseRouter",
     "BaseSelector",
@@ -128,12 +137,15 @@ __all__ = [
     "RandomSelector",
     "ReActAgent",
     "RetrievalContext",
+    "RetrievalError",
+    "RetrievalWorkflow",
     "RouteDecision",
     "RouterRetriever",
     "RuleSelector",
     "ScriptedLLM",
     "SelectorResult",
     "SelectorRouter",
+    "SimpleHybridRetriever",
     "SingleSelection",
     "StoreError",
     "Tool",

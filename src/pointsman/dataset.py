@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from concurrent.futures import Future
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pointsman._batched import batched
 from pointsman.errors import InputError, UnknownNameError
+from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.branches import DatasetBranch, hits_of
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.pool import DEPTH, LISTS, Pool, gather
-from pointsman.retrieval.retrievers import HybridRetriever, KeywordRetriever, VectorRetriever
+from pointsman.retrieval.retrievers import checked
+from pointsman.retrieval.workflow import RetrievalWorkflow, method_for
 from pointsman.types import AddResult, Document, Query
 
 if TYPE_CHECKING:
@@ -25,10 +30,10 @@ if TYPE_CHECKING:
 
     from pointsman.models import CachedEmbedder
     from pointsman.protocols import Embedder
-    from pointsman.retrieval.base import BaseRetriever
     from pointsman.store.collection import Collection, Verification
     from pointsman.store.truth import Prepared
     from pointsman.store.vectors import VectorIndex
+    from pointsman.types import Hit, RetrievalContext
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
 _TECHNIQUES = ("vector", "keyword", "hybrid")
@@ -36,6 +41,62 @@ _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
 _BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
 _USUAL_SIGMA = 0.05  # until there are documents enough to tell, where the embedder doesn't say
 _SPREAD_QUERIES, _SPREAD_DOCUMENTS, _SPREAD_LEAST = 32, 1000, 64
+
+
+class QueryVectors:
+    """Embeds queries, each once: the latest are remembered, and who asks for one that is on its way waits for it.
+
+    Args:
+        embedder: gives the embedder; called when the first query comes.
+        size: how many are remembered.
+    """
+
+    def __init__(self, embedder: Callable[[], Embedder], size: int = 1024) -> None:
+        self._embedder, self._size = embedder, size
+        self._known: dict[str, Future[NDArray[np.float32]]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> NDArray[np.float32]:
+        """The query's vector, shape ``(dimensions,)``."""
+        self.prepare([text])
+        return self._wait(text)
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Embed those that are not known, in one batch.
+
+        Raises:
+            Exception: whatever the embedder raises; nothing is remembered then.
+        """
+        mine: dict[str, Future[NDArray[np.float32]]] = {}
+        with self._lock:
+            for text in texts:
+                known = self._known.pop(text, None)
+                if known is None:
+                    known = mine[text] = Future()
+                self._known[text] = known  # at the end: the least lately used are in front
+            while len(self._known) > max(self._size, len(texts)):
+                del self._known[next(iter(self._known))]
+        if not mine:
+            return
+        try:
+            vectors = self._embedder().embed_queries(list(mine))
+        except BaseException as error:
+            with self._lock:
+                for text in mine:
+                    self._known.pop(text, None)
+            for future in mine.values():
+                future.set_exception(error)
+            raise
+        for future, vector in zip(mine.values(), vectors, strict=True):
+            future.set_result(vector)
+
+    def _wait(self, text: str) -> NDArray[np.float32]:
+        with self._lock:
+            known = self._known.get(text)
+        if known is not None:
+            return known.result()
+        vector: NDArray[np.float32] = self._embedder().embed_queries([text])[0]  # forgotten, or failed, meanwhile
+        return vector
 
 
 class Dataset:
@@ -52,6 +113,8 @@ class Dataset:
         embedder: the default embedder unless given.
         bm25_k1: term frequency saturation of BM25.
         bm25_b: length normalisation of BM25.
+        query_vectors: embeds queries, by the same embedder; datasets that are searched together share one, so that a
+            query is embedded once.
 
     Raises:
         InputError: name or technique cannot be used.
@@ -67,6 +130,7 @@ class Dataset:
         embedder: Embedder | None = None,
         bm25_k1: float = 1.2,
         bm25_b: float = 0.75,
+        query_vectors: QueryVectors | None = None,
     ) -> None:
         check_name(name)
         if indexing_technique not in _TECHNIQUES:
@@ -77,7 +141,7 @@ class Dataset:
         self._bm25 = {"k1": bm25_k1, "b": bm25_b}
         self._opened: Collection | None = None
         self._opening = threading.RLock()
-        self._query_vector = lru_cache(maxsize=1024)(self._embed_query)
+        self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}, indexing_technique={self.indexing_technique!r}, path={str(self._path)!r})"
@@ -146,23 +210,21 @@ class Dataset:
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def retriever(self, method: str = "auto") -> BaseRetriever:
+    def retriever(self, method: str = "auto") -> DatasetRetriever:
         """A retriever over this dataset alone: ``"bm25"``, ``"vector"``, ``"hybrid"`` or a fusion method's name.
 
         Raises:
             InputError: the dataset does not keep what the method needs.
         """
-        stores = self._collection
-        words, near = self.lists_for(method)
-        if words and near:
-            fusion = "hybrid" if method == "auto" else method
-            vectors = self._vectors()
-            return HybridRetriever(
-                stores.keyword, vectors, stores.truth, self.embedder, spread=lambda: self.cosine_spread, fusion=fusion
-            )
-        if near:
-            return VectorRetriever(self._vectors(), stores.truth, self.embedder)
-        return KeywordRetriever(stores.keyword, stores.truth)
+        return DatasetRetriever(self, method)
+
+    def search(self, query: str | Query, k: int = 5, **options: Any) -> RetrievalContext:
+        """Search this dataset alone: `RetrievalWorkflow.search` as it is by default, with its options."""
+        return RetrievalWorkflow().search(query, [self], k, **options)
+
+    async def asearch(self, query: str | Query, k: int = 5, **options: Any) -> RetrievalContext:
+        """The same, awaited."""
+        return await RetrievalWorkflow().asearch(query, [self], k, **options)
 
     def candidates(self, query: Query, method: str = "auto", depth: int = DEPTH) -> Pool[int]:
         """What the lists that ``method`` needs have to offer, with all scores; keys are the dataset's own."""
@@ -170,7 +232,7 @@ class Dataset:
         stores = self._collection
         stores.refresh()
         vectors = self._vectors() if near and not stores.truth.is_empty() else None
-        vector = self._query_vector(query.text) if vectors is not None else None
+        vector = self.query_vectors(query.text) if vectors is not None else None
         return gather(
             query.text, vector, stores.keyword if words else None, vectors, filters=query.filters, depth=depth
         )
@@ -178,6 +240,20 @@ class Dataset:
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
         """Documents for keys out of ``candidates``; None where one has been deleted since."""
         return self._collection.truth.fetch(keys)
+
+    def scores(self, query: Query, source: str, keys: Sequence[int]) -> dict[int, float]:
+        """What the list ``"bm25"`` or ``"vector"`` scores documents by keys; those without a vector are left out."""
+        if not keys:
+            return {}
+        if source == "bm25":
+            found = self._collection.keyword.score(query.text, keys)
+        else:
+            found = self._vectors().score(self.query_vectors(query.text), keys)
+        return {key: score for key, score in zip(keys, found, strict=True) if not math.isnan(score)}
+
+    def key(self, id: str) -> int | None:  # noqa: A002  (the field's word)
+        """The key that ``candidates`` has for the document of this id, if there is one."""
+        return self._collection.truth.keys([id]).get(id)
 
     def lists_for(self, method: str) -> tuple[bool, bool]:
         """Whether a method wants keyword and vector search here; ``auto`` takes what the dataset keeps.
@@ -226,6 +302,37 @@ class Dataset:
         """Change the description."""
         self._collection.describe(description=description)
         self.description = description
+
+    def save(self, folder: str | Path) -> None:
+        """Write a copy of the dataset into a folder that is new or empty; `load` opens it. Safe while it is in use.
+
+        Raises:
+            InputError: there is something in the folder.
+        """
+        self._collection.save(Path(folder), bm25=self._bm25)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> Dataset:
+        """The dataset that lives in this folder.
+
+        Raises:
+            InputError: there is none.
+        """
+        from pointsman.store.collection import read_manifest
+
+        about = read_manifest(Path(folder))
+        if about is None:
+            raise InputError(f"there is no dataset at {folder}")
+        bm25 = about.get("bm25", {})
+        return cls(
+            about["name"],
+            about["description"],
+            about["indexing_technique"],
+            path=folder,
+            embedder=embedder,
+            bm25_k1=float(bm25.get("k1", 1.2)),
+            bm25_b=float(bm25.get("b", 0.75)),
+        )
 
     def verify(self) -> Verification:
         """Compare the three stores."""
@@ -307,10 +414,6 @@ class Dataset:
 
         return self.embedder if isinstance(self.embedder, CachedEmbedder) else CachedEmbedder(self.embedder)
 
-    def _embed_query(self, text: str) -> NDArray[np.float32]:
-        vector: NDArray[np.float32] = self.embedder.embed_queries([text])[0]
-        return vector
-
     def _vectors(self) -> VectorIndex:
         vectors, stored = self._collection.vectors, self._collection.embedder
         if vectors is None:
@@ -350,6 +453,55 @@ class Dataset:
                 bounds = sentences(document.text[:2000])
                 texts.append(document.text[slice(*bounds[0])] if bounds else document.title)
         return self.embedder.embed_queries(texts)
+
+
+class DatasetRetriever(BaseRetriever):
+    """A dataset as a retriever, one that takes documents and can be saved (F4).
+
+    Args:
+        dataset: what it finds documents in.
+        method: ``"auto"``, ``"bm25"``, ``"vector"``, ``"hybrid"``, or a fusion method's name.
+
+    Raises:
+        InputError: the dataset does not keep what the method needs.
+    """
+
+    def __init__(self, dataset: Dataset, method: str = "auto") -> None:
+        dataset.lists_for(method)
+        self.dataset, self.method = dataset, method
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """At most ``top_k`` hits, best first."""
+        query = Query.of(query)
+        depth = checked(top_k) if self.method in {"bm25", "vector"} else max(DEPTH, checked(top_k))
+        found = DatasetBranch(self.dataset, self.method).look(query, depth).sync()
+        method, _ = method_for([self.dataset], self.method)
+        spread = self.dataset.cosine_spread if method == "hybrid" else None
+        return hits_of(found, found.pool.fused(method, spread), top_k)
+
+    def add_nodes(self, nodes: Sequence[Document]) -> AddResult:
+        """Add documents to the dataset."""
+        return self.dataset.add(nodes)
+
+    def persist(self, folder: str | Path) -> None:
+        """Save the dataset and the method; see `Dataset.save`."""
+        folder = Path(folder)
+        self.dataset.save(folder / "dataset")
+        (folder / "retriever.json").write_text(json.dumps({"method": self.method}), "utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> DatasetRetriever:
+        """The retriever that was saved there; it finds the same.
+
+        Raises:
+            InputError: none was saved there.
+        """
+        folder = Path(folder)
+        try:
+            method = json.loads((folder / "retriever.json").read_text("utf-8"))["method"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"no retriever is saved at {folder} ({type(error).__name__}: {error})") from error
+        return cls(Dataset.load(folder / "dataset", embedder=embedder), str(method))
 
 
 def check_name(name: str) -> None:

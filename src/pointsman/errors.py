@@ -63,10 +63,11 @@ class RetrievalError(ExceptionGroup[Exception], PointsmanError):
     causes: Mapping[str, Exception]
 
     def __new__(cls, message: str, causes: Mapping[str, Exception]) -> Self:
+        """An error with a message and the causes by name."""
         told = "; ".join(f"{name}: {type(error).__name__}: {error}" for name, error in causes.items())
-        error = super().__new__(cls, f"{message}: {told}", list(causes.values()))
-        error.causes = dict(causes)
-        return error
+        made = super().__new__(cls, f"{message}: {told}", list(causes.values()))
+        made.causes = dict(causes)
+        return made
 
     def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # its stub is generic in the result
         """What ``except*`` makes of a part of it."""

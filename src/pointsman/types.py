@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pointsman.errors import InputError
+from pointsman.trace import Explanation, HitKey, Span, Trace
 
 if TYPE_CHECKING:
     from pointsman.filters import Filter
+
+__all__ = [
+    "AddResult",
+    "Document",
+    "Excerpt",
+    "Explanation",
+    "Hit",
+    "HitKey",
+    "Hits",
+    "Message",
+    "Metadata",
+    "Plan",
+    "Provenance",
+    "Query",
+    "Ranked",
+    "Refusal",
+    "RetrievalContext",
+    "Span",
+    "Trace",
+]
 
 Metadata = Mapping[str, Any]
 """JSON-serialisable values by name. Scalars and lists of scalars can be filtered on; the rest is only kept."""
@@ -38,7 +59,7 @@ class Query:
     @classmethod
     def of(cls, query: str | Query, filters: Filter | None = None) -> Query:
         """Take a plain string wherever a query is wanted; ``filters``, when given, replace the query's own."""
-        query = cls(query) if isinstance(query, str) else query
+        query = query if isinstance(query, Query) else cls(query)
         return query if filters is None else replace(query, filters=filters)
 
 
@@ -73,8 +94,7 @@ class Document:
         return f"{self.title}\n{self.text}" if self.title else self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(NamedTuple):  # a tuple, as every search makes hundreds: a frozen dataclass takes three times as long
     """How one list, or one stage, ranked a document.
 
     Attributes:
@@ -135,10 +155,6 @@ class Hit:
         return self.dataset, self.document.id
 
 
-HitKey = tuple[str | None, str]
-"""What tells hits apart: the dataset's name (None outside of one) and the document's id."""
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Nothing that was found is relevant enough (R4).
@@ -185,39 +201,33 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was decided before looking: where, how, and why."""
+    """What was decided before looking: where, how, and why.
+
+    Attributes:
+        datasets: by name, those searched.
+        strategy: how.
+        reason: of both, in words.
+        weights: of the lists in the fusion, by list name; 1 for those not named.
+    """
 
     datasets: tuple[str, ...]
     strategy: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """One stage: what it did, how long it took, and what went wrong, if anything."""
-
-    stage: str
-    detail: str
-    milliseconds: float
-    count: int | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """Every stage of one search, in order (R9)."""
-
-    spans: tuple[Span, ...] = ()
-
-    @property
-    def milliseconds(self) -> float:
-        """The sum over the stages."""
-        return sum(span.milliseconds for span in self.spans)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalContext:
-    """The answer to a search: hits, best first, and how they came to be."""
+    """The answer to a search: hits, best first, and how they came to be.
+
+    Attributes:
+        query: what was searched for, as the transformation of the query left it.
+        hits: best first; empty where ``refused`` is set.
+        plan: where it was looked, how, and why.
+        trace: every stage.
+        refused: set where nothing that was found is relevant enough.
+        degraded: everything that did not work as asked, and what was done instead; empty for a full answer.
+    """
 
     query: Query
     hits: tuple[Hit, ...]
@@ -226,11 +236,28 @@ class RetrievalContext:
     refused: Refusal | None = None
     degraded: tuple[str, ...] = ()
 
+    def explain(self, document_id: str, dataset: str | None = None) -> Explanation:
+        """Why a document is where it is, or why it is not there; see `Trace.explain`."""
+        return self.trace.explain(document_id, dataset)
+
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
     def __len__(self) -> int:
         return len(self.hits)
+
+
+class Hits(list[Hit]):
+    """A list of hits that knows how it came to be; what retrievers made of several parts return.
+
+    Attributes:
+        trace: every stage.
+        degraded: what did not work as asked; empty for a full answer.
+    """
+
+    def __init__(self, hits: Iterable[Hit] = (), trace: Trace | None = None, degraded: tuple[str, ...] = ()) -> None:
+        super().__init__(hits)
+        self.trace, self.degraded = trace or Trace(), degraded
 
 
 @dataclass(frozen=True, slots=True)

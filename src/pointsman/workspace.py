@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from pointsman._twins import in_thread
-from pointsman.dataset import Dataset, IndexingTechnique, check_name
+from pointsman.dataset import Dataset, IndexingTechnique, QueryVectors, check_name
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, UnknownNameError
 from pointsman.filters import parse_filter
-from pointsman.retrieval.calibration import CosineSpread
-from pointsman.retrieval.pool import DEPTH, LISTS, Pool, merge
-from pointsman.retrieval.retrievers import checked, provenance
-from pointsman.types import Hit, Plan, Query, RetrievalContext, Span, Trace
+from pointsman.retrieval.fusion import METHODS
+from pointsman.retrieval.refine import BaseRefiner
+from pointsman.retrieval.refuse import Refuser
+from pointsman.retrieval.rerank.calibrated import CalibratedReranker
+from pointsman.retrieval.workflow import RetrievalWorkflow, check_strategy, method_for, shared_spread
+from pointsman.types import Plan, Query, RetrievalContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,15 +35,21 @@ class Workspace:
     Args:
         path: the folder; made, with what it needs, on the first write.
         embedder: for every dataset; the default embedder unless given.
+        workflow: how to search: router, reranker, further refiners, time limit. Unless it has its own, searches rerank
+            by the offline reranker and refuse by the default calibration.
 
     Raises:
         FormatVersionError: a newer Pointsman wrote it.
         InputError: there is something else at that path.
     """
 
-    def __init__(self, path: str | Path, *, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self, path: str | Path, *, embedder: Embedder | None = None, workflow: RetrievalWorkflow | None = None
+    ) -> None:
         self.path = Path(path)
+        self.workflow = workflow or RetrievalWorkflow()
         self._embedder = embedder
+        self._query_vectors = QueryVectors(self._loaded_embedder)
         self._datasets: dict[str, Dataset] = {}
         _check_folder(self.path)
 
@@ -81,7 +89,8 @@ class Workspace:
         if dataset is None:
             text = (about or {}).get("description", "") if about or description is None else description
             technique = known or indexing_technique or "hybrid"
-            dataset = Dataset(name, text, technique, path=directory, embedder=self._embedder)
+            vectors = self._query_vectors
+            dataset = Dataset(name, text, technique, path=directory, embedder=self._embedder, query_vectors=vectors)
             self._datasets[name] = dataset
         if about is None:
             _write_manifest(self.path)
@@ -114,9 +123,12 @@ class Workspace:
         query: str | Query,
         k: int = 5,
         *,
-        datasets: Sequence[str] | None = None,
+        datasets: str | Sequence[str] | None = None,
         strategy: str = "auto",
         filters: str | Mapping[str, Any] | Filter | None = None,
+        rerank: bool | BaseRefiner | None = None,
+        refuse: bool | BaseRefiner | None = None,
+        timeout: float | None = None,
     ) -> RetrievalContext:
         """Search datasets and answer with the best hits of all.
 
@@ -127,33 +139,120 @@ class Workspace:
             strategy: ``"auto"`` (today: hybrid wherever a dataset keeps both indexes), ``"bm25"``, ``"vector"``,
                 ``"hybrid"``, or a fusion method's name such as ``"rrf"``.
             filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
+            rerank: False leaves the ranking as fused; True reranks by the workflow's reranker, or the offline one, in
+                any case; a reranker of its own takes that. Unless given, the workflow decides; a fusion method that was
+                asked for by name is then left alone by the offline reranker.
+            refuse: False answers with whatever was found, relevant or not; a `Refuser` takes that one.
+            timeout: seconds for the whole search, instead of the workflow's own.
 
         Raises:
             InputError: any of these cannot be used.
+            RetrievalError: nothing could be searched; it carries every cause.
         """
-        query = Query.of(query, parse_filter(filters) if filters else None)
-        return _Search(self, query, checked(k), strategy).run(datasets)
+        query, chosen, workflow = self._asked(query, datasets, strategy, filters, rerank, refuse)
+        return workflow.search(query, chosen, k, strategy=strategy, timeout=timeout)
+
+    async def asearch(
+        self,
+        query: str | Query,
+        k: int = 5,
+        *,
+        datasets: str | Sequence[str] | None = None,
+        strategy: str = "auto",
+        filters: str | Mapping[str, Any] | Filter | None = None,
+        rerank: bool | BaseRefiner | None = None,
+        refuse: bool | BaseRefiner | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
+    ) -> RetrievalContext:
+        """The same, awaited."""
+        query, chosen, workflow = await in_thread(
+            self._asked, query, datasets, strategy, filters, rerank, refuse
+        )  # opening a dataset for the first time reads files
+        return await workflow.asearch(query, chosen, k, strategy=strategy, timeout=timeout)
+
+    def search_many(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 5,
+        *,
+        datasets: str | Sequence[str] | None = None,
+        strategy: str = "auto",
+        filters: str | Mapping[str, Any] | Filter | None = None,
+        rerank: bool | BaseRefiner | None = None,
+        refuse: bool | BaseRefiner | None = None,
+        timeout: float | None = None,
+    ) -> list[RetrievalContext]:
+        """Answer many questions, one context each in their order, embedding and reranking them in common batches.
+
+        Options are those of `search`, and hold for every question; see `RetrievalWorkflow.search_many`.
+        """
+        parsed = parse_filter(filters) if filters else None
+        asked = [Query.of(query, parsed) for query in queries]
+        _, chosen, workflow = self._asked("", datasets, strategy, None, rerank, refuse)
+        return workflow.search_many(asked, chosen, k, strategy=strategy, timeout=timeout)
+
+    async def asearch_many(self, queries: Sequence[str | Query], k: int = 5, **options: Any) -> list[RetrievalContext]:
+        """The same, awaited; it runs in a worker thread."""
+        return await in_thread(self.search_many, queries, k, **options)
 
     def plan(self, datasets: Sequence[Dataset], strategy: str = "auto") -> Plan:
         """What a search of these datasets would do, and why."""
-        names = tuple(dataset.name for dataset in datasets)
-        if strategy != "auto":
-            return Plan(names, strategy, "asked for")
-        keeps = [dataset.lists_for("auto") for dataset in datasets]
-        if any(words for words, _ in keeps) and any(near for _, near in keeps):
-            return Plan(names, "hybrid", "keyword and vector evidence together, by the calibrated sum")
-        if any(near for _, near in keeps):
-            return Plan(names, "vector", "the datasets keep vectors only")
-        return Plan(names, "bm25", "the datasets keep words only" if keeps else "there is no dataset yet")
+        method, why = method_for(datasets, strategy)
+        return Plan(tuple(dataset.name for dataset in datasets), method, why)
 
-    async def asearch(self, query: str | Query, k: int = 5, **options: Any) -> RetrievalContext:
-        """`search`, awaited: it runs in a worker thread."""
-        return await in_thread(self.search, query, k, **options)
+    def _asked(
+        self,
+        query: str | Query,
+        names: str | Sequence[str] | None,
+        strategy: str,
+        filters: str | Mapping[str, Any] | Filter | None,
+        rerank: bool | BaseRefiner | None,
+        refuse: bool | BaseRefiner | None,
+    ) -> tuple[Query, list[Dataset], RetrievalWorkflow]:
+        """The query, the datasets and the stages of one search."""
+        check_strategy(strategy)
+        query = Query.of(query, parse_filter(filters) if filters else None)
+        if isinstance(names, str):
+            names = [names]
+        wanted = self.names() if names is None else list(dict.fromkeys(names))
+        chosen = [self.dataset(name, create=False) for name in wanted]
+        for dataset in chosen:
+            dataset.lists_for(strategy)  # what it cannot do is said before anything is searched
+        return query, chosen, self._staged(strategy, chosen, rerank, refuse)
+
+    def _staged(
+        self,
+        strategy: str,
+        datasets: Sequence[Dataset],
+        rerank: bool | BaseRefiner | None,
+        refuse: bool | BaseRefiner | None,
+    ) -> RetrievalWorkflow:
+        workflow = self.workflow
+        reranker = rerank if isinstance(rerank, BaseRefiner) else workflow.reranker
+        if rerank is False or (rerank is None and reranker is None and strategy in METHODS):
+            reranker = None
+        elif reranker is None:
+            reranker = CalibratedReranker(spread=lambda: shared_spread(datasets))
+        refiners = list(workflow.refiners)
+        if refuse is False or isinstance(refuse, BaseRefiner):
+            refiners = [one for one in refiners if one.stage != "refuse"]
+        if isinstance(refuse, BaseRefiner):
+            refiners.insert(0, refuse)
+        elif refuse is not False and not any(one.stage == "refuse" for one in refiners):
+            refiners.insert(0, Refuser(embedder={dataset.name: dataset.stores.embedder for dataset in datasets}))
+        return replace(workflow, reranker=reranker, refiners=refiners)
 
     def close(self) -> None:
         """Close every dataset."""
         for dataset in self._datasets.values():
             dataset.close()
+
+    def _loaded_embedder(self) -> Embedder:
+        if self._embedder is None:
+            from pointsman.models import default_embedder
+
+            return default_embedder()
+        return self._embedder
 
     def __enter__(self) -> Self:
         return self
@@ -165,64 +264,11 @@ class Workspace:
         return iter(self.datasets())
 
 
-class _Search:
-    """One search on its way: plan, gather from each dataset, rank together, fetch."""
-
-    def __init__(self, workspace: Workspace, query: Query, k: int, strategy: str) -> None:
-        if strategy != "auto" and strategy not in LISTS:
-            raise UnknownNameError("strategy", strategy, ("auto", *LISTS))
-        self.workspace, self.query, self.k, self.strategy = workspace, query, k, strategy
-        self.spans: list[Span] = []
-
-    def run(self, names: Sequence[str] | None) -> RetrievalContext:
-        datasets = self.chosen(names)
-        plan = self.workspace.plan(datasets, self.strategy)
-        pool = merge({dataset.name: self.gather(dataset) for dataset in datasets})
-        hits = self.rank(pool, plan, {dataset.name: dataset for dataset in datasets})
-        return RetrievalContext(self.query, tuple(hits), plan, Trace(tuple(self.spans)))
-
-    def chosen(self, names: Sequence[str] | None) -> list[Dataset]:
-        if isinstance(names, str):
-            names = [names]
-        wanted = self.workspace.names() if names is None else list(dict.fromkeys(names))
-        return [self.workspace.dataset(name, create=False) for name in wanted]
-
-    def gather(self, dataset: Dataset) -> Pool[int]:
-        began = perf_counter()
-        pool = dataset.candidates(self.query, self.strategy, max(DEPTH, self.k))
-        detail = f"{dataset.name}: {len(pool.keyword)} by words, {len(pool.vector)} by vectors"
-        self.spans.append(Span("retrieve", detail, _since(began), len(pool.bm25.keys() | pool.cosine.keys())))
-        return pool
-
-    def rank(self, pool: Pool[tuple[str, int]], plan: Plan, datasets: Mapping[str, Dataset]) -> list[Hit]:
-        began = perf_counter()
-        embedding = [dataset for dataset in datasets.values() if dataset.indexing_technique != "keyword"]
-        spread = CosineSpread.shared([dataset.cosine_spread for dataset in embedding])
-        ranking = pool.ranked(plan.strategy, spread)[: self.k]
-        self.spans.append(Span("fuse", plan.strategy, _since(began), len(ranking)))
-        began = perf_counter()
-        documents = {}
-        for name, dataset in datasets.items():
-            keys = [key for owner, key in (item for item, _ in ranking) if owner == name]
-            found = dataset.fetch(keys) if keys else []
-            documents.update({(name, key): document for key, document in zip(keys, found, strict=True)})
-        ways = provenance(pool, [key for key, _ in ranking])
-        hits = []
-        for key, score in ranking:
-            document = documents[key]
-            if document is not None:  # else deleted this very moment
-                hits.append(Hit(document, score, key[0], ways[key]))
-        self.spans.append(Span("fetch", "documents", _since(began), len(hits)))
-        return hits
-
-
-def open_workspace(path: str | Path, *, embedder: Embedder | None = None) -> Workspace:
+def open_workspace(
+    path: str | Path, *, embedder: Embedder | None = None, workflow: RetrievalWorkflow | None = None
+) -> Workspace:
     """`pointsman.open`: the workspace at this path, made on the first write."""
-    return Workspace(path, embedder=embedder)
-
-
-def _since(began: float) -> float:
-    return (perf_counter() - began) * 1000
+    return Workspace(path, embedder=embedder, workflow=workflow)
 
 
 def _check_folder(path: Path) -> None:

@@ -91,16 +91,32 @@ def search(
         str | None, typer.Option(metavar="EXPR", help='Such as: year >= 2020 and lang = "ru"', show_default=False)
     ] = None,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave the ranking as fused.")] = False,
+    no_refuse: Annotated[bool, typer.Option("--no-refuse", help="Answer also with what is hardly relevant.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Answer by then with what there is.", show_default=False)
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show every hit's way and every stage's time.")] = False,
+    why: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Say why a document is, or is not, among the hits.", show_default=False),
+    ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
     """Search one, several or all datasets."""
-    _ = no_rerank  # nothing reranks yet, so the fused ranking is the answer either way
     with _opened(workspace, embedder, existing=True) as opened:
-        context = opened.search(query, k, datasets=dataset, strategy=strategy, filters=filter)
-        output.search_results(context, explain=explain, as_json=as_json)
+        context = opened.search(
+            query,
+            k,
+            datasets=dataset,
+            strategy=strategy,
+            filters=filter,
+            rerank=False if no_rerank else None,
+            refuse=False if no_refuse else None,
+            timeout=timeout,
+        )
+        output.search_results(context, explain=explain, why=why or (), as_json=as_json)
 
 
 @app.command()

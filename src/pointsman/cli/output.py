@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.router import RouteDecision
     from pointsman.selector.heuristic import RouteChoice
     from pointsman.store.collection import Verification
-    from pointsman.types import Hit, Plan, RetrievalContext
+    from pointsman.types import Explanation, Hit, Plan, Provenance, Refusal, RetrievalContext
     from pointsman.workspace import Workspace
 
 _SNIPPET = 320  # characters of a passage that are shown
@@ -99,16 +100,20 @@ def index_report(report: IndexReport, dataset: Dataset, *, as_json: bool) -> Non
         out.print(f"  … and {len(report.problems) - 20} more; --json lists them all", style="yellow")
 
 
-def search_results(context: RetrievalContext, *, explain: bool, as_json: bool) -> None:
+def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[str] = (), as_json: bool = False) -> None:
     """What `pointsman search` found."""
     if as_json:
-        print_json(search_json(context, explain=explain))
+        print_json(search_json(context, explain=explain, why=why))
         return
     out = console()
-    if not context.hits:
+    if context.refused is not None:
+        _print_refusal(out, context.refused)
+    elif not context.hits:
         out.print("Nothing found.", style="yellow")
     for rank, hit in enumerate(context.hits, 1):
         print_hit(out, rank, hit, context.query.text, explain=explain)
+    for cause in context.degraded:
+        out.print(f"not as asked: {_plain(cause)}", style="yellow", markup=False)
     out.print(
         f"{len(context.hits)} hits in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
         f"{', '.join(context.plan.datasets) or 'no dataset'}",
@@ -117,32 +122,49 @@ def search_results(context: RetrievalContext, *, explain: bool, as_json: bool) -
     )
     if explain:
         _print_trace(out, context)
+    for name in why:
+        _print_explanation(out, context.explain(name))
 
 
-def search_json(context: RetrievalContext, *, explain: bool) -> dict[str, Any]:
-    """A search as ``--json`` prints it; ``trace`` only when it is asked for."""
+def _print_refusal(out: Console, refusal: Refusal) -> None:
+    from rich.text import Text
+
+    out.print(Text.assemble(("Nothing relevant: ", "bold yellow"), _plain(refusal.reason)))
+    if refusal.nearest is not None:
+        name = _plain(refusal.nearest.document.title or refusal.nearest.id)
+        out.print(Text.assemble(("The nearest was ", "dim"), (name, "cyan"), ("; --no-refuse shows all.", "dim")))
+    out.print()
+
+
+def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] = ()) -> dict[str, Any]:
+    """A search as ``--json`` prints it; ``trace`` and ``why`` only when they are asked for."""
     answer: dict[str, Any] = {
         "query": context.query.text,
         "strategy": context.plan.strategy,
         "reason": context.plan.reason,
         "datasets": list(context.plan.datasets),
         "hits": [_hit_json(rank, hit) for rank, hit in enumerate(context.hits, 1)],
-        "refused": context.refused,
+        "refused": _refusal_json(context.refused),
         "degraded": list(context.degraded),
         "milliseconds": round(context.trace.milliseconds, 3),
     }
     if explain:
-        answer["trace"] = [
-            {
-                "stage": span.stage,
-                "detail": span.detail,
-                "milliseconds": round(span.milliseconds, 3),
-                "count": span.count,
-                "error": span.error,
-            }
-            for span in context.trace.spans
-        ]
+        answer["trace"] = context.trace.to_dict()["spans"]
+    if why:
+        answer["why"] = [asdict(context.explain(name)) for name in why]
     return answer
+
+
+def _refusal_json(refusal: Refusal | None) -> dict[str, Any] | None:
+    if refusal is None:
+        return None
+    return {
+        "reason": refusal.reason,
+        "nearest": _hit_json(1, refusal.nearest) if refusal.nearest is not None else None,
+        "score": refusal.score,
+        "threshold": refusal.threshold,
+        "scale": refusal.scale,
+    }
 
 
 def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:
@@ -158,12 +180,7 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
     out.print(head)
     out.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3)))
     if explain:
-        ways = ", ".join(
-            f"{way.source} {'#' + str(way.rank) if way.rank else 'not in its list'}"
-            + (f" ({way.score:.3f})" if way.score is not None else "")
-            for way in hit.provenance
-        )
-        out.print(Padding(Text(f"{_plain(hit.id)}  ←  {ways}", "dim"), (0, 0, 0, 3)))
+        out.print(Padding(Text(f"{_plain(hit.id)}  ←  {', '.join(map(_way, hit.provenance))}", "dim"), (0, 0, 0, 3)))
     out.print()
 
 
@@ -310,24 +327,62 @@ def _hit_json(rank: int, hit: Hit) -> dict[str, Any]:
         "title": hit.document.title,
         "text": hit.text,
         "metadata": dict(hit.metadata),
-        "provenance": [{"source": way.source, "rank": way.rank, "score": way.score} for way in hit.provenance],
+        "provenance": [way._asdict() for way in hit.provenance],
     }
 
 
+def _way(way: Provenance) -> str:
+    """Such as ``bm25 #3 (7.251, +7.25)``: the list, the rank there, the raw score, and what it added."""
+    rank = f"#{way.rank}" if way.rank else "not in its list"
+    numbers = [f"{way.score:.3f}"] if way.score is not None else []
+    numbers += [f"{way.normalised:+.3g}"] if way.normalised is not None else []
+    return f"{way.source} {rank}" + (f" ({', '.join(numbers)})" if numbers else "")
+
+
+_BAR = 24  # characters
+
+
 def _print_trace(out: Console, context: RetrievalContext) -> None:
-    out.print(f"why {context.plan.strategy}: {context.plan.reason}", markup=False)
-    rows = [[span.stage, span.detail, f"{span.milliseconds:.2f} ms", span.count] for span in context.trace.spans]
-    _table(["stage", "what", "time", "count"], rows)
+    """Every stage with its decision, and when it ran: branches side by side show as bars that overlap."""
+    out.print()
+    out.print(f"why {context.plan.strategy}: {_plain(context.plan.reason)}", markup=False)
+    whole = context.trace.milliseconds or 1.0
+    rows = []
+    for span in context.trace.spans:
+        begin = int(_BAR * span.started / whole)
+        length = max(1, round(_BAR * span.milliseconds / whole))
+        bar = " " * min(begin, _BAR - 1) + ("▒" if span.error else "█") * min(length, _BAR - min(begin, _BAR - 1))
+        what = span.detail if span.error is None else f"{span.detail}: {span.error}"
+        count = "" if span.count is None else span.count
+        rows.append([span.stage, what, count, f"{span.milliseconds:.2f} ms", f"{bar:{_BAR}}"])
+    _table(["stage", "what", "count", "time", ""], rows, right=(2, 3))
 
 
-def _table(headings: list[str], rows: list[list[Any]]) -> None:
+def _print_explanation(out: Console, explanation: Explanation) -> None:
+    """Where a document stood in each list and after each stage."""
+    out.print()
+    out.print(f"why {_plain(explanation.id)}: {_plain(explanation.verdict)}", markup=False)
+    rows = [
+        [
+            step.stage if step.stage == step.source else f"{step.stage} {step.source}",
+            f"{step.rank} of {step.count}" if step.rank else f"not among {step.count}",
+            "" if step.score is None else f"{step.score:.3f}",
+            "" if step.lowest is None else f"{step.lowest:.3f}",
+            step.reason or "",
+        ]
+        for step in explanation.steps
+    ]
+    _table(["stage", "rank", "score", "the last has", "reason"], rows, right=(2, 3))
+
+
+def _table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ()) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for number, heading in enumerate(headings):
         numeric = bool(rows) and all(isinstance(row[number], int) for row in rows)
-        table.add_column(heading, justify="right" if numeric else "left")
+        table.add_column(heading, justify="right" if numeric or number in right else "left")
     for row in rows:
         table.add_row(*(Text(_plain(str(cell))) for cell in row))
     console().print(table)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pointsman.protocols import Embedder
+    from pointsman.retrieval.refine import BaseRefiner
 
 STRATEGIES = ("bm25", "vector", "hybrid", "auto")
 """What is compared unless something else is asked for."""
@@ -41,7 +42,7 @@ def evaluate(
     limit_queries: int | None = None,
     embedder: Embedder | None = None,
     on_progress: Progress | None = None,
-    rerank: bool = True,  # noqa: ARG001  (see its description)
+    rerank: bool = True,
 ) -> Report:
     """Measure strategies on a folder in BEIR form.
 
@@ -60,7 +61,8 @@ def evaluate(
         embedder: the default embedder unless given; not loaded for ``bm25`` alone. It is cached here: give it bare,
             as a `CachedEmbedder` would hide from the latency what embedding a query takes.
         on_progress: told what is going on.
-        rerank: kept so that scripts can already say it; there is no reranker yet, so it changes nothing.
+        rerank: with False, rankings are measured as they were fused. Nothing is ever refused here: whether to answer
+            is another question than in which order.
 
     Raises:
         InputError: folder, strategies or numbers cannot be used.
@@ -81,7 +83,7 @@ def evaluate(
 
         embedder = default_embedder()
     with indexed(collection, embedder, on_progress, words_only=words_only) as workspace:
-        return evaluate_workspace(workspace, collection, names, k, on_progress, timed_with=embedder)
+        return evaluate_workspace(workspace, collection, names, k, on_progress, timed_with=embedder, rerank=rerank)
 
 
 def run_eval(
@@ -143,6 +145,7 @@ def evaluate_workspace(
     on_progress: Progress | None = None,
     *,
     timed_with: Embedder | None = None,
+    rerank: bool | BaseRefiner | None = None,
 ) -> Report:
     """Measure strategies on a workspace that holds a collection's documents, as `indexed` makes one.
 
@@ -154,12 +157,15 @@ def evaluate_workspace(
         on_progress: told how many queries are done.
         timed_with: what embeds the queries that are timed: the same embedder without a cache; the default embedder
             unless given.
+        rerank: as `Workspace.search` takes it; True counts as not given.
     """
     told = on_progress or _untold
+    rerank = None if rerank is True else rerank
     found = {}
     for strategy in strategies:
-        figures = measure(collection.qrels, rankings(workspace, collection, strategy, max(DEPTH, k), told), k)
-        p50, p95 = _latency(workspace, collection, strategy, k, told, timed_with)
+        ranked = rankings(workspace, collection, strategy, max(DEPTH, k), told, rerank=rerank)
+        figures = measure(collection.qrels, ranked, k)
+        p50, p95 = _latency(workspace, collection, strategy, k, told, timed_with, rerank)
         found[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
     return Report(collection.name, len(collection.documents), len(collection.queries), found)
 
@@ -170,18 +176,27 @@ def rankings(
     strategy: str,
     depth: int = DEPTH,
     on_progress: Progress | None = None,
+    *,
+    rerank: bool | BaseRefiner | None = None,
 ) -> dict[str, list[str]]:
     """The ids that a strategy finds, best first, for each query of a collection; `measure` takes them."""
     told = on_progress or _untold
     found = {}
     for number, (query, text) in enumerate(collection.queries.items(), 1):
-        found[query] = [hit.id for hit in workspace.search(text, depth, strategy=strategy)]
+        context = workspace.search(text, depth, strategy=strategy, rerank=rerank, refuse=False)
+        found[query] = [hit.id for hit in context]
         told(number, len(collection.queries), f"{strategy}: asking")
     return found
 
 
 def _latency(
-    workspace: Workspace, collection: TestCollection, strategy: str, k: int, told: Progress, embedder: Embedder | None
+    workspace: Workspace,
+    collection: TestCollection,
+    strategy: str,
+    k: int,
+    told: Progress,
+    embedder: Embedder | None,
+    rerank: bool | BaseRefiner | None,
 ) -> tuple[float, float]:
     """p50 and p95 in milliseconds; see `evaluate`."""
     texts = list(dict.fromkeys(collection.queries.values()))
@@ -189,11 +204,11 @@ def _latency(
     # A workspace of its own: the other one remembers the vectors of all queries that it has been asked.
     with Workspace(workspace.path, embedder=embedder) as fresh:
         for number in range(_WARM_UP):
-            fresh.search(f"warm-up {number}", k, strategy=strategy)
+            fresh.search(f"warm-up {number}", k, strategy=strategy, rerank=rerank)
         taken = []
         for number, text in enumerate(texts, 1):
             began = perf_counter()
-            fresh.search(text, k, strategy=strategy)
+            fresh.search(text, k, strategy=strategy, rerank=rerank)
             taken.append((perf_counter() - began) * 1000)
             told(number, len(texts), f"{strategy}: timing")
     p50, p95 = np.percentile(taken, [50, 95])

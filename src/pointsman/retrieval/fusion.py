@@ -26,10 +26,19 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, zip_longest
+from operator import itemgetter
 from typing import Any
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.protocols import Key
+
+RRF_K = 60
+"""The constant of reciprocal rank fusion, as in its paper."""
+
+KAPPA = 3.3
+"""How many units of BM25 (in Lucene's form) one σ of cosine is worth in the calibrated sum."""
+
+_UNIT = [1 / (RRF_K + rank) for rank in range(1, 1001)]  # what ranks are worth at weight 1
 
 Ranking = Sequence[tuple[Key, float | None]]
 FusionMethod = Callable[..., list[tuple[Any, float]]]
@@ -37,7 +46,7 @@ FusionMethod = Callable[..., list[tuple[Any, float]]]
 
 
 def reciprocal_rank(
-    lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None, *, k: float = 60
+    lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None, *, k: float = RRF_K
 ) -> list[tuple[Key, float]]:
     """RRF: the sum of ``weight / (k + rank)``, ranks from 1; scores are not looked at.
 
@@ -50,10 +59,24 @@ def reciprocal_rank(
     if not (math.isfinite(k) and k >= 0):
         raise InputError(f"k of reciprocal rank fusion is a finite number from 0 up, not {k!r}; 60 is usual")
     rankings = _read(lists, weights)
-    return _ordered(
-        [keys for _, keys, _ in rankings],
-        [[weight / rank for rank in _ranks(k + 1, keys)] for weight, keys, _ in rankings],
-    )
+    return rank_sum([keys for _, keys, _ in rankings], [weight for weight, _, _ in rankings], k=k)
+
+
+def rank_sum(
+    lists: Sequence[Sequence[Key]], weights: Sequence[float] | None = None, *, k: float = RRF_K
+) -> list[tuple[Key, float]]:
+    """`reciprocal_rank` for lists of bare keys, none of them twice, without looking twice at what is known to be sound.
+
+    >>> rank_sum([["a", "b"], ["b"]], k=1)
+    [('b', 0.8333333333333333), ('a', 0.5)]
+    """
+    shares = [
+        _UNIT[: len(keys)]
+        if weight == 1 and k == RRF_K and len(keys) <= len(_UNIT)
+        else [weight / rank for rank in _ranks(k + 1, keys)]
+        for keys, weight in zip(lists, weights or [1.0] * len(lists), strict=True)
+    ]
+    return (_ordered if len(lists) > 2 else _added)(lists, shares)
 
 
 def min_max(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
@@ -137,7 +160,7 @@ def calibrated_sum(
     cosine: Sequence[float],
     *,
     sigma: float,
-    kappa: float = 3.3,
+    kappa: float = KAPPA,
     weight_bm25: float = 1.0,
     weight_cosine: float = 1.0,
 ) -> list[tuple[Key, float]]:
@@ -313,5 +336,14 @@ def _ordered(
     return sorted(((key, total(votes)) for key, votes in parts.items()), key=_score, reverse=True)
 
 
-def _score(item: tuple[Key, float]) -> float:
-    return item[1]
+def _added(lists: Sequence[Sequence[Key]], contributions: Sequence[Sequence[float]]) -> list[tuple[Key, float]]:
+    """`_ordered` for sums over at most two lists, where one addition is exact enough and many times quicker."""
+    totals: dict[Key, float] = dict.fromkeys(chain.from_iterable(zip_longest(*lists, fillvalue=_NOBODY)), 0.0)
+    totals.pop(_NOBODY, None)
+    for keys, values in zip(lists, contributions, strict=True):
+        for key, value in zip(keys, values):  # noqa: B905  (one value a key, made so)
+            totals[key] += value
+    return sorted(totals.items(), key=_score, reverse=True)
+
+
+_score = itemgetter(1)

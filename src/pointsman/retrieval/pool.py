@@ -1,4 +1,4 @@
-"""The candidates of one question: what keyword and vector search found, with *both* scores for every one of them.
+"""The candidates of one question: what each list found, with *both* raw scores where words and vectors were searched.
 
 Fusing ranks, or scores normalised per query, throws away how good a list is in absolute terms. With both raw scores at
 hand for the whole union the calibrated sum needs no normalisation, and how deep the lists go does not matter.
@@ -7,13 +7,14 @@ hand for the whole union the calibrated sum needs no normalisation, and how deep
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pointsman.errors import UnknownNameError
 from pointsman.protocols import Key
-from pointsman.retrieval.fusion import METHODS, calibrated_sum, fuse
+from pointsman.retrieval.fusion import KAPPA, METHODS, RRF_K, calibrated_sum, fuse, rank_sum
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from pointsman.protocols import KeywordIndex, VectorIndex
     from pointsman.retrieval.calibration import CosineSpread
 
-Ranking = list[tuple[Key, float]]
+Ranking = Sequence[tuple[Key, float]]
+Part = Callable[[str, Key, "int | None"], "float | None"]
+"""What a list, by its name, added to the fused score of a key that has this rank there."""
 Name = TypeVar("Name")
 
 DEPTH = 100
@@ -32,34 +35,124 @@ DEPTH = 100
 LISTS = {"bm25": (True, False), "vector": (False, True), "hybrid": (True, True), **dict.fromkeys(METHODS, (True, True))}
 """Ranking method -> whether it needs the keyword list and the vector list."""
 
+SCALES = {"bm25": "bm25", "vector": "cosine"}
+"""What the scores of a list are, by the list's name, where it is known."""
+
+BY_RANK = frozenset({"rrf", "weighted_rrf", "round_robin"})
+"""Methods that look at ranks only: their scores say nothing about how relevant something is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fused(Generic[Key]):
+    """One list out of several.
+
+    Attributes:
+        ranking: best first.
+        scale: what the scores are; see `pointsman.types.Ranked`.
+        part: what a list added to a key's score; None where that is nothing.
+    """
+
+    ranking: Ranking[Key]
+    scale: str
+    part: Part[Key]
+
 
 @dataclass(frozen=True, slots=True)
 class Pool(Generic[Key]):
-    """Two lists, best first, and both scores of everything in either; a list that was not asked for is empty."""
+    """What was found.
 
-    keyword: Ranking[Key] = field(default_factory=list)
-    vector: Ranking[Key] = field(default_factory=list)
-    bm25: Mapping[Key, float] = field(default_factory=dict)
-    cosine: Mapping[Key, float] = field(default_factory=dict)
+    Attributes:
+        lists: by name, best first; ``"bm25"`` and ``"vector"`` are those of the built-in indexes.
+        scores: by the same names, the raw score of everything in any list, where a list can score what only others
+            have found; a cosine is NaN where a document has no vector.
+    """
 
-    def ranked(self, method: str, spread: CosineSpread | None = None) -> Ranking[Key]:
-        """One list out of the two; ``spread`` says where this embedder's cosines lie (needed by ``hybrid`` alone)."""
-        if method == "bm25":
-            return self.keyword
-        if method == "vector":
-            return self.vector
+    lists: Mapping[str, Ranking[Key]] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[Key, float]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many different candidates there are."""
+        if len(self.lists) == 1:
+            return len(next(iter(self.lists.values())))
+        return len({key for ranking in self.lists.values() for key, _ in ranking})
+
+    def fused(
+        self, method: str, spread: CosineSpread | None = None, weights: Mapping[str, float] | None = None
+    ) -> Fused[Key]:
+        """One list out of all.
+
+        Args:
+            method: ``"bm25"``, ``"vector"``, ``"hybrid"`` (the calibrated sum where both raw scores are known; beside
+                foreign lists it counts as one list in a reciprocal rank fusion), or a name of
+                `pointsman.retrieval.fusion.METHODS`.
+            spread: where cosines lie under this embedder; the calibrated sum needs it.
+            weights: by list name, 1 unless named; 0 leaves a list out.
+
+        Raises:
+            UnknownNameError: there is no such method.
+            InputError: a weight cannot be used.
+        """
+        weights = weights or {}
+        if method in SCALES:
+            return self._alone(method)
         if method == "hybrid":
-            assert spread is not None, "the calibrated sum needs to know the spread of cosines"
-            keys = list(self.bm25)
-            above = [self.cosine[key] - spread.mean for key in keys]
-            return calibrated_sum(keys, list(self.bm25.values()), above, sigma=spread.sigma)
+            if spread is not None and self.lists.keys() >= SCALES.keys() <= self.scores.keys():
+                own = self._calibrated(spread, weights)
+                return own if len(self.lists) == len(SCALES) else self._beside(own, weights)
+            if len(self.lists) <= 1:
+                return self._alone(next(iter(self.lists), ""))
+            method = "rrf"
         if method not in METHODS:
             raise UnknownNameError("ranking method", method, tuple(LISTS))
-        if method in {"rrf", "round_robin"}:
-            return fuse([self.keyword, self.vector], method)
-        # Score-based methods see every candidate in both lists; a document without a vector is only in one.
-        cosines = [(key, cosine) for key, cosine in self.cosine.items() if not math.isnan(cosine)]
-        return fuse([_best_first(list(self.bm25.items())), _best_first(cosines)], method)
+        names = list(self.lists)
+        if method == "rrf" and not weights:  # the usual way of foreign lists, and the quickest
+            ranking = rank_sum([[key for key, _ in self.lists[name]] for name in names])
+            return Fused(ranking, method, _part(method, self.lists, weights))
+        # Score-based methods see every candidate in every list that can score it.
+        lists = [
+            self.lists[name] if method in BY_RANK or name not in self.scores else _complete(self.scores[name])
+            for name in names
+        ]
+        given = [weights.get(name, 1.0) for name in names] if weights else None
+        return Fused(fuse(lists, method, given), method, _part(method, dict(zip(names, lists, strict=True)), weights))
+
+    def _alone(self, name: str) -> Fused[Key]:
+        ranking = self.lists.get(name, ())
+        return Fused(ranking, SCALES.get(name, name or "none"), _no_part)
+
+    def _beside(self, own: Fused[Key], weights: Mapping[str, float]) -> Fused[Key]:
+        """The calibrated sum and foreign lists: one vote each, by rank."""
+        foreign = {name: ranking for name, ranking in self.lists.items() if name not in SCALES}
+        lists = [[(key, None) for key, _ in ranking] for ranking in (own.ranking, *foreign.values())]
+        by_rank = _part("rrf", self.lists, weights)
+
+        def part(source: str, key: Key, rank: int | None) -> float | None:
+            return by_rank(source, key, rank) if source in foreign else None
+
+        return Fused(fuse(lists, "rrf", [1.0, *(weights.get(name, 1.0) for name in foreign)]), "rrf", part)
+
+    def _calibrated(self, spread: CosineSpread, weights: Mapping[str, float]) -> Fused[Key]:
+        bm25, cosine = self.scores["bm25"], self.scores["vector"]
+        keys = list(dict.fromkeys(chain(bm25, cosine)))
+        above = [cosine.get(key, math.nan) - spread.mean for key in keys]
+        words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0)
+        ranking = calibrated_sum(
+            keys,
+            [bm25.get(key, 0.0) for key in keys],
+            above,
+            sigma=spread.sigma,
+            weight_bm25=words,
+            weight_cosine=near,
+        )
+
+        vector_share = near * KAPPA / spread.sigma
+
+        def part(source: str, key: Key, _: int | None) -> float | None:
+            if source == "bm25":
+                return words * bm25.get(key, 0.0)
+            return vector_share * (cosine[key] - spread.mean) if key in cosine else None
+
+        return Fused(ranking, "calibrated", part)
 
 
 def gather(
@@ -72,30 +165,76 @@ def gather(
     depth: int = DEPTH,
 ) -> Pool[Key]:
     """Search the indexes that are given, and score in each what only the other has found."""
-    words = keyword_index.search(query, depth, filters) if keyword_index is not None else []
-    near = vector_index.search(vector, depth, filters) if vector_index is not None and vector is not None else []
-    bm25, cosine = dict(words), dict(near)
-    only_near = [key for key in cosine if key not in bm25]
-    only_words = [key for key in bm25 if key not in cosine]
+    lists: dict[str, Ranking[Key]] = {}
     if keyword_index is not None:
-        bm25.update(zip(only_near, keyword_index.score(query, only_near), strict=True))
+        lists["bm25"] = keyword_index.search(query, depth, filters)
     if vector_index is not None and vector is not None:
+        lists["vector"] = vector_index.search(vector, depth, filters)
+    scores = {name: dict(ranking) for name, ranking in lists.items()}
+    if keyword_index is not None and vector_index is not None and vector is not None:
+        bm25, cosine = scores["bm25"], scores["vector"]
+        only_near = [key for key in cosine if key not in bm25]
+        only_words = [key for key in bm25 if key not in cosine]
+        bm25.update(zip(only_near, keyword_index.score(query, only_near), strict=True))
         cosine.update(zip(only_words, vector_index.score(vector, only_words), strict=True))
-    elif keyword_index is not None:
-        cosine = dict.fromkeys(bm25, math.nan)
-    return Pool(words, near, bm25, cosine)
+    return Pool(lists, scores)
 
 
-def merge(pools: Mapping[str, Pool[Key]]) -> Pool[tuple[str, Key]]:
-    """The candidates of several datasets as one pool; a key is then the dataset's name and the key in it."""
-    named = list(pools.items())
+def merge(pools: Mapping[Name, Pool[Key]]) -> Pool[tuple[Name, Key]]:
+    """The candidates of several datasets as one pool; a key is then the dataset's name and the key in it.
+
+    Raw scores of one kind are compared across datasets. Where one dataset has no list of a kind, its documents have
+    no word of the query there (BM25 0), or no vector (cosine NaN).
+    """
+    names = [name for name in SCALES if any(name in pool.lists for pool in pools.values())]
     return Pool(
-        _best_first([((name, key), score) for name, pool in named for key, score in pool.keyword]),
-        _best_first([((name, key), score) for name, pool in named for key, score in pool.vector]),
-        {(name, key): score for name, pool in named for key, score in pool.bm25.items()},
-        {(name, key): score for name, pool in named for key, score in pool.cosine.items()},
+        {
+            name: _best_first(
+                [((owner, key), score) for owner, pool in pools.items() for key, score in pool.lists.get(name, ())]
+            )
+            for name in names
+        },
+        {name: _scores(pools, name) for name in names},
     )
 
 
-def _best_first(ranking: Ranking[Key]) -> Ranking[Key]:
+def _no_part(_: str, __: object, ___: int | None) -> None:
+    """Nothing is added where there is one list."""
+
+
+def _part(method: str, lists: Mapping[str, Ranking[Key]], weights: Mapping[str, float]) -> Part[Key]:
+    if method in BY_RANK:
+        offset = 0 if method == "round_robin" else RRF_K
+
+        def by_rank(source: str, _: Key, rank: int | None) -> float | None:
+            return weights.get(source, 1.0) / (offset + rank) if rank else None
+
+        return by_rank
+    alone: dict[str, dict[Key, float]] = {}  # by list; made when somebody asks
+
+    def part(source: str, key: Key, _: int | None) -> float | None:
+        if source not in alone:
+            alone[source] = dict(fuse([lists[source]], method, [weights.get(source, 1.0)]))
+        return alone[source].get(key)
+
+    return part
+
+
+def _scores(pools: Mapping[Name, Pool[Key]], name: str) -> dict[tuple[Name, Key], float]:
+    merged: dict[tuple[Name, Key], float] = {}
+    for owner, pool in pools.items():
+        if name in pool.scores:
+            merged.update(((owner, key), score) for key, score in pool.scores[name].items())
+        else:
+            absent = 0.0 if name == "bm25" else math.nan
+            merged.update(((owner, key), absent) for known in pool.scores.values() for key in known)
+    return merged
+
+
+def _complete(scores: Mapping[Key, float]) -> Ranking[Key]:
+    """Every candidate that a list can score; a document without a vector is not in the vector's list."""
+    return _best_first([(key, score) for key, score in scores.items() if not math.isnan(score)])
+
+
+def _best_first(ranking: list[tuple[Key, float]]) -> list[tuple[Key, float]]:
     return sorted(ranking, key=lambda item: -item[1])  # stable: ties keep the order they came in

@@ -19,16 +19,24 @@ class BaseRefiner:
     Attributes:
         stage: its name in traces: ``"rerank"``, ``"refuse"``, ``"diversify"``, ``"compress"`` or a new one.
         timeout: seconds that the workflow gives it at most; None: no limit but that of the whole search.
+        in_place: it only computes, and briefly: it is called where the search runs, on an event loop as well, without
+            a thread or a time limit of its own.
     """
 
     stage: str = "refine"
     timeout: float | None = None
+    in_place: bool = False
 
     def __init_subclass__(cls) -> None:
         require_one(cls, BaseRefiner, "refine", "arefine")
 
-    def depth(self, top_k: int) -> int:
-        """How many hits it wants to see for an answer of ``top_k``; the workflow fetches that many if there are."""
+    def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (for those who need it)
+        """How many hits it wants to see for an answer of ``top_k``; the workflow fetches that many if there are.
+
+        Args:
+            top_k: how many hits the answer is to have.
+            scale: what the scores of the fused ranking are; see `pointsman.types.Ranked`.
+        """
         return top_k
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
@@ -36,7 +44,7 @@ class BaseRefiner:
 
         Args:
             query: what was asked.
-            ranked: what the stages before have made, at most ``depth(top_k)`` hits or what a later stage wants.
+            ranked: what the stages before have made, at most ``depth(…)`` hits or what a later stage wants.
             top_k: how many hits the answer is to have; the cut itself is the workflow's.
         """
         return wait_for(self.arefine, query, ranked, top_k)

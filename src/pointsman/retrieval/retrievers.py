@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.protocols import Key
 from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.branches import Found, hits_of
 from pointsman.retrieval.pool import DEPTH, LISTS, Pool, Ranking, gather
 from pointsman.types import Hit, Provenance, Query
 
@@ -79,46 +80,24 @@ class HybridRetriever(BaseRetriever, Generic[Key]):
         vector = self._embedder.embed_queries([query.text])[0]
         depth = max(self._depth, checked(top_k))
         pool = gather(query.text, vector, self._keyword, self._vector, filters=query.filters, depth=depth)
-        return hits(pool.ranked(self._fusion, self._spread())[:top_k], pool, self._documents)
+        return hits_of(_found(pool, self._documents), pool.fused(self._fusion, self._spread()), top_k)
 
 
-def hits(
-    ranking: Ranking[Key], pool: Pool[Key], documents: DocumentStore[Key], dataset: str | None = None
-) -> list[Hit]:
-    """Documents for a ranking; one deleted this very moment is left out."""
-    found = documents.fetch([key for key, _ in ranking])
-    ways = provenance(pool, [key for key, _ in ranking])
-    return [
-        Hit(document, score, dataset, ways[key])
-        for (key, score), document in zip(ranking, found, strict=True)
-        if document is not None
-    ]
+def _found(pool: Pool[Key], documents: DocumentStore[Key]) -> Found:
+    def fetch(keys: Sequence[Key], _: Sequence[str] = ()) -> list[Hit | None]:
+        return [None if document is None else Hit(document, 0.0) for document in documents.fetch(keys)]
+
+    return Found(pool, fetch, lambda keys: [None if hit is None else hit.key for hit in fetch(keys)], {})
 
 
 def _hits_of_one(source: str, ranking: Ranking[Key], documents: DocumentStore[Key]) -> list[Hit]:
-    """`hits` for a single list, without the bookkeeping of several."""
+    """`hits_of` for a single list, without the bookkeeping of several."""
     found = documents.fetch([key for key, _ in ranking])
     return [
         Hit(document, score, None, (Provenance(source, rank, score),))
         for rank, ((_, score), document) in enumerate(zip(ranking, found, strict=True), 1)
         if document is not None
     ]
-
-
-def provenance(pool: Pool[Key], keys: Sequence[Key]) -> Mapping[Key, tuple[Provenance, ...]]:
-    """How each list ranked and scored these keys; rank None where only the other list had found one."""
-    ways: dict[Key, tuple[Provenance, ...]] = dict.fromkeys(keys, ())
-    for source, ranking, scores in (("bm25", pool.keyword, pool.bm25), ("vector", pool.vector, pool.cosine)):
-        if ranking:
-            for rank, (key, score) in enumerate(ranking, 1):
-                if key in ways:
-                    ways[key] += (Provenance(source, rank, score),)
-            if len(ranking) < len(scores):
-                ranked = dict(ranking)
-                for key in ways:
-                    if key not in ranked and key in scores:
-                        ways[key] += (Provenance(source, None, scores[key]),)
-    return ways
 
 
 def checked(top_k: int) -> int:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-import anyio
-
 from pointsman._twins import in_thread
-from pointsman.errors import InputError
+from pointsman.errors import InputError, RetrievalError
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.fusion import fuse
+from pointsman.retrieval.branches import found_in, hits_of, named, together
+from pointsman.retrieval.dispatch import Call, Deadline, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.retrievers import checked
 from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
-from pointsman.types import Hit, Provenance, Query
+from pointsman.types import Hit, Hits, Query
 
 if TYPE_CHECKING:
     from pointsman.protocols import Retriever
@@ -58,50 +57,25 @@ class _Switch(Generic[T]):
         self.selector = selector
         self.choices = tuple(ToolMetadata(name, text) for name, text in zip(names, descriptions, strict=True))
 
-    def follow(self, query: Query, selection: SelectorResult, ask: Callable[[int], T]) -> Routed[T]:
+    async def follow(
+        self, mode: Mode, query: Query, selection: SelectorResult, ask: Callable[[int], Call[T]], limit: float | None
+    ) -> Routed[T]:
         """Ask every chosen one, at once where there are several; one alone that fails raises its own error."""
         chosen = selection.inds
         if len(chosen) == 1:
-            return Routed(selection, {self.choices[chosen[0]].name: ask(chosen[0])})
-        if not chosen:
-            return Routed(selection, {})
-        with ThreadPoolExecutor(len(chosen), "pointsman-route") as pool:
-            futures = [pool.submit(ask, index) for index in chosen]
-            outcomes = [future.exception() or future.result() for future in futures]
-        return self._told(query, selection, outcomes)
-
-    async def afollow(self, query: Query, selection: SelectorResult, ask: Callable[[int], Awaitable[T]]) -> Routed[T]:
-        """The same, awaited."""
-        chosen = selection.inds
-        if len(chosen) == 1:
-            return Routed(selection, {self.choices[chosen[0]].name: await ask(chosen[0])})
-        outcomes: list[Any] = [None] * len(chosen)
-
-        async def one(place: int) -> None:
-            try:
-                outcomes[place] = await ask(chosen[place])
-            except Exception as error:  # noqa: BLE001  (recorded with the answer and logged)
-                outcomes[place] = error
-
-        async with anyio.create_task_group() as group:
-            for place in range(len(chosen)):
-                group.start_soon(one, place)
-        return self._told(query, selection, outcomes)
-
-    def _told(self, query: Query, selection: SelectorResult, outcomes: Sequence[Any]) -> Routed[T]:
+            return Routed(selection, {self.choices[chosen[0]].name: await mode.one(ask(chosen[0]))})
         answers: dict[str, T] = {}
         failures: dict[str, Exception] = {}
-        for index, outcome in zip(selection.inds, outcomes, strict=True):
+        outcomes = await mode.all([ask(index) for index in chosen], limit) if chosen else []
+        for index, outcome in zip(chosen, outcomes, strict=True):
             name = self.choices[index].name
-            if isinstance(outcome, Exception):
-                failures[name] = outcome
-                log.warning("%s failed for %.80r, the others answer: %r", name, query.text, outcome)
-            elif isinstance(outcome, BaseException):
-                raise outcome
+            if outcome.error is not None:
+                failures[name] = outcome.error
+                log.warning("%s failed for %.80r, the others answer: %r", name, query.text, outcome.error)
             else:
-                answers[name] = outcome
+                answers[name] = outcome.answer  # type: ignore[assignment]  # no error, so an answer
         if failures and not answers:
-            raise ExceptionGroup(f"all that were chosen failed: {', '.join(failures)}", list(failures.values()))
+            raise RetrievalError("all that were chosen failed", failures)
         return Routed(selection, answers, failures)
 
 
@@ -116,6 +90,7 @@ class RouterRetriever(BaseRetriever):
         descriptions: what each is good for, in the same order.
         selector: chooses among the descriptions.
         names: what each is called towards the selector and in the provenance of hits; ``retriever_0`` and so on.
+        timeout: seconds that several have together; one that is late is left out. One alone takes the time it takes.
 
     Raises:
         InputError: the lists differ in length, or something in ``retrievers`` cannot retrieve.
@@ -128,15 +103,12 @@ class RouterRetriever(BaseRetriever):
         selector: BaseSelector,
         *,
         names: Sequence[str] | None = None,
+        timeout: float | None = TIMEOUT,
     ) -> None:
         self.retrievers = tuple(retrievers)
-        for retriever in self.retrievers:
-            if not callable(getattr(retriever, "retrieve", None)) or not callable(
-                getattr(retriever, "aretrieve", None)
-            ):
-                raise InputError(
-                    f"a retriever has retrieve and aretrieve, {retriever!r:.80} has not; see BaseRetriever"
-                )
+        named(self.retrievers, None)  # says what is no retriever
+        Deadline(timeout)
+        self._timeout = timeout
         names = [f"retriever_{number}" for number in range(len(self.retrievers))] if names is None else names
         self.selector = selector
         self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers), selector)
@@ -145,7 +117,7 @@ class RouterRetriever(BaseRetriever):
         """At most ``top_k`` hits, best first; see ``routed`` for how they came to be.
 
         Raises:
-            ExceptionGroup: several were chosen and all of them failed; it holds each one's error.
+            RetrievalError: several were chosen and all of them failed; it carries each one's error.
         """
         return _fused(self.routed(query, top_k), top_k)
 
@@ -158,31 +130,30 @@ class RouterRetriever(BaseRetriever):
         query = Query.of(query)
         checked(top_k)
         selection = self.selector.select(self._switch.choices, query)
-        return self._switch.follow(query, selection, lambda index: self.retrievers[index].retrieve(query, top_k))
+        return run(self._switch.follow(Threads(), query, selection, self._asking(query, top_k), self._timeout))
 
     async def arouted(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
         """The same, awaited."""
         query = Query.of(query)
         checked(top_k)
         selection = await self.selector.aselect(self._switch.choices, query)
-        return await self._switch.afollow(
-            query, selection, lambda index: self.retrievers[index].aretrieve(query, top_k)
-        )
+        return await self._switch.follow(Tasks(), query, selection, self._asking(query, top_k), self._timeout)
+
+    def _asking(self, query: Query, top_k: int) -> Callable[[int], Call[list[Hit]]]:
+        def ask(index: int) -> Call[list[Hit]]:
+            one = self.retrievers[index]
+            return Call(lambda: one.retrieve(query, top_k), lambda: one.aretrieve(query, top_k))
+
+        return ask
 
 
 def _fused(routed: Routed[list[Hit]], top_k: int) -> list[Hit]:
-    """The hits of the one that was chosen as they are; of several, fused, each hit with its ranks as provenance."""
+    """The hits of the one that was chosen as they are; of several, fused, each hit with its way there."""
     if len(routed.selection.selections) <= 1:
         return next(iter(routed.answers.values()), [])
-    best: dict[tuple[str | None, str], Hit] = {}
-    ways: dict[tuple[str | None, str], tuple[Provenance, ...]] = {}
-    for name, hits in routed.answers.items():
-        for rank, hit in enumerate(hits, 1):
-            key = (hit.dataset, hit.id)
-            best.setdefault(key, hit)
-            ways[key] = (*ways.get(key, ()), Provenance(name, rank, hit.score))
-    ranking = fuse([[((hit.dataset, hit.id), None) for hit in hits] for hits in routed.answers.values()], "rrf")
-    return [replace(best[key], score=score, provenance=ways[key]) for key, score in ranking[:top_k]]
+    found = together({name: found_in(name, hits) for name, hits in routed.answers.items()})
+    failed = tuple(f"{name}: {describe(error)}" for name, error in routed.failures.items())
+    return Hits(hits_of(found, found.pool.fused("rrf"), top_k), degraded=(*failed, *found.degraded))
 
 
 class QueryEngine(Protocol):
@@ -220,6 +191,7 @@ class MultiIndexQueryEngine:
         descriptions: what each knows, in the same order.
         selector: chooses among the descriptions.
         names: what each is called; ``index_0`` and so on.
+        timeout: seconds that several have together; one that is late is left out. One alone takes the time it takes.
 
     Raises:
         InputError: the lists differ in length, or something in ``query_engines`` has no ``query``.
@@ -232,8 +204,11 @@ class MultiIndexQueryEngine:
         selector: BaseSelector,
         *,
         names: Sequence[str] | None = None,
+        timeout: float | None = 10 * TIMEOUT,
     ) -> None:
         self.query_engines = tuple(query_engines)
+        Deadline(timeout)
+        self._timeout = timeout
         for engine in self.query_engines:
             if not callable(getattr(engine, "query", None)):
                 raise InputError(f"a query engine has a method query(str), {engine!r:.80} has not")
@@ -245,25 +220,28 @@ class MultiIndexQueryEngine:
         """The chosen engine's response, or a `CombinedResponse` where several or none were chosen.
 
         Raises:
-            ExceptionGroup: several were chosen and all of them failed; it holds each one's error.
+            RetrievalError: several were chosen and all of them failed; it carries each one's error.
         """
         asked = Query.of(query)
         selection = self.selector.select(self._switch.choices, asked)
-        return _response(
-            self._switch.follow(asked, selection, lambda index: self.query_engines[index].query(asked.text))
-        )
+        return _response(run(self._switch.follow(Threads(), asked, selection, self._asking(asked), self._timeout)))
 
     async def aquery(self, query: str) -> Any:
         """The same, awaited; an engine without ``aquery`` runs in a worker thread."""
         asked = Query.of(query)
         selection = await self.selector.aselect(self._switch.choices, asked)
+        return _response(await self._switch.follow(Tasks(), asked, selection, self._asking(asked), self._timeout))
 
-        async def ask(index: int) -> Any:
+    def _asking(self, query: Query) -> Callable[[int], Call[Any]]:
+        def ask(index: int) -> Call[Any]:
             engine = self.query_engines[index]
             aquery = getattr(engine, "aquery", None)
-            return await (aquery(asked.text) if aquery is not None else in_thread(engine.query, asked.text))
+            return Call(
+                lambda: engine.query(query.text),
+                lambda: aquery(query.text) if aquery is not None else in_thread(engine.query, query.text),
+            )
 
-        return _response(await self._switch.afollow(asked, selection, ask))
+        return ask
 
 
 def _response(routed: Routed[Any]) -> Any:

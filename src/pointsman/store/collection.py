@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
+_TRUTH = "documents.sqlite"
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
@@ -96,7 +97,7 @@ class Collection:
 
     def __init__(self, directory: Path, *, about: dict[str, Any] | None = None, k1: float = K1, b: float = B) -> None:
         make_directory(directory)
-        manifest, path = read_manifest(directory), directory / "documents.sqlite"
+        manifest, path = read_manifest(directory), directory / _TRUTH
         if manifest is not None and not path.exists():
             raise CorruptStoreError(
                 f"{path} is missing; restore it from a backup, or delete the dataset and index it again"
@@ -229,6 +230,18 @@ class Collection:
         with self._writing:
             self.manifest = {**self.manifest, **about}
             write_manifest(self._directory, self.manifest)
+
+    def save(self, folder: Path, **about: Any) -> None:
+        """Copy the documents and the manifest, with ``about`` added, into a new folder; indexes are derived there anew.
+
+        Raises:
+            InputError: there is something in the folder.
+        """
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(f"{folder} is not empty; name a new folder to save into")
+        make_directory(folder)
+        self.truth.copy(folder / _TRUTH)
+        write_manifest(folder, {**self.manifest, **about})
 
     def close(self) -> None:
         """Finish writing and let go of all files; the lock goes last. Waits for a thread that is writing."""

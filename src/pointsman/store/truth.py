@@ -308,6 +308,15 @@ class Truth:
                     connection.execute("ROLLBACK")
                 raise
 
+    def copy(self, path: Path) -> None:
+        """Write a consistent copy to a new file, also while others read and write."""
+        with self._connection() as connection:
+            target = sqlite3.connect(path)
+            try:
+                connection.backup(target)
+            finally:
+                target.close()
+
     def close(self) -> None:
         """Close the idle connections of this process."""
         while self._idle:

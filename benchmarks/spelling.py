@@ -1,0 +1,179 @@
+"""How well queries are corrected against the corpus they are asked of: slips put right, and right words left alone.
+
+    python benchmarks/spelling.py [SET…]
+
+Collections are read from ``$POINTSMAN_TEST_DATA``, else from ``../shared/data`` beside the repository. Each query gets
+one slip in one content word (a letter dropped, added, replaced, or two swapped; chosen by a seeded generator); it
+counts as restored when the correction gives back the query exactly. A slip that makes another word of the corpus is
+counted too, and cannot be restored. The first two sets are those to report; the rules were made while looking at the
+others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import string
+import sys
+import tempfile
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+from time import perf_counter
+
+from pointsman.evaluation import TestCollection, read_collection
+from pointsman.text import DEFAULT_ANALYZER
+from pointsman.text._stopwords import ENGLISH, RUSSIAN
+from pointsman.text.spelling import Speller
+
+DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+REPORTED = ("en_scifact", "ru_faq_java")
+TUNED_ON = ("en_cranfield", "en_cacm", "xl_debian_ru")
+MORE_WORDS = ("en_wikiqa", "mh_hotpotqa", "ru_xquad")
+KINDS = ("dropped", "added", "replaced", "swapped")
+RUSSIAN_LETTERS = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
+WORD = re.compile(r"[^\W\d_]{4,}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", default=[*REPORTED, *TUNED_ON], metavar="SET")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every query that was not restored")
+    arguments = parser.parse_args()
+    absent = [name for name in arguments.sets if not (DATA / name).is_dir()]
+    if absent:
+        print(f"not in {DATA}: {', '.join(absent)}; set POINTSMAN_TEST_DATA to where they are", file=sys.stderr)
+        return 2
+    print("restored: share of the queries with one slip; missed: left as they were; wrong: changed into something else")
+    print("stems: share of which the keyword index searches for the same tokens as for the clean query")
+    print("changed: share of the clean queries that were changed\n")
+    print(
+        f"{'set':14}{'words':>8}{'queries':>8}{'restored':>9}{'stems':>9}" + "".join(f"{kind:>10}" for kind in KINDS),
+        end="",
+    )
+    print(f"{'missed':>8}{'wrong':>7}{'changed':>9}{'ms/clean':>10}{'ms/slip':>9}{'build s':>9}")
+    for name in arguments.sets:
+        run(read_collection(DATA / name), verbose=arguments.verbose)
+    cost()
+    return 0
+
+
+def run(collection: TestCollection, *, verbose: bool) -> None:
+    speller = Speller.from_texts(document.searchable for document in collection.documents)
+    began = perf_counter()
+    speller.build()
+    built = perf_counter() - began
+    queries = list(collection.queries.values())
+    began = perf_counter()
+    clean = [speller.correct(query) for query in queries]
+    clean_ms = (perf_counter() - began) / len(queries) * 1000
+    slips = [slip for number, query in enumerate(queries) if (slip := misspelt(query, number))]
+    began = perf_counter()
+    corrected = [speller.correct(slip[1]) for slip in slips]
+    slip_ms = (perf_counter() - began) / len(slips) * 1000
+    restored = [found.text == query for (query, _, _), found in zip(slips, corrected, strict=True)]
+    tokens = DEFAULT_ANALYZER.query_tokens
+    searched = sum(tokens(found.text) == tokens(query) for (query, _, _), found in zip(slips, corrected, strict=True))
+    missed = sum(not found.changes for found in corrected)
+    wrong = len(slips) - sum(restored) - missed
+    print(
+        f"{collection.name:14}{len(speller):8}{len(slips):8}{sum(restored) / len(slips):9.3f}"
+        f"{searched / len(slips):9.3f}",
+        end="",
+    )
+    for kind in KINDS:
+        of_kind = [ok for (_, _, made), ok in zip(slips, restored, strict=True) if made == kind]
+        print(f"{sum(of_kind) / max(1, len(of_kind)):10.3f}", end="")
+    changed = [change for found in clean for change in found.changes]
+    share = sum(map(bool, clean)) / len(queries)
+    print(f"{missed / len(slips):8.3f}{wrong / len(slips):7.3f}{share:9.4f}{clean_ms:10.3f}{slip_ms:9.3f}{built:9.2f}")
+    if changed:
+        print("    changed in clean queries: " + ", ".join(f"{change.old} -> {change.new}" for change in changed))
+    if verbose:
+        for (query, written, kind), found in zip(slips, corrected, strict=True):
+            if found.text != query:
+                print(f"    {kind}: {written!r} -> {found.changes} (of {query!r})")
+
+
+def misspelt(query: str, number: int) -> tuple[str, str, str] | None:
+    """The query, the query with one slip, and its kind; None where no word has four letters."""
+    chance = random.Random(f"{number} {query}")
+    words = [
+        match
+        for match in WORD.finditer(query)
+        if match[0].lower() not in ENGLISH | RUSSIAN
+        and re.fullmatch("[A-Za-z]+|[А-Яа-яЁё]+", match[0])
+        and not match[0].isupper()
+    ]
+    if not words:
+        return None
+    match = chance.choice(words)
+    kind = KINDS[number % 4]
+    word = match[0]
+    letters = string.ascii_lowercase if word.isascii() else RUSSIAN_LETTERS
+    while True:
+        at = chance.randrange(len(word) - (kind == "swapped"))
+        if kind == "dropped":
+            made = word[:at] + word[at + 1 :]
+        elif kind == "added":
+            made = word[:at] + chance.choice(letters) + word[at:]
+        elif kind == "replaced":
+            made = word[:at] + chance.choice(letters) + word[at + 1 :]
+        else:
+            made = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+        if made.lower() != word.lower():
+            return query, query[: match.start()] + made + query[match.end() :], kind
+        kind = "added" if len(set(word.lower())) == 1 else kind  # swapping changes nothing in «aaaa»
+
+
+def cost() -> None:
+    """What a vocabulary of 50,000 words costs, the commonest ones of all these collections."""
+    counts: Counter[str] = Counter()
+    for name in (*REPORTED, *TUNED_ON, *MORE_WORDS):
+        if (DATA / name).is_dir():
+            counts.update(Speller.from_texts(d.searchable for d in read_collection(DATA / name).documents).frequencies)
+    frequencies = dict(counts.most_common(50_000))
+    query, slip = (
+        "what is the effect of temperature on the growth of cells",
+        "what is the efect of temprature on the growth",
+    )
+    tracemalloc.start()
+    speller = Speller(frequencies)
+    speller.build()
+    held = tracemalloc.get_traced_memory()[0] / 1e6
+    tracemalloc.stop()
+    speller = Speller(frequencies)
+    began = perf_counter()
+    speller.build()
+    built = perf_counter() - began
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "words"
+        speller.save(path)
+        size = path.stat().st_size / 1e6
+        began = perf_counter()
+        Speller.load(path)
+        loaded = perf_counter() - began
+    print(
+        f"\n{len(speller)} words: built in {built:.2f} s, {held:.1f} MB; saved {size:.2f} MB, loaded in "
+        f"{loaded:.2f} s; ",
+        end="",
+    )
+    print(
+        f"a clean query {milliseconds(speller, query):.3f} ms, one with two slips {milliseconds(speller, slip):.3f} ms"
+    )
+
+
+def milliseconds(speller: Speller, query: str) -> float:
+    """The median time of a correction."""
+    times = []
+    for _ in range(300):
+        began = perf_counter()
+        speller.correct(query)
+        times.append(perf_counter() - began)
+    return sorted(times)[150] * 1000
+
+
+if __name__ == "__main__":
+    sys.exit(main())

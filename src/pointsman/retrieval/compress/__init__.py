@@ -1,0 +1,29 @@
+"""Compression: what bears on the query, within a budget, with offsets into the source (R6); and what goes with it.
+
+Expanders give hits more context before it, and `LostInTheMiddle` puts them in the order in which models read best.
+"""
+
+from pointsman.retrieval.compress.base import MAX_CHARS, BaseCompressor, Compressed
+from pointsman.retrieval.compress.expand import ParentExpander, PassageStore, WindowExpander
+from pointsman.retrieval.compress.extractive import ExtractiveCompressor
+from pointsman.retrieval.compress.llm import LLMCompressor
+from pointsman.retrieval.compress.order import LostInTheMiddle, lost_in_the_middle
+from pointsman.retrieval.compress.prompts import COMPRESSION, CompressionPrompts
+from pointsman.retrieval.compress.spans import JOINER, Budget
+
+__all__ = [
+    "COMPRESSION",
+    "JOINER",
+    "MAX_CHARS",
+    "BaseCompressor",
+    "Budget",
+    "Compressed",
+    "CompressionPrompts",
+    "ExtractiveCompressor",
+    "LLMCompressor",
+    "LostInTheMiddle",
+    "ParentExpander",
+    "PassageStore",
+    "WindowExpander",
+    "lost_in_the_middle",
+]

@@ -1,0 +1,189 @@
+"""What every compressor is: it keeps of each hit what bears on the query, within one budget for all hits (R6).
+
+To write one, subclass `BaseCompressor` and implement ``compress`` or ``acompress``. The base cuts the ranking, leaves
+texts alone that fit as they are, puts the excerpts on the hits, checks that the budget is kept and that every span
+stands in the source, and passes the ranking on with its texts whole where anything goes wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pointsman._twins import in_thread, require_one, wait_for
+from pointsman.errors import InputError, ModelError
+from pointsman.ingest import estimate_tokens
+from pointsman.retrieval.compress.spans import JOINER, Budget
+from pointsman.retrieval.refine import BaseRefiner
+from pointsman.types import Excerpt, Hit, HitKey, Query, Ranked
+
+_log = logging.getLogger(__name__)
+
+MAX_CHARS: Final = 1000
+"""Characters that all texts of an answer may have together, unless told otherwise."""
+
+_NOTHING = "nothing of it was kept: other texts bear more on the query, and there was no room left"
+_LONGEST_CAUSE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """What a compressor made of some hits.
+
+    Attributes:
+        excerpts: one for each hit, in their order; None where nothing is left of it.
+        detail: what was done, in words.
+        degraded: what did not work as asked, and what was done instead.
+        reasons: why nothing is left, by the hit's place, where there is more to say than that there was no room.
+    """
+
+    excerpts: tuple[Excerpt | None, ...]
+    detail: str = ""
+    degraded: tuple[str, ...] = ()
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+
+class BaseCompressor(BaseRefiner):
+    """Shortens the texts of an answer. Implement ``compress`` or ``acompress``; the other one comes from here.
+
+    Only the hits of the answer are compressed: the ranking is cut to ``top_k`` first. Scores and order stay. A hit with
+    an excerpt from an earlier compressor is read where that excerpt stands; a summary stands nowhere, so the document
+    is read anew.
+    """
+
+    stage = "compress"
+
+    def __init__(
+        self,
+        *,
+        max_chars: int | None = None,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+    ) -> None:
+        """Set the budget for all texts of an answer together; 1000 characters unless given.
+
+        Args:
+            max_chars: in characters, the " … " between parts of a text included.
+            max_tokens: in tokens instead.
+            count_tokens: how many tokens a text has. Without it they are estimated, as when files are cut into
+                passages: within 20 % of the tokenizer of XLM-R for nearly all English, Chinese and Russian texts.
+
+        Raises:
+            InputError: both limits are given, or one is out of range.
+        """
+        if max_chars is not None and max_tokens is not None:
+            raise InputError("the budget is max_chars or max_tokens, not both; leave one out")
+        if count_tokens is not None and (max_tokens is None or not callable(count_tokens)):
+            raise InputError("count_tokens is a function from text to a number, and goes with max_tokens")
+        if max_tokens is not None:
+            self.budget = Budget(_positive("max_tokens", max_tokens), "tokens", count_tokens or estimate_tokens)
+        else:
+            self.budget = Budget(_positive("max_chars", MAX_CHARS if max_chars is None else max_chars))
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        require_one(cls, BaseCompressor, "compress", "acompress")
+
+    # ── what a subclass implements ───────────────────────────────────────────────────────────────────────────────
+
+    def compress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
+        """Compress texts that together are over the budget; never called for others."""
+        return wait_for(self.acompress, query, hits)
+
+    async def acompress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
+        """The same, awaited; a synchronous ``compress`` runs in a worker thread."""
+        return await in_thread(self.compress, query, hits)
+
+    # ── rankings ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """The first ``top_k`` hits with excerpts; a hit of which nothing is left goes to ``dropped``.
+
+        Never raises for what a compressor did: then texts are left whole, and ``degraded`` says why.
+        """
+        hits, short = ranked.hits[:top_k], None
+        try:
+            short = self._short(ranked, hits)
+            return short or self._applied(ranked, hits, self.compress(query, hits))
+        except Exception as error:  # noqa: BLE001  (told in the answer and logged)
+            return self._whole(ranked, hits, error)
+
+    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """The same, awaited."""
+        hits = ranked.hits[:top_k]
+        try:
+            short = await in_thread(self._short, ranked, hits)
+            return short or self._applied(ranked, hits, await self.acompress(query, hits))
+        except Exception as error:  # noqa: BLE001  (told in the answer and logged)
+            return self._whole(ranked, hits, error)
+
+    def _short(self, ranked: Ranked, hits: Sequence[Hit]) -> Ranked | None:
+        """The answer where there is nothing to do."""
+        total = sum(self.budget.cost(hit.text) for hit in hits)
+        if total > self.budget.most:
+            return None
+        told = f"left whole: {total} of at most {self.budget.most} {self.budget.unit}"
+        return _passed(ranked, hits, detail=told)
+
+    def _applied(self, ranked: Ranked, hits: Sequence[Hit], made: Compressed) -> Ranked:
+        name = type(self).__name__
+        if not isinstance(made, Compressed) or len(made.excerpts) != len(hits):
+            raise ModelError(f"{name}.compress returned no Compressed with one excerpt for each of {len(hits)} hits")
+        kept, dropped = [], dict[HitKey, str]()
+        for place, (hit, excerpt) in enumerate(zip(hits, made.excerpts, strict=True)):
+            if excerpt is None or not excerpt.text.strip():
+                dropped[hit.key] = made.reasons.get(place, _NOTHING)
+            else:
+                _check(excerpt, hit, name)
+                kept.append(replace(hit, excerpt=excerpt))
+        total = sum(self.budget.cost(hit.text) for hit in kept)
+        if total > self.budget.most:
+            raise ModelError(f"{name} made {total} {self.budget.unit} where at most {self.budget.most} may be")
+        told = f"{total} of at most {self.budget.most} {self.budget.unit}"
+        if made.detail:
+            told += f"; {made.detail}"
+        return _passed(ranked, kept, detail=told, dropped=dropped, degraded=made.degraded, cut=ranked.hits[len(hits) :])
+
+    def _whole(self, ranked: Ranked, hits: Sequence[Hit], error: Exception) -> Ranked:
+        cause = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_CAUSE]
+        told = f"compress failed in {type(self).__name__}, texts are left whole: {cause}"
+        _log.warning("%s", told, exc_info=error)
+        return _passed(ranked, hits, degraded=(told,))
+
+
+def _passed(
+    ranked: Ranked,
+    hits: Sequence[Hit],
+    *,
+    detail: str = "",
+    dropped: Mapping[HitKey, str] | None = None,
+    degraded: tuple[str, ...] = (),
+    cut: Sequence[Hit] | None = None,
+) -> Ranked:
+    """The ranking with these hits; those behind the cut are told as dropped."""
+    cut = ranked.hits[len(hits) :] if cut is None else cut
+    below = {hit.key: "below the cut: only the hits of the answer are compressed" for hit in cut}
+    return replace(ranked, hits=tuple(hits), detail=detail, dropped={**below, **(dropped or {})}, degraded=degraded)
+
+
+def _check(excerpt: Excerpt, hit: Hit, name: str) -> None:
+    """An excerpt with spans is just what stands there.
+
+    Raises:
+        ModelError: it is not.
+    """
+    text, position = hit.document.text, 0
+    for start, end in excerpt.spans:
+        if not position <= start < end <= len(text):
+            raise ModelError(f"{name} made spans of {hit.id!r:.80} that are out of order or out of its text")
+        position = end
+    if excerpt.spans and excerpt.text != JOINER.join(text[start:end] for start, end in excerpt.spans):
+        raise ModelError(f"{name} made an excerpt of {hit.id!r:.80} that does not stand in its text")
+
+
+def _positive(name: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} is an int from 1 up, not {value!r:.80}")
+    return value

@@ -1,0 +1,212 @@
+"""The sentences that bear on the query, found without a language model."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pointsman.retrieval.compress.base import BaseCompressor, Compressed
+from pointsman.retrieval.compress.spans import Budget, Unit, fill, units_of
+from pointsman.text import DEFAULT_ANALYZER, repair
+
+if TYPE_CHECKING:
+    from pointsman.protocols import Embedder
+    from pointsman.types import Hit, Query
+
+_log = logging.getLogger(__name__)
+
+# Tuned on the training questions of WikiQA, on MuSiQue and on one half of HotpotQA (benchmarks/compression.py reports
+# others). Not kept, as none of it gained on all three: a bonus for the neighbours of good sentences, a share of the
+# words of the title, clauses instead of sentences, scores by length (worse), skipping what does not fit (worse).
+_K1: Final = 0.6
+_B: Final = 0.2
+_LEAD: Final = 0.2
+"""What the first sentence of a text gets, on a scale where the best by words gets 1; the n-th gets 1/n of it."""
+_RANK: Final = 0.1
+"""What a hit loses each time its rank doubles."""
+_NUMBER: Final = 0.2
+"""What a sentence with a digit gets where the query asks for a number or a date."""
+_COSINE: Final = 1.0
+"""What the sentence nearest to the query gets; the farthest gets 0."""
+
+EMBEDDED: Final = 256
+"""Sentences embedded for one answer at most, the best by words: a small model does some 30 to 100 a second."""
+
+_SAME: Final = 0.85
+"""Jaccard similarity of their tokens from which on two sentences say the same."""
+
+_ASKS_FOR_A_NUMBER = re.compile(
+    r"\bhow (?:many|much|long|old|far|fast|often|tall|big|large|high)\b|\bwhen\b"
+    r"|\b(?:what|which) (?:year|date|day|percent\w*|number)\b"
+    r"|\bсколько\b|\bсколькими\b|\bкогда\b|\b(?:в|с|до) каком году\b|\bкакой (?:год|процент)\b"
+    r"|\bкакого (?:года|числа)\b"
+    r"|多少|[几幾][个個年月日岁歲次人座种種名位天]|何[时時年]|什么时候|什麼時候|哪一?[年天月]|多[长長久大高远遠]",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(r"\d+")
+_NEGATIONS = re.compile(
+    r"\b(?:not?|never|none|nor|without|cannot|не|ни|нет|без|никогда)\b|n['’]t\b|[不没沒无無未非别莫否]", re.IGNORECASE
+)
+
+
+class ExtractiveCompressor(BaseCompressor):
+    """Keeps the sentences that bear most on the query, of all hits together, in source order, with their offsets.
+
+    A sentence is scored by BM25 among the sentences of the answer and, where an embedder is given, by its cosine to the
+    query. Being early in its text, in a better hit, or holding a digit where a number is asked for counts a little.
+    Then sentences are taken from the best down, without those that say the same as a better one, until one doesn't fit;
+    of that one the part around the query's words is taken. Nothing is changed in what is kept.
+
+    BM25 as in Robertson and Zaragoza, "The probabilistic relevance framework", 2009,
+    https://doi.org/10.1561/1500000019. An embedder costs a call for at most 256 sentences an answer; if it fails, the
+    words alone decide, and ``degraded`` says so.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder | None = None,
+        *,
+        max_chars: int | None = None,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+    ) -> None:
+        """Set the budget; see `BaseCompressor`.
+
+        Args:
+            embedder: compares sentences with the query; None: their words alone do.
+            max_chars: for all texts of an answer together.
+            max_tokens: in tokens instead.
+            count_tokens: counts them.
+        """
+        super().__init__(max_chars=max_chars, max_tokens=max_tokens, count_tokens=count_tokens)
+        self.embedder = embedder
+
+    def compress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
+        """The best sentences of all hits within the budget."""
+        return self.within(self.budget, query, hits)
+
+    def within(self, budget: Budget, query: Query, hits: Sequence[Hit]) -> Compressed:
+        """The same within another budget."""
+        ordered = Sentences(query.text, hits)
+        order, degraded = self.order(ordered)
+        excerpts = fill(order, hits, budget, ordered.words)
+        parts = sum(len(excerpt.spans) for excerpt in excerpts if excerpt)
+        by = "words" if self.embedder is None or degraded else f"words and {self.embedder.name}"
+        detail = f"{parts} stretches out of {len(ordered.units)} sentences of {len(hits)} hits, by {by}"
+        return Compressed(excerpts, detail, degraded)
+
+    def order(self, ordered: Sentences) -> tuple[Iterator[Unit], tuple[str, ...]]:
+        """Sentences from the most relevant down, without repetitions; and what did not work."""
+        scores, degraded = ordered.by_words(), tuple[str, ...]()
+        if self.embedder is not None:
+            try:
+                near = ordered.nearness(self.embedder, scores)
+                scores = [score + _COSINE * cosine for score, cosine in zip(scores, near, strict=True)]
+            except Exception as error:  # noqa: BLE001  (an embedder of the user's may raise anything: told, and logged)
+                told = f"{type(error).__name__}: {error}"[:300]
+                degraded = (f"compress: the embedder failed, sentences are compared by words alone: {told}",)
+                _log.warning("%s", degraded[0], exc_info=error)
+        return ordered.distinct(scores), degraded
+
+
+class Sentences:
+    """The sentences of some hits as a query sees them.
+
+    Attributes:
+        units: the sentences, hit by hit, in source order.
+        words: what each token of the query is worth: its idf among these sentences.
+    """
+
+    def __init__(self, query: str, hits: Sequence[Hit]) -> None:
+        self.query = query
+        self.units = units_of(hits)
+        self.texts = [hits[unit.hit].document.text[unit.start : unit.end] for unit in self.units]
+        self.tokens = [Counter(DEFAULT_ANALYZER.tokens(text)) for text in self.texts]
+        self.asked = Counter(DEFAULT_ANALYZER.query_tokens(query))
+        self.words = _idf(self.asked, self.tokens)
+
+    def by_words(self) -> list[float]:
+        """The relevance of each sentence, 1 for the best by BM25 alone and up to 1.4 with what else counts."""
+        lengths = [counts.total() for counts in self.tokens]
+        mean = sum(lengths) / max(len(lengths), 1) or 1.0
+        pairs = zip(self.tokens, lengths, strict=True)
+        scores = [_bm25(counts, self.asked, self.words, length / mean) for counts, length in pairs]
+        best = max(scores, default=0.0) or 1.0
+        numeric = bool(_ASKS_FOR_A_NUMBER.search(self.query))
+        seen = Counter[int]()
+        for place, unit in enumerate(self.units):
+            seen[unit.hit] += 1
+            scores[place] = scores[place] / best + _LEAD / seen[unit.hit] - _RANK * math.log2(1 + unit.hit)
+            if numeric and _DIGITS.search(self.texts[place]):
+                scores[place] += _NUMBER
+        return scores
+
+    def nearness(self, embedder: Embedder, scores: Sequence[float]) -> list[float]:
+        """The cosine of each sentence to the query, stretched to 0…1; 0 for those that were not looked at."""
+        if not self.units:
+            return []
+        chosen = sorted(range(len(self.units)), key=lambda place: -scores[place])[:EMBEDDED]
+        vectors = embedder.embed_documents([repair(self.texts[place]) for place in chosen])
+        cosines = (vectors @ embedder.embed_queries([repair(self.query)])[0]).tolist()
+        if not all(map(math.isfinite, cosines)):
+            raise ValueError("a cosine is no finite number")
+        low, high = min(cosines), max(cosines)
+        found = [0.0] * len(self.units)
+        for place, cosine in zip(chosen, cosines, strict=True):
+            found[place] = (cosine - low) / (high - low) if high > low else 1.0
+        return found
+
+    def distinct(self, scores: Sequence[float]) -> Iterator[Unit]:
+        """Best first, ties in order of the hits; without those that repeat a better one."""
+        kept = _Kept(self.tokens)
+        for place in sorted(range(len(self.units)), key=lambda place: -scores[place]):
+            if kept.add(self.texts[place], self.tokens[place]):
+                yield self.units[place]
+
+
+class _Kept:
+    """Sentences that were kept, to tell whether another one repeats one of them.
+
+    Two that say the same share one of their rarest tokens (Chaudhuri, Ganti and Kaushik, "A primitive operator for
+    similarity joins in data cleaning", ICDE 2006, https://doi.org/10.1109/ICDE.2006.9), so only those are compared.
+    Sentences that differ in a number or in a negation never say the same, however alike they are.
+    """
+
+    def __init__(self, sentences: Iterable[Mapping[str, int]]) -> None:
+        self.frequency = Counter(token for counts in sentences for token in counts)
+        self.by_rare_token: dict[tuple[object, str], list[frozenset[str]]] = {}
+
+    def add(self, text: str, counts: Mapping[str, int]) -> bool:
+        """Whether a sentence says something new; then it is kept."""
+        tokens = frozenset(counts)
+        if not tokens:
+            return True
+        facts = tuple(_DIGITS.findall(text)), len(_NEGATIONS.findall(text))
+        rare = sorted(tokens, key=lambda token: (self.frequency[token], token))
+        rare = rare[: len(tokens) - math.ceil(_SAME * len(tokens)) + 1]
+        for token in rare:
+            for other in self.by_rare_token.get((facts, token), ()):
+                if len(tokens & other) >= _SAME * len(tokens | other):
+                    return False
+        for token in rare:
+            self.by_rare_token.setdefault((facts, token), []).append(tokens)
+        return True
+
+
+def _idf(asked: Iterable[str], sentences: Sequence[Mapping[str, int]]) -> dict[str, float]:
+    """Lucene's idf of each token of the query."""
+    count = len(sentences)
+    found = {token: sum(token in counts for counts in sentences) for token in asked}
+    return {token: math.log(1 + (count - df + 0.5) / (df + 0.5)) for token, df in found.items()}
+
+
+def _bm25(counts: Mapping[str, int], asked: Mapping[str, int], idf: Mapping[str, float], length: float) -> float:
+    """The score of a sentence whose length is ``length`` times the mean."""
+    norm = _K1 * (1 - _B + _B * length)
+    return sum(
+        times * idf[token] * counts[token] / (counts[token] + norm) for token, times in asked.items() if token in counts
+    )

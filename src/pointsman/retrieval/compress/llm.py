@@ -1,0 +1,368 @@
+"""A language model says what bears on the query; what it says is checked against the source."""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain, zip_longest
+from typing import Any, Final, Literal
+
+import anyio
+
+from pointsman.errors import InputError, PointsmanError
+from pointsman.llm import Completion, Schema, aask, ask
+from pointsman.prompts import fenced, fill, quoted
+from pointsman.retrieval.compress import answers
+from pointsman.retrieval.compress.answers import DefectError, Named
+from pointsman.retrieval.compress.base import BaseCompressor, Compressed
+from pointsman.retrieval.compress.extractive import ExtractiveCompressor, Sentences
+from pointsman.retrieval.compress.prompts import COMPRESSION, NOTHING, CompressionPrompts
+from pointsman.retrieval.compress.spans import Unit, regions
+from pointsman.retrieval.compress.spans import fill as filled
+from pointsman.text import detect
+from pointsman.types import Excerpt, Hit, Query
+
+_log = logging.getLogger(__name__)
+
+LONGEST_INPUT: Final = 12_000
+"""Characters of one document that a model is shown: of a longer one, the sentences that are best by words."""
+
+_NONE_OF_IT = "the model found nothing in it that bears on the query"
+
+Mode = Literal["extract", "summary"]
+
+
+class LLMCompressor(BaseCompressor):
+    """Asks a language model about each hit, several at once, and keeps what can be verified.
+
+    ``"extract"``: the model names sentences by number, best first (a quotation is looked up and will do as well). Only
+    sentences of the source are kept, with their offsets, from each hit in turn until the budget is full; what the model
+    names that doesn't exist is dropped, and ``detail`` says so.
+
+    ``"summary"``: each hit gets a fair share of the budget and a summary without spans. A summary cannot be verified
+    word by word. One is thrown away that is empty, declines, repeats the prompt, is neither in the query's language nor
+    in the source's script, has a number that neither source nor query has, or shares less than a third of its
+    vocabulary with them; one that is too long is cut after a whole sentence.
+
+    A hit that the model gives nothing usable for, after ``1 + retries`` calls, is compressed by the fallback, and so is
+    the whole answer if the model finds nothing in any hit; ``degraded`` says so.
+    """
+
+    def __init__(
+        self,
+        llm: Any,
+        mode: Mode = "extract",
+        *,
+        max_chars: int | None = None,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+        fallback: ExtractiveCompressor | None = None,
+        retries: int = 1,
+        call_timeout: float | None = 30.0,
+        concurrency: int = 4,
+        prompts: CompressionPrompts | Mapping[str, CompressionPrompts] | None = None,
+    ) -> None:
+        """Choose the model and what happens when it cannot be followed.
+
+        Args:
+            llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
+            mode: ``"extract"`` or ``"summary"``.
+            max_chars: for all texts of an answer together; see `BaseCompressor`.
+            max_tokens: in tokens instead.
+            count_tokens: counts them.
+            fallback: compresses in the model's place; by words alone unless given. Its own budget is not looked at.
+            retries: how often the model is asked again about a hit.
+            call_timeout: seconds for one call; None leaves it to the model.
+            concurrency: calls under way at once.
+            prompts: other templates, for all languages or by language; languages not given keep ours.
+
+        Raises:
+            InputError: an argument is out of range.
+        """
+        super().__init__(max_chars=max_chars, max_tokens=max_tokens, count_tokens=count_tokens)
+        if mode not in ("extract", "summary"):
+            raise InputError(f"mode is 'extract' or 'summary', not {mode!r:.80}")
+        if not any(callable(getattr(llm, name, None)) for name in ("complete", "acomplete")):
+            raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
+        if retries < 0 or concurrency < 1:
+            raise InputError(f"retries is at least 0 and concurrency at least 1, not {retries} and {concurrency}")
+        if call_timeout is not None and not (math.isfinite(call_timeout) and call_timeout > 0):
+            raise InputError(f"call_timeout is in seconds, above 0, or None for no limit, not {call_timeout!r}")
+        self.llm, self.mode, self.retries = llm, mode, retries
+        self.call_timeout, self.concurrency = call_timeout, concurrency
+        self.fallback = fallback or ExtractiveCompressor()
+        self.prompts: Mapping[str, CompressionPrompts] = (
+            {"en": prompts} if isinstance(prompts, CompressionPrompts) else {**COMPRESSION, **(prompts or {})}
+        )
+
+    def compress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
+        """Ask about each hit, at most ``concurrency`` at once."""
+        task = self._task(query, hits)
+        with ThreadPoolExecutor(self.concurrency, "pointsman-compress") as pool:
+            running = [pool.submit(contextvars.copy_context().run, self._converse, one) for one in task.open]
+            for one in running:
+                one.result()
+        return task.compressed()
+
+    async def acompress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
+        """The same, awaited; ``acomplete`` is used where the model has one."""
+        task = self._task(query, hits)
+        limiter = anyio.CapacityLimiter(self.concurrency)
+
+        async def one(attempts: _Attempts) -> None:
+            async with limiter:
+                await self._aconverse(attempts)
+
+        async with anyio.create_task_group() as group:
+            for attempts in task.open:
+                group.start_soon(one, attempts)
+        return task.compressed()
+
+    def _converse(self, attempts: _Attempts) -> None:
+        while attempts.left:
+            try:
+                answer = ask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.call_timeout)
+            except PointsmanError as error:
+                attempts.unusable("failed", str(error))
+            else:
+                attempts.hear(answer)
+
+    async def _aconverse(self, attempts: _Attempts) -> None:
+        while attempts.left:
+            try:
+                answer = await aask(self.llm, attempts.prompt, schema=attempts.schema, timeout=self.call_timeout)
+            except PointsmanError as error:
+                attempts.unusable("failed", str(error))
+            else:
+                attempts.hear(answer)
+
+    def _task(self, query: Query, hits: Sequence[Hit]) -> _Extraction | _Summary:
+        return _Extraction(self, query, hits) if self.mode == "extract" else _Summary(self, query, hits)
+
+
+class _Attempts:
+    """The conversation about one hit: what to ask next, and what came of it."""
+
+    def __init__(
+        self,
+        prompts: CompressionPrompts,
+        prompt: str,
+        read: Callable[[str], Any],
+        tries: int,
+        schema: Schema | None = None,
+    ) -> None:
+        self.prompts, self.first_prompt, self.prompt = prompts, prompt, prompt
+        self.read, self.left, self.schema = read, tries, schema
+        self.result: Any = None
+        self.why = ""
+
+    def hear(self, answer: Completion) -> None:
+        text = answer.text or ("" if answer.data is None else json.dumps(answer.data))
+        try:
+            self.result = self.read(text)
+        except DefectError as error:
+            self.unusable(error.defect, str(error))
+        else:
+            self.left, self.why = 0, ""
+
+    def unusable(self, problem: str, why: str) -> None:
+        self.left -= 1
+        self.why = why
+        _log.info("a model's answer cannot be used for compression (%s); %d more attempts", why, self.left)
+        # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
+        values = dict.fromkeys(("text", "query", "count", "most", "nothing"), "")
+        told = fill(self.prompts.retry, problem=self.prompts.problems.get(problem, problem), **values)
+        self.prompt = self.first_prompt if problem == "failed" else f"{self.first_prompt}\n\n{told}"
+
+
+class _Task:
+    """What both modes share: the prompts, one conversation for each hit that needs one, and the fallback."""
+
+    def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
+        self.compressor, self.query, self.hits = compressor, query, hits
+        known = compressor.prompts
+        self.prompts = known.get(detect(query.text)) or known.get("en") or COMPRESSION["en"]
+        self.sentences = Sentences(query.text, hits)
+        self.by_hit: list[list[int]] = [[] for _ in hits]
+        for place, unit in enumerate(self.sentences.units):
+            self.by_hit[unit.hit].append(place)
+        self.conversations: dict[int, _Attempts] = {}
+
+    @property
+    def open(self) -> list[_Attempts]:
+        return list(self.conversations.values())
+
+    @property
+    def failed(self) -> list[int]:
+        """Hits about which nothing usable was said."""
+        return [place for place, attempts in self.conversations.items() if attempts.why]
+
+    def converse(self, place: int, prompt: str, read: Callable[[str], Any], schema: Schema | None = None) -> None:
+        self.conversations[place] = _Attempts(self.prompts, prompt, read, 1 + self.compressor.retries, schema)
+
+    def shown(self, place: int) -> list[int]:
+        """The sentences of a hit that the model is shown, in source order: all, or the best by words."""
+        mine = self.by_hit[place]
+        if sum(len(self.sentences.texts[one]) for one in mine) <= LONGEST_INPUT:
+            return mine
+        scores, chosen, room = self.sentences.by_words(), list[int](), LONGEST_INPUT
+        for one in sorted(mine, key=lambda one: -scores[one]):
+            room -= len(self.sentences.texts[one])
+            if room < 0:
+                break
+            chosen.append(one)
+        return sorted(chosen)
+
+    def told(self) -> tuple[str, ...]:
+        """Of the failures."""
+        failed = self.failed
+        if not failed:
+            return ()
+        why = self.conversations[failed[0]].why[:300]
+        told = (
+            f"compress: the model gave nothing usable for {len(failed)} of {len(self.hits)} hits, "
+            f"whose sentences are chosen without it: {why}"
+        )
+        _log.warning("%s", told)
+        return (told,)
+
+    def without_model(self, why: str) -> Compressed:
+        """The whole answer by the fallback."""
+        made = self.compressor.fallback.within(self.compressor.budget, self.query, self.hits)
+        told = f"compress: {why}, sentences are chosen without it"
+        _log.warning("%s", told)
+        return replace(made, degraded=(told, *made.degraded))
+
+    def prompt(self, template: str, text: str, **values: Any) -> str:
+        data = {"text": fenced(text), "query": fenced(quoted(self.query.text)), "problem": "", "nothing": NOTHING}
+        return fill(template, **{"count": "", "most": "", **data, **values})
+
+
+class _Extraction(_Task):
+    def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
+        super().__init__(compressor, query, hits)
+        for place in range(len(hits)):
+            shown = self.shown(place)
+            if shown:
+                texts = [self.sentences.texts[one] for one in shown]
+                lines = "\n".join(f"({number}) {quoted(text)}" for number, text in enumerate(texts, 1))
+                prompt = self.prompt(self.prompts.extract, lines, count=len(shown))
+                self.converse(place, prompt, self.reader(texts), _schema(len(shown)))
+
+    def reader(self, texts: Sequence[str]) -> Callable[[str], Named]:
+        return lambda answer: answers.named(answer, texts, self.prompts.extract)
+
+    def compressed(self) -> Compressed:
+        failed, named = self.failed, dict[int, list[int]]()
+        invented = 0
+        for place, attempts in self.conversations.items():
+            if place not in failed:
+                shown, answer = self.shown(place), attempts.result
+                assert isinstance(answer, Named)
+                named[place] = [shown[one] for one in answer.places]
+                invented += answer.invented
+        if self.conversations and len(failed) == len(self.conversations):
+            why = self.conversations[failed[0]].why[:300]
+            return self.without_model(f"the model gave nothing usable: {why}")
+        if not any(named.values()):
+            return self.without_model("the model found nothing that bears on the query")
+        degraded = self.told()
+        chosen = {place: [self.sentences.units[one] for one in those] for place, those in named.items()}
+        if failed:
+            best, troubles = self.compressor.fallback.order(self.sentences)
+            degraded += troubles
+            fair = math.ceil(sum(map(len, named.values())) / len(named))
+            mine: dict[int, list[Unit]] = {place: [] for place in failed}
+            for unit in best:
+                if unit.hit in mine and len(mine[unit.hit]) < fair:
+                    mine[unit.hit].append(unit)
+            chosen |= mine
+        in_turn = zip_longest(*(chosen[place] for place in sorted(chosen)))
+        order = (unit for unit in chain.from_iterable(in_turn) if unit is not None)
+        excerpts = filled(order, self.hits, self.compressor.budget, self.sentences.words)
+        detail = f"the model named {sum(map(len, named.values()))} of {len(self.sentences.units)} sentences"
+        if invented:
+            detail += f"; {invented} that it named do not exist and were dropped"
+        reasons = {place: _NONE_OF_IT for place, those in named.items() if not those}
+        return Compressed(excerpts, detail, degraded, reasons)
+
+
+class _Summary(_Task):
+    def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
+        super().__init__(compressor, query, hits)
+        budget = compressor.budget
+        costs = [budget.cost(self.source(place)) for place in range(len(hits))]
+        self.shares = shares(budget.most, costs)
+        for place, (share, cost) in enumerate(zip(self.shares, costs, strict=True)):
+            if 0 < share < cost:
+                source = self.source(place)
+                most = share if budget.count is len else max(1, share * len(source) // cost)
+                prompt = self.prompt(self.prompts.summary, quoted(source), most=most)
+                self.converse(place, prompt, self.reader(source, share))
+
+    def source(self, place: int) -> str:
+        """What of a hit is summarised."""
+        hit = self.hits[place]
+        whole = "\n".join(hit.document.text[start:end] for start, end in regions(hit))
+        if len(whole) <= LONGEST_INPUT:
+            return whole
+        return "\n".join(self.sentences.texts[one] for one in self.shown(place))
+
+    def reader(self, source: str, share: int) -> Callable[[str], str]:
+        def fits(text: str) -> bool:
+            return self.compressor.budget.cost(text) <= share
+
+        return lambda answer: answers.summary(answer, source, self.query.text, self.prompts.summary, fits)
+
+    def compressed(self) -> Compressed:
+        failed = self.failed
+        if self.conversations and len(failed) == len(self.conversations):
+            return self.without_model(f"the model gave nothing usable: {self.conversations[failed[0]].why[:300]}")
+        excerpts: list[Excerpt | None] = []
+        reasons: dict[int, str] = {}
+        degraded = self.told()
+        for place, hit in enumerate(self.hits):
+            attempts = self.conversations.get(place)
+            if attempts is None or attempts.why:
+                room = replace(self.compressor.budget, most=self.shares[place])
+                made = self.compressor.fallback.within(room, self.query, [hit]) if self.shares[place] else None
+                excerpts.append(made.excerpts[0] if made else None)
+                degraded += made.degraded if made else ()
+            elif attempts.result:
+                excerpts.append(Excerpt(attempts.result))
+            else:
+                excerpts.append(None)
+                reasons[place] = _NONE_OF_IT
+        if not any(excerpts):
+            return self.without_model("the model found nothing that bears on the query")
+        done = len(self.conversations) - len(failed) - len(reasons)
+        return Compressed(tuple(excerpts), f"{done} of {len(self.hits)} texts summarised", degraded, reasons)
+
+
+def shares(most: int, costs: Sequence[int]) -> list[int]:
+    """A fair share of a budget for each: nobody gets more than it costs, and what one leaves goes to the others.
+
+    >>> shares(100, [10, 200, 300]), shares(2, [5, 5, 5])
+    ([10, 45, 45], [1, 1, 0])
+    """
+    found, left = [0] * len(costs), most
+    waiting = sorted(range(len(costs)), key=lambda place: costs[place])
+    for done, place in enumerate(waiting):
+        found[place] = min(costs[place], -(-left // (len(waiting) - done)))
+        left -= found[place]
+    return found
+
+
+def _schema(count: int) -> Schema:
+    numbers = {"type": "integer", "enum": list(range(1, count + 1))}
+    return {
+        "type": "object",
+        "properties": {"keep": {"type": "array", "items": numbers}},
+        "required": ["keep"],
+        "additionalProperties": False,
+    }

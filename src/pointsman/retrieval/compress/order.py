@@ -1,0 +1,44 @@
+"""The order in which a language model reads best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from pointsman.retrieval.refine import BaseRefiner
+
+if TYPE_CHECKING:
+    from pointsman.types import Query, Ranked
+
+T = TypeVar("T")
+
+
+def lost_in_the_middle(hits: Sequence[T]) -> tuple[T, ...]:
+    """Best-first becomes best-at-both-ends: models overlook what stands in the middle of a long context.
+
+    Liu et al., "Lost in the Middle: How Language Models Use Long Contexts", TACL 2024,
+    https://arxiv.org/abs/2307.03172.
+
+    >>> lost_in_the_middle(["1st", "2nd", "3rd", "4th", "5th"])
+    ('1st', '3rd', '5th', '4th', '2nd')
+    """
+    return (*hits[::2], *hits[1::2][::-1])
+
+
+class LostInTheMiddle(BaseRefiner):
+    """Puts the best hits at both ends of the answer; see `lost_in_the_middle`.
+
+    The last of all stages: afterwards the hits are no longer best first. Scores stay, so ``sorted`` brings it back.
+    """
+
+    stage = "order"
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (no matter what was asked)
+        """The first ``top_k`` hits, the best at both ends."""
+        dropped = {
+            hit.key: "below the cut: only the hits of the answer are put in order" for hit in ranked.hits[top_k:]
+        }
+        told = "best at both ends, for a reader that overlooks the middle"
+        hits = lost_in_the_middle(ranked.hits[:top_k])
+        return replace(ranked, hits=hits, detail=told, dropped=dropped, degraded=())

@@ -1,0 +1,277 @@
+"""Parts of texts: where they may be cut, how they are joined, and how many of them fit a budget.
+
+Everything here is linear in the texts, whatever they are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pointsman.errors import InputError
+from pointsman.text import DEFAULT_ANALYZER, sentences
+from pointsman.types import Excerpt, Hit
+
+Span = tuple[int, int]
+
+JOINER = " … "
+"""Stands between two parts of an excerpt that are not neighbours in the source; it counts towards the budget."""
+
+LONGEST = 400
+"""Characters of one unit: a longer sentence (a table, a transcript without stops) is looked at in pieces."""
+
+LEAST = 30
+"""Characters below which a part of a sentence is not worth having beside whole ones."""
+
+_DENSE = "\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_DENSE}]|[^\s{_DENSE}]{{1,60}}")
+_CLAUSE_MARKS = "，；：、,;:—–"
+
+
+class Unit(NamedTuple):
+    """A sentence, or a piece of a long one: which hit, and where in its document's text."""
+
+    hit: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much all texts of an answer may have together.
+
+    Attributes:
+        most: the limit.
+        unit: what is counted, in words.
+        count: counts it; need not be additive.
+    """
+
+    most: int
+    unit: str = "characters"
+    count: Callable[[str], int] = len
+
+    def cost(self, text: str) -> int:
+        """What a text takes of the budget.
+
+        Raises:
+            InputError: ``count`` gave no number of anything.
+        """
+        cost = self.count(text)
+        if not isinstance(cost, int) or isinstance(cost, bool) or cost < 0:
+            raise InputError(f"a counter of {self.unit} returns an int from 0 up, not {cost!r:.80}")
+        return cost
+
+
+def regions(hit: Hit) -> tuple[Span, ...]:
+    """Where a hit may be read: the spans of an earlier excerpt, else the whole text."""
+    spans = hit.excerpt.spans if hit.excerpt is not None else ()
+    return spans or ((0, len(hit.document.text)),)
+
+
+def units_of(hits: Sequence[Hit]) -> list[Unit]:
+    """The sentences of all hits in order, long ones in pieces; together they hold all that is not white space."""
+    found = []
+    for place, hit in enumerate(hits):
+        text = hit.document.text
+        for first, last in regions(hit):
+            part = text[first:last]
+            for start, end in sentences(part):
+                found += [Unit(place, first + a, first + b) for a, b in pieces(part, start, end)]
+    return found
+
+
+def pieces(text: str, start: int, end: int, longest: int = LONGEST) -> Iterator[Span]:
+    """A stretch in pieces of at most ``longest`` characters: between clauses, else words, else characters."""
+    while end - start > longest:
+        stop = _stop(text, start + longest // 2, start + longest)
+        yield from _trimmed(text, start, stop)
+        start = stop
+    yield from _trimmed(text, start, end)
+
+
+def _stop(text: str, lowest: int, highest: int) -> int:
+    """The best place to cut in ``[lowest, highest]``."""
+    tail = text[lowest:highest]
+    clause = max(tail.rfind(mark) for mark in _CLAUSE_MARKS)
+    if clause >= 0:
+        return lowest + clause + 1
+    for back in range(len(tail) - 1, -1, -1):
+        if tail[back].isspace():
+            return lowest + back + 1
+    return _whole_character(text, lowest, highest)
+
+
+def _whole_character(text: str, lowest: int, position: int) -> int:
+    """The last place up to ``position`` that tears no character from what is written upon it."""
+    place = position
+    while place > lowest and place < len(text) and _continues(text, place):
+        place -= 1
+    return place if place > lowest else position
+
+
+def _continues(text: str, place: int) -> bool:
+    """Whether the character here belongs to the one before: accents, joiners, skin tones, half of a pair."""
+    character, before = text[place], text[place - 1]
+    if (
+        "\u200d" in (character, before)
+        or "\ufe00" <= character <= "\ufe0f"
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+    ):
+        return True
+    if "\udc00" <= character <= "\udfff" and "\ud800" <= before <= "\udbff":
+        return True
+    return unicodedata.category(character) in ("Mn", "Me", "Mc")
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
+    part = text[start:end]
+    bare = part.strip()
+    if bare:
+        start += len(part) - len(part.lstrip())
+        yield start, start + len(bare)
+
+
+def window(text: str, start: int, end: int, room: int, words: Mapping[str, float]) -> Span:
+    """At most ``room`` characters of a stretch, cut between words, around those that matter.
+
+    Args:
+        text: what ``start`` and ``end`` are offsets of.
+        start: where the stretch begins; at most some hundred characters before ``end``.
+        end: where it ends.
+        room: at least 1.
+        words: what each token of the query is worth.
+    """
+    if end - start <= room:
+        return start, end
+    found = [(match.start(), match.end(), _worth(match[0], words)) for match in _WORD.finditer(text, start, end)]
+    first, last = _densest([word for word in found if word[2] > 0], room) or (start, start)
+    # What is left of the room goes to both sides, or to the one that has any.
+    slack = room - (last - first)
+    right = min(end, last + slack - min(slack // 2, first - start))
+    left = max(start, right - room)
+    left = left if left == start else next((a for a, _, _ in found if left <= a <= first), first)
+    if right < end:
+        right = max((b for _, b, _ in found if max(last, left + 1) <= b <= right), default=right)
+        right = _whole_character(text, left, right)
+    return next(_trimmed(text, left, right), (left, right))
+
+
+def _worth(word: str, words: Mapping[str, float]) -> float:
+    return sum(words.get(token, 0.0) for token in set(DEFAULT_ANALYZER.tokens(word)))
+
+
+def _densest(matches: Sequence[tuple[int, int, float]], room: int) -> Span | None:
+    """From which match to which one the most is won within ``room``; None where none fits."""
+    best, span = 0.0, None
+    worth, first = 0.0, 0
+    for _, end, value in matches:
+        worth += value
+        while first < len(matches) and end - matches[first][0] > room:
+            worth -= matches[first][2]
+            first += 1
+        if worth > best and matches[first][0] < end:
+            best, span = worth, (matches[first][0], end)
+    return span
+
+
+def fill(
+    order: Iterable[Unit], hits: Sequence[Hit], budget: Budget, words: Mapping[str, float]
+) -> tuple[Excerpt | None, ...]:
+    """Take units in the order given until one doesn't fit; of that one, the part that fits around ``words``.
+
+    So a larger budget in characters keeps every whole unit that a smaller one keeps, whatever the texts.
+
+    Returns:
+        An excerpt for each hit, None where nothing of it was taken. Their costs together are within the budget.
+    """
+    filling = _Filling([hit.document.text for hit in hits], budget)
+    for unit in order:
+        if not filling.take(unit):
+            filling.take_part(unit, words)
+            break
+    return filling.excerpts()
+
+
+class _Filling:
+    """Units taken so far, in source order by hit, and what they cost."""
+
+    def __init__(self, texts: Sequence[str], budget: Budget) -> None:
+        self.texts, self.budget = texts, budget
+        self.parts: list[list[Span]] = [[] for _ in texts]
+        self.history: list[Unit] = []
+        self.spent = 0
+        self.joiner = budget.cost(JOINER)
+
+    def take(self, unit: Unit) -> bool:
+        """Take a unit if it fits."""
+        parts = self.parts[unit.hit]
+        place = bisect_left(parts, (unit.start, unit.end))
+        before, after = parts[place - 1 : place], parts[place : place + 1]
+        cost = self.budget.cost(self.texts[unit.hit][unit.start : unit.end])
+        here = [(unit.start, unit.end)]
+        cost += self._between(unit.hit, before, here) + self._between(unit.hit, here, after)
+        cost -= self._between(unit.hit, before, after)
+        if self.spent + cost > self.budget.most:
+            return False
+        self.spent += cost
+        parts.insert(place, (unit.start, unit.end))
+        self.history.append(unit)
+        return True
+
+    def take_part(self, unit: Unit, words: Mapping[str, float]) -> None:
+        """Take as much of a unit as fits, if that is worth having."""
+        left = self.budget.most - self.spent - (self.joiner if self.parts[unit.hit] else 0)
+        if left <= 0:
+            return
+        text = self.texts[unit.hit]
+        whole = self.budget.cost(text[unit.start : unit.end])
+        room = max(1, (unit.end - unit.start) * left // max(whole, left))
+        while room >= (LEAST if self.history else 1):
+            start, end = window(text, unit.start, unit.end, room, words)
+            if self.take(Unit(unit.hit, start, end)):
+                return
+            room = room * 3 // 4  # tokens are no characters: the guess was too large
+
+    def excerpts(self) -> tuple[Excerpt | None, ...]:
+        """What was taken; a counter that is not additive may have to give back the last units."""
+        found = [self._excerpt(place) for place in range(len(self.texts))]
+        costs = [self.budget.cost(excerpt.text) if excerpt else 0 for excerpt in found]
+        while sum(costs) > self.budget.most and self.history:
+            unit = self.history.pop()
+            self.parts[unit.hit].remove((unit.start, unit.end))
+            excerpt = found[unit.hit] = self._excerpt(unit.hit)
+            costs[unit.hit] = self.budget.cost(excerpt.text) if excerpt else 0
+        return tuple(found)
+
+    def _excerpt(self, place: int) -> Excerpt | None:
+        text = self.texts[place]
+        spans: list[Span] = []
+        for start, end in self.parts[place]:
+            if spans and _neighbours(text, spans[-1][1], start):
+                spans[-1] = spans[-1][0], end
+            else:
+                spans.append((start, end))
+        return excerpt(text, spans) if spans else None
+
+    def _between(self, hit: int, before: list[Span], after: list[Span]) -> int:
+        """What stands between two parts: the joiner, or the source's own white space."""
+        if not before or not after:
+            return 0
+        end, start = before[0][1], after[0][0]
+        if _neighbours(self.texts[hit], end, start):
+            return self.budget.cost(self.texts[hit][end:start]) if end < start else 0
+        return self.joiner
+
+
+def _neighbours(text: str, end: int, start: int) -> bool:
+    """Whether two parts are joined by the source's own white space, as long as the joiner is not shorter."""
+    return start - end <= len(JOINER) and not text[end:start].strip()
+
+
+def excerpt(text: str, spans: Sequence[Span]) -> Excerpt:
+    """The excerpt that these spans of a text make."""
+    return Excerpt(JOINER.join(text[start:end] for start, end in spans), tuple(spans))

@@ -1,0 +1,241 @@
+"""Several retrievers as one: asked in parallel, deduplicated, fused (F1 to F5)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pointsman.errors import CorruptStoreError, InputError
+from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.branches import RetrieverBranch, ask, hits_of, named, together
+from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.fusion import fuse
+from pointsman.retrieval.journal import Journal
+from pointsman.retrieval.pool import DEPTH
+from pointsman.retrieval.retrievers import checked
+from pointsman.types import Hit, Hits, Query
+
+if TYPE_CHECKING:
+    from pointsman.protocols import Retriever
+    from pointsman.types import Document
+
+TIMEOUT = 30.0
+"""Seconds after which a search answers with what it has."""
+
+_MANIFEST = "hybrid.json"
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAdded:
+    """Which retrievers hold what was to be added (F4).
+
+    Attributes:
+        holding: by name, those that took everything.
+        failed: by name, the error of each that did not; what it holds of the nodes is up to it.
+    """
+
+    holding: tuple[str, ...]
+    failed: Mapping[str, Exception] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return not self.failed
+
+
+class SimpleHybridRetriever(BaseRetriever):
+    """Asks several retrievers at once and fuses what they find.
+
+    A retriever that fails or is late is left out of the answer, which says so: `retrieve` returns `Hits`, a list with
+    ``degraded`` and ``trace``. One that keeps failing is not asked for a while. Where several return the same document,
+    the version of the list that has it highest is kept (at the same rank: the one with the higher score), and every
+    list's rank and score stand in the hit's ``provenance``.
+
+    Args:
+        retrievers: at least one; anything with ``retrieve`` and ``aretrieve``.
+        names: what their lists are called; their classes in words unless given.
+        fusion: a name of `pointsman.retrieval.fusion.METHODS`; RRF unless given, as foreign scores are on no common
+            scale.
+        weights: one for each retriever, 1 unless given; 0 leaves one's list out of the ranking.
+        dedupe: what makes two hits the same document: its ``"id"`` (within its dataset), or its ``"content"``.
+        depth: how many hits each retriever is asked for, where ``top_k`` is not more.
+        timeout: seconds after which the answer consists of what has arrived; None waits as long as it takes.
+        breaker: when to leave a failing retriever out.
+
+    Raises:
+        InputError: there is no retriever, something is none, or one of the options cannot be used.
+    """
+
+    def __init__(
+        self,
+        *retrievers: Retriever,
+        names: Sequence[str] | None = None,
+        fusion: str = "rrf",
+        weights: Sequence[float] | None = None,
+        dedupe: Literal["id", "content"] = "id",
+        depth: int = DEPTH,
+        timeout: float | None = TIMEOUT,
+        breaker: Breaker | None = None,
+    ) -> None:
+        if not retrievers:
+            raise InputError("give at least one retriever")
+        if dedupe not in {"id", "content"}:
+            raise InputError(f"dedupe is 'id' or 'content', not {dedupe!r}")
+        self.retrievers = retrievers
+        self.names = tuple(named(retrievers, names))
+        fuse([[]] * len(retrievers), fusion, weights)  # says what is wrong with them, now
+        Deadline(timeout)
+        self._fusion, self._depth, self._timeout = fusion, checked(depth), timeout
+        self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
+        key = None if dedupe == "id" else content_key
+        self._branches = [RetrieverBranch(one, name, key) for one, name in zip(retrievers, self.names, strict=True)]
+        self._breaker = breaker or Breaker()
+
+    def retrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None) -> Hits:
+        """At most ``top_k`` hits, best first.
+
+        Args:
+            query: what to look for; every retriever is given the same `Query` object (F5).
+            top_k: how many; the cut comes after the fusion.
+            timeout: for this call, instead of the retriever's own.
+
+        Raises:
+            RetrievalError: all retrievers failed; it carries each one's error.
+            InputError: a number cannot be used.
+        """
+        return run(self._flow(Threads(), Query.of(query), checked(top_k), timeout))
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None) -> Hits:  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
+        """The same, awaited."""
+        return await self._flow(Tasks(), Query.of(query), checked(top_k), timeout)
+
+    def _flow(self, mode: Mode, query: Query, top_k: int, timeout: float | None) -> Coroutine[Any, Any, Hits]:
+        return self._retrieve(mode, query, top_k, Journal(self._timeout if timeout is None else timeout))
+
+    async def _retrieve(self, mode: Mode, query: Query, top_k: int, journal: Journal) -> Hits:
+        found = together(
+            await ask(
+                self._branches,
+                query,
+                max(self._depth, top_k),
+                mode,
+                journal,
+                breaker=self._breaker,
+                budget=journal.deadline.left(),
+            )
+        )
+        started = journal.now()
+        fused = found.pool.fused(self._fusion, weights=self._weights)
+        hits = hits_of(found, fused, top_k)
+        journal.span("fuse", fused.scale, started, len(hits))
+        journal.fused(found, fused)
+        return Hits(hits, journal.trace(hits), tuple(journal.degraded))
+
+    # ── keeping (F4) ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add_nodes(self, nodes: Sequence[Document]) -> NodesAdded:
+        """Give documents to every retriever that takes any; one that fails does not keep the others from theirs.
+
+        Raises:
+            InputError: none of the retrievers takes documents.
+        """
+        takers = {
+            name: one
+            for name, one in zip(self.names, self.retrievers, strict=True)
+            if callable(getattr(one, "add_nodes", None))
+        }
+        if not takers:
+            raise InputError(f"none of {', '.join(self.names)} takes documents; they have no add_nodes")
+        nodes = list(nodes)
+        holding: list[str] = []
+        failed: dict[str, Exception] = {}
+        for name in self.names:
+            if name not in takers:
+                failed[name] = InputError(f"{name} takes no documents; it has no add_nodes")
+                continue
+            try:
+                outcome = takers[name].add_nodes(nodes)  # type: ignore[attr-defined]  # looked for above
+            except Exception as error:  # noqa: BLE001  (returned to the caller by name)
+                failed[name] = error
+                continue
+            if isinstance(outcome, NodesAdded) and outcome.failed:  # one made of others itself
+                failed.update({f"{name}.{inner}": error for inner, error in outcome.failed.items()})
+                holding.extend(f"{name}.{inner}" for inner in outcome.holding)
+            else:
+                holding.append(name)
+        return NodesAdded(tuple(holding), failed)
+
+    def persist(self, persist_dir: str | Path) -> None:
+        """Save every retriever under a folder of its own name.
+
+        Raises:
+            InputError: one of them cannot be saved; nothing is written then.
+        """
+        unable = [
+            name
+            for name, one in zip(self.names, self.retrievers, strict=True)
+            if not callable(getattr(one, "persist", None))
+        ]
+        if unable:
+            raise InputError(f"{', '.join(unable)} cannot be saved; give a retriever a method persist(folder)")
+        folder = Path(persist_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        for place, one in enumerate(self.retrievers):
+            one.persist(folder / _folder(place))  # type: ignore[attr-defined]  # looked for above
+        about = {
+            "format": 1,
+            "names": list(self.names),
+            "kinds": [type(one).__name__ for one in self.retrievers],
+            "fusion": self._fusion,
+            "weights": None if self._weights is None else list(self._weights.values()),
+            "depth": self._depth,
+        }
+        temporary = folder / f".{_MANIFEST}.new"
+        temporary.write_text(json.dumps(about, ensure_ascii=False, indent=2), "utf-8")
+        temporary.replace(folder / _MANIFEST)
+
+    @classmethod
+    def load(cls, persist_dir: str | Path, *loaders: Callable[[Path], Retriever], **options: Any) -> Self:
+        """A retriever that answers as the one that was saved there.
+
+        Args:
+            persist_dir: what was given to `persist`.
+            loaders: for each retriever, in order, what makes it from its folder, such as
+                ``pointsman.dataset.DatasetRetriever.load``; one alone serves all. A file never names code to run.
+            options: of the constructor, instead of what was saved.
+
+        Raises:
+            InputError: nothing was saved there, or the number of loaders does not fit.
+            CorruptStoreError: the file that tells about it cannot be read.
+        """
+        folder = Path(persist_dir)
+        try:
+            about = json.loads((folder / _MANIFEST).read_text("utf-8"))
+            names, kinds = [str(name) for name in about["names"]], [str(kind) for kind in about["kinds"]]
+            saved = {"fusion": about["fusion"], "weights": about["weights"], "depth": about["depth"]}
+        except FileNotFoundError:
+            raise InputError(f"no hybrid retriever is saved at {folder}; name the folder given to persist") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptStoreError(
+                f"{folder / _MANIFEST} cannot be read ({describe(error)}); save the retriever again"
+            ) from error
+        makers = loaders * len(names) if len(loaders) == 1 else loaders
+        if len(makers) != len(names):
+            raise InputError(
+                f"{len(names)} retrievers are saved at {folder} ({', '.join(kinds)}); give as many loaders, "
+                f"not {len(loaders)}"
+            )
+        retrievers = [make(folder / _folder(place)) for place, make in enumerate(makers)]
+        return cls(*retrievers, **{"names": names, **saved, **options})
+
+
+def content_key(hit: Hit) -> Hashable:
+    """The same for documents of the same text, but for case and white space."""
+    text = " ".join(hit.document.text.casefold().split())
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _folder(place: int) -> str:
+    return f"retriever_{place}"

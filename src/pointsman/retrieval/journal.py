@@ -1,0 +1,63 @@
+"""What one search notes down while it runs; it becomes the trace of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from pointsman.retrieval.dispatch import Deadline
+from pointsman.trace import Record, Span, Trace
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.branches import Found
+    from pointsman.retrieval.pool import Fused
+    from pointsman.types import Hit, Ranked
+
+
+class Journal:
+    """Spans, rankings and degradations of one search, and its deadline.
+
+    Args:
+        timeout: seconds for the whole search; None: no limit.
+    """
+
+    def __init__(self, timeout: float | None = None) -> None:
+        self.deadline = Deadline(timeout)
+        self.began = perf_counter()
+        self.spans: list[Span] = []
+        self.records: list[Record] = []
+        self.degraded: list[str] = []
+
+    def now(self) -> float:
+        """Milliseconds since the search began."""
+        return (perf_counter() - self.began) * 1000
+
+    def span(self, stage: str, detail: str, started: float, count: int | None = None, error: str | None = None) -> None:
+        """Note a stage that began at ``started`` and ends now."""
+        self.spans.append(Span(stage, detail, self.now() - started, count, error, started))
+
+    def degrade(self, *causes: str) -> None:
+        """Note what did not work as asked, each thing once."""
+        self.degraded.extend(cause for cause in causes if cause not in self.degraded)
+
+    def fused(self, found: Found, fused: Fused[Any]) -> None:
+        """Note the lists and what became of them."""
+        for source, ranking in found.pool.lists.items():
+            self.records.append(Record("retrieve", source, ranking, found.ids, score=found.score.get(source)))
+        if len(found.pool.lists) > 1:
+            self.records.append(Record("fuse", "fuse", fused.ranking, found.ids))
+
+    def ranked(self, stage: str, ranked: Ranked) -> None:
+        """Note what a refiner made of the ranking."""
+        self.records.append(Record(stage, stage, _entries(ranked.hits), list, ranked.dropped))
+        self.degrade(*ranked.degraded)
+
+    def trace(self, answer: Sequence[Hit]) -> Trace:
+        """The trace of a search that ends with this answer."""
+        self.records.append(Record("answer", "answer", _entries(answer)))
+        return Trace(tuple(self.spans), tuple(self.records))
+
+
+def _entries(hits: Sequence[Hit]) -> list[tuple[Any, float | None]]:
+    return [((hit.dataset, hit.document.id), hit.score) for hit in hits]

@@ -1,0 +1,32 @@
+"""Patterns that are compiled when they are first used.
+
+The rules have a hundred of them, in three languages; compiling them all takes longer than importing everything else,
+and a query needs those of one language.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+
+class _Late:
+    """Stands for a compiled pattern and becomes one, attribute by attribute."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self._source = pattern, flags
+        self._compiled: re.Pattern[str] | None = None
+
+    def __getattr__(self, name: str) -> Any:  # asked only for what is not set yet
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._compiled is None:
+            self._compiled = re.compile(*self._source)
+        value = getattr(self._compiled, name)
+        setattr(self, name, value)
+        return value
+
+
+def late(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """As ``re.compile``, later."""
+    return cast("re.Pattern[str]", _Late(pattern, flags))

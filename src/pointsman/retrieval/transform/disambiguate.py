@@ -1,0 +1,605 @@
+"""Filling in by rules what a question leaves to the conversation before it: pronouns and ellipsis, in en, zh and ru.
+
+Two cases are told apart. A *pronoun* (*How old is he?*, *它的创始人是谁？*, *А когда она умерла?*) gives way to
+what was last talked about. An *ellipsis* (*And in Moscow?*, *那上海呢？*, *what about Python 3.12?*) is put into the
+user's last question, in the place of what it is like. The result is read by a search: it need not be elegant.
+
+Nothing is touched where the question names its own antecedent (*Why does the fan spin when its motor is off?*), where
+the pronoun stands for nothing (*Is it possible …?*), or where the history offers nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pointsman.retrieval.transform._late import late
+from pointsman.retrieval.transform.base import BaseTransformer, Transformed, same
+from pointsman.text import detect, fold
+from pointsman.text._stopwords import ENGLISH, RUSSIAN
+from pointsman.types import Message, Query
+
+_MESSAGES = 6
+"""The last messages that are looked at."""
+
+_LENGTH = 1_000
+"""Characters looked at of a message; a query that is longer speaks for itself."""
+
+_USERS = frozenset({"user", "human", "customer", "пользователь", "用户"})
+
+
+class RuleDisambiguator(BaseTransformer):
+    """Makes a question self-contained by rules; without need for it, the very same query comes back.
+
+    Example:
+        >>> history = (Message("user", "Who wrote Emma?"), Message("assistant", "Emma was written by Jane Austen."))
+        >>> RuleDisambiguator().transform(Query("When did she die?", history=history)).query.text
+        'When did Jane Austen die?'
+    """
+
+    def transform(self, query: str | Query) -> Transformed:
+        """The question with names in place of pronouns, and what was left out put in."""
+        query = Query.of(query)
+        if not query.history or not query.text.strip() or len(query.text) > _LENGTH:
+            return Transformed(query)
+        rules = _RULES.get(_language(query))
+        if rules is None:
+            return Transformed(query)
+        text = rules(query.text.strip(), _Past.of(query.history))
+        if text is None or same(text) == same(query.text):
+            return Transformed(query)
+        return Transformed(replace(query, text=text), detail=f"{query.text!r} read as {text!r}")
+
+
+def _language(query: Query) -> str:
+    """That of the question; a few small words are enough, as names are often in Latin letters: «А StringBuffer?»."""
+    language = detect(query.text)
+    if language in {"en", "und"}:
+        if re.search("[а-яё]", query.text, re.IGNORECASE):
+            return "ru"
+        if re.search("[\u4e00-\u9fff]", query.text):
+            return "zh"
+    return language if language != "und" else detect(_last(query.history, user=True))
+
+
+def resolved(question: str, earlier: str) -> str:
+    """A question as it is meant after an earlier one by the same person, in the same breath."""
+    return RuleDisambiguator().transform(Query(question, history=(Message("user", earlier),))).query.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """The user's last question, and what was answered to it."""
+
+    question: str
+    answer: str
+    earlier: tuple[str, ...]
+
+    @classmethod
+    def of(cls, history: Sequence[Message]) -> _Past:
+        recent = history[-_MESSAGES:]
+        earlier = tuple(message.text[:_LENGTH] for message in reversed(recent) if message.role.lower() in _USERS)
+        answer = _last(recent, user=False)
+        return cls(earlier[0] if earlier else "", answer, earlier[1:])
+
+
+def _last(history: Sequence[Message], *, user: bool) -> str:
+    return next((m.text[:_LENGTH] for m in reversed(history) if (m.role.lower() in _USERS) is user), "")
+
+
+# --- names in English and Russian ------------------------------------------------------------------------------------
+
+_QUOTED = late(
+    r"«([^«»\n]{2,80})»|“([^“”\n]{2,80})”|„([^„“\n]{2,80})“|\"([^\"\n]{2,80})\"|《([^《》\n]{1,60})》|`([^`\n]{2,60})`"
+)
+_UPPER = "A-ZÀ-ÖØ-ÞА-ЯЁ"
+_NAME = late(
+    rf"(?<![\w.])(?<!\d\s)[{_UPPER}][\w'’.+#-]*(?<![.])"
+    rf"(?:(?:\s+(?:of|and|the|de|la|von|van|der|и|фон|де)){{1,2}}(?=\s+[{_UPPER}])"
+    rf"|\s+[{_UPPER}][\w'’.+#-]*(?<![.])|\s+\d[\w.]*(?<![.]))*"
+)
+_IDENTIFIER = late(r"(?<!\w)(?:\w+(?:_\w+)+|[a-z]+[A-Z]\w*|--[a-z][\w-]+|\w+\(\))(?!\w)")
+_TITLES = frozenset({"mr", "mrs", "ms", "dr", "sir", "prof"})
+_NO_NAMES_TEXT = """i i'm i'll ok okay yes no please thanks sure hello hi tell compare explain describe list
+    show give find click run use create add open install set go see here however also first then next there our
+    your my да нет спасибо расскажи расскажите объясни объясните покажи покажите сравни сравните найди опиши
+    опишите назови перечисли добавьте установите используйте запустите нажмите откройте создайте подскажи
+    подскажите скажи скажите привет здравствуйте"""
+_NO_NAMES = frozenset(_NO_NAMES_TEXT.split()) | ENGLISH | RUSSIAN
+_OF_PLACES_TEXT = """river tower university mountain mount lake city street company inc corporation museum
+    bridge island ocean sea republic states kingdom club team award prize church castle street park war act
+    theory река башня университет гора озеро город улица компания музей мост остров океан море республика премия
+    война"""
+_OF_PLACES = frozenset(_OF_PLACES_TEXT.split())
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    text: str
+    start: int
+    opens: bool  # a sentence, where any word has a capital
+    quoted: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        return self.text.split()
+
+
+def _names(text: str) -> list[_Name]:
+    """Quoted texts, capitalised names, identifiers, in the order of the text."""
+    found = [_Name(next(filter(None, m.groups())), m.start(), opens=False, quoted=True) for m in _QUOTED.finditer(text)]
+    taken = [(m.start(), m.end()) for m in _QUOTED.finditer(text)]
+    found += [_Name(m[0], m.start(), opens=False) for m in _IDENTIFIER.finditer(text) if _free(m, taken)]
+    for match in _NAME.finditer(text):
+        if not _free(match, taken):
+            continue
+        words = match[0].split()
+        start = match.start()
+        opens = not text[:start].rstrip() or text[:start].rstrip()[-1] in ".!?…:;\n—"
+        while words and fold(words[0].removesuffix("'s").removesuffix("’s")) in _NO_NAMES:
+            start += len(words[0]) + 1
+            words, opens = words[1:], False
+        name = re.sub(r"['’]s?$", "", " ".join(words))
+        if len(name) > 1 or (name and not opens):
+            found.append(_Name(name, start, opens and len(words) == 1))
+    return sorted(found, key=lambda name: name.start)
+
+
+def name_texts(text: str) -> list[str]:
+    """The names in a text: quoted titles, runs of capitalised words, identifiers; in order, each once."""
+    return list(dict.fromkeys(name.text for name in _sure(_names(text), text) or _names(text)))
+
+
+def _free(match: re.Match[str], taken: Iterable[tuple[int, int]]) -> bool:
+    return not any(start <= match.start() < end for start, end in taken)
+
+
+def _sure(names: Sequence[_Name], elsewhere: str) -> list[_Name]:
+    """Without words that merely open a sentence: those occur with a capital elsewhere, or are no names."""
+    return [n for n in names if not n.opens or re.search(rf"[\w,;»)]\s+{re.escape(n.text)}\b", elsewhere)]
+
+
+def _choose(past: _Past, fits: Callable[[_Name], bool], *, lately: bool = False) -> str | None:
+    """What was last talked about, of the right sort: the user's word first, then the assistant's, then earlier ones."""
+    everything = f"{past.question}\n{past.answer}\n" + "\n".join(past.earlier)
+    for text in (past.question, past.answer, *(() if lately else past.earlier)):
+        names = _names(text)
+        sure = _sure(names, everything)
+        if text is past.answer and not sure:
+            # A word that opens the answer is a name unless it is written small elsewhere.
+            sure = [n for n in names if not re.search(rf"(?<!\w){re.escape(n.text.lower())}", everything)]
+        fitting = [name for name in sure if fits(name)]
+        if fitting:
+            # A question is about what it names last; an answer is about what it names first.
+            return (fitting[0] if text is past.answer else fitting[-1]).text
+    return None
+
+
+def _is_name(name: _Name) -> bool:
+    return bool(name.text)
+
+
+def _is_thing(name: _Name) -> bool:
+    return not _is_person(name)
+
+
+def _is_person(name: _Name) -> bool:
+    words = name.words
+    if name.quoted or any(fold(word) in _OF_PLACES for word in words) or re.search(r"\d|_|\(", name.text):
+        return False
+    if fold(words[0]).rstrip(".") in _TITLES:
+        return True
+    return (
+        2 <= len(words) <= 4
+        and not {"of", "and", "the", "и", "на"} & set(words)
+        and not any(map(str.isupper, words[:1]))
+    )
+
+
+# --- English ---------------------------------------------------------------------------------------------------------
+
+_EN_PRONOUN = late(
+    r"\b(?:(?P<he>he|him|his|himself)|(?P<she>she|her|hers|herself)|(?P<it>it|its|itself)|(?P<they>they"
+    r"|them|their|theirs)"
+    r"|(?P<that>(?:this|that|these|those|the same)(?= (?:one|city|country|book|film|movie|person|man"
+    r"|woman|company|team|song|"
+    r"place|river|building|setting|option|function|method|game|author|language|version|event|product|tool)\b)"
+    r"|(?:this|these)(?= (?!week|month|year|morning|evening|weekend|time|way|kind|day)[a-z]{3,}(?<!ing)\b)"
+    r"|there(?=\W*$)))\b"
+    r"(?P<s>['’](?:s|re|ll|d|ve)\b)?",
+    re.IGNORECASE,
+)
+_EN_POSSESSIVE = frozenset({"his", "its", "their", "theirs", "hers"})
+_EN_EXPLETIVE = late(
+    r"\b(?:(?:is|was|isn['’]t|would|will|can|could) it (?:be )?(?:\w+ly )?(?:possible|necessary|true|safe"
+    r"|ok|okay|better|worth|legal|"
+    r"allowed|required|normal|bad|good|best|enough|hard|easy|difficult|important|cheaper|faster|common"
+    r"|correct|right|wrong|"
+    r"mandatory|free|a good|a bad|sufficient|too late|recommended)\b"
+    r"|(?:does|did|will|would) it (?:take|mean|matter|make sense)\b"
+    r"|it (?:is|was|['’]s|takes|took|seems|depends|rains|snows|turns out)\b|what time is it\b|how (?:long"
+    r"|far) is it (?:from|to)\b)",
+    re.IGNORECASE,
+)
+_EN_LEAD = late(r"^\s*(?:(?:and|but|so|or|also|then|ok|okay|well|now)\b[\s,]*)+", re.IGNORECASE)
+_EN_ABOUT = late(
+    r"^\s*(?:(?:and|but|so|ok|okay|then)\b[\s,]*)*(?:(?:what|how) about|what of|(?:and|but"
+    r"|or)\b)\s+(?P<rest>.{1,80}?)\s*(?:then|instead|though)?\s*[?.!]*\s*$",
+    re.IGNORECASE,
+)
+_EN_BARE = late(
+    r"^\s*(?:and\s+|but\s+)?(?P<wh>why|how|when|where|who|since when|how (?:much|many|long|often|old|far)"
+    r"|in which year|what year|by whom|why not)\s*(?:exactly|then|is that|so)?\s*\?*\s*$",
+    re.IGNORECASE,
+)
+_EN_VERB = late(
+    r"\b(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have|had|what|who|when|where|why|how|which)\b",
+    re.IGNORECASE,
+)
+_EN_PREPOSITION = late(r"^(of|in|on|for|at|from|to|with|by|about|under|during|after|before|without)\s+", re.IGNORECASE)
+_EN_INNER = late(
+    r"\b(?:and|but|if|when|because|while|that|which|who|or|so|then|after|before|although|than)\b|[,;:]", re.IGNORECASE
+)
+_EN_NOUN = late(r"\b(?:the|a|an|my|our|your|this)\s+((?:[\w'-]+\s+){0,4}[\w'-]+)", re.IGNORECASE)
+
+
+def _english(text: str, past: _Past) -> str | None:
+    if (bare := _EN_BARE.match(text)) and past.question:
+        return f"{bare['wh'].capitalize()}: {past.question}"
+    masked = _EN_EXPLETIVE.sub(lambda match: "#" * len(match[0]), text)
+    pronoun = _EN_PRONOUN.search(masked)
+    if pronoun is not None:
+        return _english_pronoun(text, pronoun, past)
+    about = _EN_ABOUT.match(text)
+    if about and past.question and len(about["rest"].split()) <= 6 and not _EN_VERB.search(about["rest"]):
+        return _put(about["rest"], past.question, _EN_PREPOSITION, detached=_english_attribute)
+    return None
+
+
+def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
+    before = _EN_LEAD.sub("", text[: pronoun.start()])
+    # A name or a clause of its own before the pronoun is what the pronoun stands for.
+    inner = _EN_INNER.search(before, len(before.split(maxsplit=1)[0]) if before.strip() else 0)
+    if _sure(_names(before), text) or (inner and _content(before[: inner.start()], ENGLISH)):
+        return None
+    word = pronoun[0].lower()
+    if word == "there":
+        entity = _choose(past, _is_thing)
+    elif pronoun["that"]:
+        entity = _choose(past, _is_name)
+    elif pronoun["he"] or pronoun["she"]:
+        entity = _choose(past, _is_person) or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
+    elif pronoun["they"]:
+        entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
+    else:
+        # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
+        entity = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
+        entity = entity or _choose(past, _is_thing) or _english_noun(past.question)
+    if entity is None:
+        return None
+    possessive = word in _EN_POSSESSIVE or (word == "her" and re.match(r"\s+[a-z]", text[pronoun.end() :]) is not None)
+    if possessive:
+        put = f"{entity}'s"
+    elif word == "there":
+        put = f"in {entity}"
+    elif pronoun["that"]:
+        put = f"{entity},"  # «this city»: «Paris, city»
+    else:
+        put = entity + (pronoun["s"] or "")
+    filled = text[: pronoun.start()] + put + text[pronoun.end() :]
+    return _capitalised(_EN_LEAD.sub("", filled))
+
+
+def _is_plural(name: _Name) -> bool:
+    last = name.words[-1]
+    return " and " in name.text or (last.endswith("s") and not last.endswith(("ss", "us", "is")))
+
+
+def _english_noun(question: str) -> str | None:
+    """What a question without names is about: its last noun with an article, or its last words."""
+    nouns = [match[1] for match in _EN_NOUN.finditer(question)]
+    for noun in reversed(nouns):
+        kept: list[str] = []
+        for word in noun.split():
+            if fold(word) in ENGLISH and not (kept and word in {"of", "the"}):
+                break
+            kept.append(word)
+        while kept and fold(kept[-1]) in ENGLISH:
+            kept.pop()
+        if kept:
+            return " ".join(kept)
+    words = [word for word in re.findall(r"[\w'-]+", question) if fold(word) not in ENGLISH]
+    return " ".join(words[-2:]) or None
+
+
+def _english_attribute(rest: str, question: str) -> str:
+    """*And the population?* asks for something else of the same thing."""
+    names = _sure(_names(question), question)
+    if rest[:1].islower() and names and not _EN_PREPOSITION.match(rest):
+        return f"{_capitalised(rest)} of {names[-1].text}?"
+    return f"{question.rstrip(' ?.!')} {rest}?"
+
+
+def _content(text: str, stop: frozenset[str]) -> bool:
+    return any(fold(word) not in stop for word in re.findall(r"[^\W\d_]{2,}", text))
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# --- ellipsis, English and Russian -----------------------------------------------------------------------------------
+
+
+def _put(rest: str, question: str, prepositions: re.Pattern[str], *, detached: Callable[[str, str], str]) -> str:
+    """A question with ``rest`` in the place of what it is like; else ``detached`` joins the two."""
+    body = question.rstrip(" ?.!？")
+    names = _sure(_names(body), body)
+    preposition = prepositions.match(rest)
+    new = rest[preposition.end() :] if preposition else rest
+    if preposition:
+        # «in Moscow» takes the place of «in Petersburg»
+        word = re.escape(preposition[1])
+        same_place = list(re.finditer(rf"\b{word}\s+((?:[\w'’.+#«»-]+\s*){{1,4}})", body, re.IGNORECASE))
+        for match in reversed(same_place):
+            inside = [name for name in names if match.start(1) <= name.start < match.end(1)]
+            if inside:
+                old = inside[0]
+                return f"{body[: match.start(1)]}{new}{body[old.start + len(old.text) :]}?"
+        if not new[:1].isupper():
+            return f"{body} {rest}?"
+    likeness = [(_likeness(new, name), number, name) for number, name in enumerate(names)]
+    if likeness and (best := max(likeness, key=lambda one: one[:2]))[0] > 0:
+        old = best[2]
+        return f"{body[: old.start]}{new}{body[old.start + len(old.text) :]}?"
+    return detached(rest, question)
+
+
+def _likeness(new: str, name: _Name) -> float:
+    """How much a new name is like one of the question's, so that it may take its place."""
+    ours, theirs = fold(new).split(), fold(name.text).split()
+    if not ours or not theirs or not (new[0].isupper() or new[0].isdigit() or new[0] in '«"“' or ours[0] == theirs[0]):
+        return 0
+    score = 1.0
+    if ours[0] == theirs[0]:
+        score += 3  # another version of the same
+    if any(map(str.isdigit, new)) == any(map(str.isdigit, name.text)):
+        score += 1
+    ending = 0
+    while ending < min(len(ours[-1]), len(theirs[-1]), 3) and ours[-1][-1 - ending] == theirs[-1][-1 - ending]:
+        ending += 1
+    return score + 0.4 * ending
+
+
+# --- Russian ---------------------------------------------------------------------------------------------------------
+
+_RU_PRONOUN = late(
+    r"(?<!\w)(?:(?P<he>он|него|ему|нему|нём|нем|его)|(?P<she>она|неё|нее|её|ее|ей|ней|нею|ею)|(?P<it>оно)"
+    r"|(?P<they>они|их|них|ими|ними)|(?P<him>им|ним))(?!\w)",
+    re.IGNORECASE,
+)
+_RU_LEAD = late(r"^\s*(?:(?:а|и|но|ну|так|или|тогда|хорошо|ок|ладно|ещё|еще)(?!\w)[\s,]*)+", re.IGNORECASE)
+_RU_ABOUT = late(
+    r"^\s*(?:(?:ну|хорошо|ок|ладно|тогда)[\s,]*)?(?:(?:а|и)\s+)?(?:(?:как|что) насч[её]т"
+    r"|что (?:там )?(?:с|про|по поводу)|как там с|а|и|или)\s+(?P<rest>.{1,80}?)\s*[?.!]*\s*$",
+    re.IGNORECASE,
+)
+_RU_BARE = late(
+    r"^\s*(?:а\s+|и\s+|но\s+)?(?P<wh>почему|зачем|как|когда|где|куда|откуда|кто|кем|сколько|в каком году"
+    r"|с каких пор|как долго|насколько)\s*(?:именно|так|это)?\s*\?*\s*$",
+    re.IGNORECASE,
+)
+_RU_VERB = late(
+    r"(?<!\w)(?:кто|что|где|когда|куда|откуда|почему|зачем|как|как(?:ой|ая|ое|ие|ого|ую|им|их)|сколько"
+    r"|чем|чей|можно|нужно|надо|есть|был[аои]?|будет"
+    r"|\w{3,}(?:ть|ться|ет|ёт|ют|ут|ит|ат|ят|ется|ются|ится|ался|илась))(?!\w)",
+    re.IGNORECASE,
+)
+_RU_PREPOSITION = late(r"^(во?|на|для|со?|из|от|до|у|к|по|при|без|под|о|об|за|после|перед|во время)\s+", re.IGNORECASE)
+_RU_INNER = late(
+    r"(?<!\w)(?:и|а|но|если|когда|потому|пока|что|котор\w+|или|то|чтобы|после|чем|как|где)(?!\w)|[,;:—]", re.IGNORECASE
+)
+_RU_ASKS_TEXT = """такой такая такое такие расскажи расскажите объясни объясните покажи опиши опишите скажи
+    скажите подскажи можно нужно надо находится работает называется существует означает значит является"""
+_RU_ASKS = frozenset(_RU_ASKS_TEXT.split())
+
+
+def _russian(text: str, past: _Past) -> str | None:
+    if (bare := _RU_BARE.match(text)) and past.question:
+        return f"{bare['wh'].capitalize()}: {past.question}"
+    pronoun = _RU_PRONOUN.search(text)
+    if pronoun is not None:
+        return _russian_pronoun(text, pronoun, past)
+    about = _RU_ABOUT.match(text)
+    if about and past.question and len(about["rest"].split()) <= 5 and not _RU_VERB.search(about["rest"]):
+        return _put(about["rest"], past.question, _RU_PREPOSITION, detached=_russian_attribute)
+    return None
+
+
+def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
+    before = _RU_LEAD.sub("", text[: pronoun.start()])
+    inner = _RU_INNER.search(before.split(maxsplit=1)[1]) if len(before.split()) > 1 else None
+    if _sure(_names(before), text) or (inner and _content(before, RUSSIAN)):
+        return None
+    entity = _russian_entity(pronoun, past)
+    if entity is None:
+        return None
+    # «о нём», «у неё»: the preposition stays, the name has its own case
+    filled = text[: pronoun.start()] + entity + text[pronoun.end() :]
+    return _capitalised(_RU_LEAD.sub("", filled))
+
+
+def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
+    feminine, masculine = bool(pronoun["she"]), bool(pronoun["he"])
+
+    def agrees(name: _Name) -> bool:
+        last = fold(name.words[-1] if not name.quoted else name.words[0])
+        first = fold(name.words[0])
+        if not re.search("[а-я]", last):
+            return not feminine or not _is_person(name)
+        soft = last.endswith(("а", "я")) or (len(name.words) > 1 and first.endswith(("а", "я", "ю", "у")))
+        if feminine:
+            return soft or last.endswith(("ь", "ую", "ей", "ой", "и", "ию"))
+        return not masculine or not (last.endswith(("ия", "ова", "ева", "ина")) and first.endswith(("а", "я")))
+
+    if pronoun["they"] or pronoun["him"]:
+        several = _choose(past, lambda name: bool({"и", "and"} & set(name.words)))
+        if several is not None:
+            return several
+    verb_of_life = re.search(
+        r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут", pronoun.string
+    )
+    if (masculine or feminine) and verb_of_life:
+        person = _choose(past, lambda name: _is_person(name) and agrees(name))
+        if person is not None:
+            return person
+    return _choose(past, agrees) or _russian_noun(past.question)
+
+
+def _russian_noun(question: str) -> str | None:
+    """What a question without names is about: its first words that say something, up to a preposition or stop."""
+    kept: list[str] = []
+    for word in re.findall(r"[\w-]+|[,.:;—]", question):
+        folded = fold(word)
+        if (
+            folded in RUSSIAN
+            or folded in _RU_ASKS
+            or not re.match(r"\w", word)
+            or re.search("(?:ть|ться|ешь|ете|ите)$", folded)
+        ):
+            if kept:
+                break
+            continue
+        kept.append(word)
+    return " ".join(kept[:3]) or None
+
+
+def _russian_attribute(rest: str, question: str) -> str:
+    names = _sure(_names(question), question)
+    if rest[:1].islower() and names and not _RU_PREPOSITION.match(rest):
+        return f"{_capitalised(rest)} {names[-1].text}?"
+    return f"{question.rstrip(' ?.!')} {rest}?"
+
+
+# --- Chinese ---------------------------------------------------------------------------------------------------------
+
+_ZH_PRONOUN = late(
+    "(?P<they>他们|她们|它们)|(?P<he>(?<![其吉])他(?![人乡国妈日杀]))|(?P<she>她)|(?P<it>它)"
+    "|(?P<its>(?<![尤极与及])其(?![中他实余次间它一二三]))"
+    "|(?P<this>[这該该此](?=[个座部本家款位种条所项首只支名台片场幅届栋])"
+    "|该(?=[校司国市片书剧企产项学机地城功方院系省县区岛族词奖赛]))"
+)
+_ZH_FILLER = late(
+    "^(?:那么|那|请问一下|请问|所以|还有|另外|你知道|我想知道|告诉我|为什么|为何|怎么|如何|什么时候|何时"
+    "|哪一?年|在哪里?|关于|对于|和|而|但是?|然后|此外|能介绍一下|介绍一下|是|说说|谈谈|有关|[，,、\\s])+"
+)
+_ZH_NE = late(
+    "^(?:那么|那|还有|如果是|要是|换成|如果换成)?(?P<rest>[^，。？！?!]{1,20}?)(?:呢|怎么样|如何)[？?。!！]*$"
+)
+_ZH_BARE = late(
+    "^(?:那么?|请问)?(?P<wh>(?:是?(?:什么时候|何时|哪一?年|哪天|在哪里?|哪里|谁|为什么|怎么"
+    "|由谁)[^，。的呢？?\\s]{0,4}的)"
+    "|多少钱|为什么|多高|多大|多长|多重|多远|怎么做|在哪里?|什么时候|谁|哪一年|为何)[呢啊呀]?[？?。]*$"
+)
+_ZH_ASKED = (
+    "是谁|是什么|是哪|是多少|是怎|是不是|什么|多少|哪|谁|怎么|怎样|如何|为什么|为何|何时|几"
+    "|多[长高大远重深久]|有什么|有哪|有几|有没有|吗|呢"
+)
+_ZH_STOPS = late(
+    f"的|在|位于|是|由|有|获得|属于|成立|创立|创办|出生|去世|什么时候|{_ZH_ASKED}|包括|能|可以|会|要|用"
+    f"|被|[，。？！?!、：:；（(\\s]"
+)
+_ZH_REQUEST = late(
+    "^(?:请问一下|请问|请|麻烦|帮我|你能|能不能|可以|能|给我)?(?:介绍一下|介绍|讲一讲|讲讲|讲一下|说一说"
+    "|说说|谈谈|告诉我|解释一下|解释|描述一下|描述|查一下|查查|列出|什么是|何为|谁是|关于)?"
+)
+_ZH_IS_PERSON = late(
+    "(?:是|由|叫|为)(?P<name>[\u4e00-\u9fff·]{2,8}?)(?=[。，,；;]|$|写|创作|执导|导演|发明|创立|创办"
+    "|提出|设计|主演|担任|所)"
+)
+_ZH_BOOK = late("《[^《》\n]{1,60}》")
+_LATIN_TERM = late(r"[A-Za-z][\w.+#-]*(?:\s+[A-Z0-9][\w.+#-]*)*", re.ASCII)
+
+
+def _chinese(text: str, past: _Past) -> str | None:
+    ne = _ZH_NE.match(text)
+    pronoun = _ZH_PRONOUN.search(text)
+    if pronoun is not None:
+        return _chinese_pronoun(text, pronoun, past)
+    if ne and past.question and not re.search(_ZH_ASKED.replace("|吗|呢", ""), ne["rest"]):
+        return _chinese_ellipsis(ne["rest"], past.question)
+    bare = _ZH_BARE.match(text)
+    if bare is not None and (entity := _chinese_entity(past, person=False)):
+        return entity + text.removeprefix("请问").removeprefix("那么").removeprefix("那")
+    return None
+
+
+def _chinese_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
+    before = _ZH_FILLER.sub("", text[: pronoun.start()])
+    if len(re.findall(r"\w", before)) >= 2:
+        return None
+    entity = _chinese_entity(past, person=bool(pronoun["he"] or pronoun["she"]))
+    if entity is None:
+        return None
+    start = re.match("(?:那么|那|所以|还有|[，,\\s])*", text).end()  # type: ignore[union-attr]  # it matches the empty string
+    start = min(start, pronoun.start())
+    kept = pronoun[0] if pronoun["this"] else "的" if pronoun["its"] else ""  # 故宫这座宫殿
+    rest = text[pronoun.end() :]
+    if re.match("呢[？?]*$", rest):
+        return f"{entity}{past.question}" if past.question else None
+    return text[start : pronoun.start()] + entity + kept + rest
+
+
+def _chinese_entity(past: _Past, *, person: bool) -> str | None:
+    """What was last talked about: a person in the answer where one was asked for, else what the question is about."""
+    if (
+        person
+        and (found := _ZH_IS_PERSON.search(past.answer))
+        and re.search("谁|作者|导演|哪位|什么人|创始人|发明", past.question)
+    ):
+        return str(found["name"])
+    for question in (past.question, *past.earlier):
+        if found_subject := _chinese_subject(question):
+            if _ZH_PRONOUN.match(found_subject):
+                continue
+            return found_subject
+    return _chinese_subject(past.answer)
+
+
+def _chinese_subject(text: str) -> str | None:
+    """What a question is about: a title, a term in Latin letters, or its words up to the first verb or particle."""
+    text = _ZH_REQUEST.sub("", text.strip(), count=1)
+    if book := _ZH_BOOK.search(text):
+        return book[0]
+    if quote := _QUOTED.search(text):
+        return str(next(filter(None, quote.groups())))
+    bare = _ZH_FILLER.sub("", text)
+    stop = _ZH_STOPS.search(bare)
+    subject = (bare[: stop.start()] if stop else bare).strip()
+    if len(subject) >= 2:
+        return subject if len(subject) <= 16 else None
+    if latin := _LATIN_TERM.search(text):
+        return latin[0]
+    return None
+
+
+def _chinese_ellipsis(rest: str, question: str) -> str:
+    """The question with ``rest`` in the place of what it is like."""
+    new_latin, old_latin = _LATIN_TERM.findall(rest), list(_LATIN_TERM.finditer(question))
+    if new_latin and old_latin:
+        # «Excel文件»: the term before the same word, else the last one
+        tail = rest[rest.rindex(new_latin[-1]) + len(new_latin[-1]) :]
+        best = next((m for m in reversed(old_latin) if tail and question[m.end() :].startswith(tail)), old_latin[-1])
+        if first := next((m for m in old_latin if m[0].split()[0] == new_latin[0].split()[0]), None):
+            best = first
+        end = best.end() + (len(tail) if question[best.end() :].startswith(tail) else 0)
+        return question[: best.start()] + rest + question[end:]
+    subject = _ZH_BOOK.search(question)
+    old = subject[0] if subject else _chinese_subject(question)
+    if old and (at := question.find(old)) >= 0:
+        return question[:at] + rest + question[at + len(old) :]
+    return f"{rest}{question}"
+
+
+_RULES: dict[str, Callable[[str, _Past], str | None]] = {"en": _english, "ru": _russian, "zh": _chinese}

@@ -1,0 +1,320 @@
+"""Other ways to say a query, by rules: with synonyms, without its small words, with its spelling corrected (I3)."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pointsman.errors import InputError
+from pointsman.retrieval.transform._late import late
+from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct
+from pointsman.text import DEFAULT_ANALYZER, fold, scripts
+from pointsman.text._stopwords import ENGLISH, RUSSIAN
+from pointsman.types import Query
+
+if TYPE_CHECKING:
+    from pointsman.text.spelling import Speller
+
+Thesaurus = Mapping[str, Sequence[str]]
+"""Synonyms by term; terms and synonyms may be phrases, of any language."""
+
+Neighbours = Callable[[str], Sequence[tuple[str, float]]]
+"""Words near a word, with their likeness (1: the same), best first: out of a corpus' embeddings, say."""
+
+KINDS = ("synonym", "paraphrase", "correction")
+"""The kinds of variants there are."""
+
+_LONGEST = 2_000
+"""Characters of a query that is expanded: what is longer says enough."""
+
+_SYNONYM_VARIANTS = 3
+"""Variants with synonyms at most: one synonym in each, of different terms first."""
+
+_LONGEST_TERM = 6
+"""Words in the longest term of a thesaurus that is looked for; characters times two for Chinese."""
+
+_WORD = late(r"[^\W_]+(?:[-'’][^\W_]+)*")
+_HAN_RUN = late("[\u3400-\u9fff]+")
+
+_EN_POLITE = late(
+    r"^\W*(?:(?:hi|hello|hey|please|so|well|ok|okay|thanks)\b[\s,.!]*)*"
+    r"(?:(?:can|could|would|will) (?:you|someone|anyone|anybody|i|we)(?: please| kindly)? (?:tell|explain"
+    r"|show|help|describe|give|find|list|get|ask|know)\b(?: to)?(?: me| us)?(?: about| out"
+    r"| with)?(?: a list of)?"
+    r"|(?:please )?(?:tell|explain|show|describe|give|find)(?: to)?(?: me| us)?\b(?: about| out)?(?: a list of)?"
+    r"|i(?:['’]d| would)? (?:want|like|need|am trying|wish)(?: to (?:know|find|find out|learn|understand"
+    r"|see|ask))?(?: about)?"
+    r"|i(?:['’]m| am) (?:looking for|interested in|searching for|wondering)|do you (?:know"
+    r"|happen to know)(?: about)?|i wonder|is there (?:any|a) way to|what can you tell me about)?\s*",
+    re.IGNORECASE,
+)
+_RU_POLITE = late(
+    r"^\W*(?:(?:привет|здравствуйте|добрый день|пожалуйста|скажите|подскажите|спасибо|ну|а)(?!\w)[\s,.!]*)*"
+    r"(?:(?:не )?(?:могли бы вы|можете(?: ли)?(?: вы)?|можешь(?: ли)?|расскажи(?:те)?|объясни(?:те)?"
+    r"|подскажи(?:те)?|скажи(?:те)?|опиши(?:те)?|покажи(?:те)?|найди(?:те)?|хочу (?:узнать|понять|найти"
+    r"|знать)|хотел(?:а)? бы (?:узнать|понять|знать)|мне (?:нужно|надо|нужна|нужен|нужны)|интересует"
+    r"|меня интересует|вы не знаете|дай(?:те)?)(?!\w)"
+    r"(?:\s+(?:мне|нам|пожалуйста|рассказать|объяснить|подсказать|сказать))*[\s,]*(?:(?:о|об|обо|про)(?!\w))?)?\s*",
+    re.IGNORECASE,
+)
+_ZH_POLITE = late(
+    "^(?:你好|您好|请问一下|请问|请|麻烦你?|劳驾|那么|[，,。！!\\s])*(?:(?:你|您)?(?:能不能|能否|可以"
+    "|可否|能)?(?:帮我|给我|帮忙|为我|告诉我|跟我|和我)?(?:介绍一下|介绍|讲一讲|讲讲|讲一下|说一说|说说"
+    "|说一下|谈谈|告诉我|解释一下|解释|描述一下|描述|查一下|查查|查询一下|找一下|找|列出|说明一下"
+    "|聊聊))?(?:我想知道|我想了解|我想问一下|想了解|想知道|想问|你知道|关于)?"
+)
+_ZH_ASKING = late(
+    "(?:什么是|是什么样的|是什么|是谁|是多少|是怎么样的|是怎样的|有哪些|有什么|有多少|叫做?什么|为什么"
+    "|怎么样|怎么办|怎么|怎样|如何|什么时候|何时|什么|哪里|哪儿|哪[个些种位年]|哪|多少|谁|是否|能不能"
+    "|可不可以|吗|呢|吧|啊|呀)"
+)
+_MATTERS = frozenset(
+    {
+        "not",
+        "no",
+        "without",
+        "between",
+        "before",
+        "after",
+        "under",
+        "over",
+        "against",
+        "не",
+        "без",
+        "нет",
+        "до",
+        "после",
+        "между",
+        "против",
+        "why",
+        "how",
+        "почему",
+        "when",
+        "where",
+        "who",
+        "как",
+        "когда",
+        "где",
+        "кто",
+    }
+)
+"""Small words that a paraphrase keeps, as they change what is asked."""
+
+
+class RuleExpander(BaseTransformer):
+    """Variants of a query by rules, of the kinds ``"synonym"``, ``"paraphrase"`` and ``"correction"``.
+
+    *Paraphrase*: without greetings, requests, question words and other small words. *Correction*: as the speller reads
+    it; where it corrects something, the others are made of the corrected query. *Synonym*: one term of the query
+    exchanged for a synonym, in up to three variants, out of the thesaurus and then of the corpus' own neighbours.
+
+    Example:
+        >>> expander = RuleExpander(thesaurus={"car": ["automobile"]})
+        >>> [(v.kind, v.text) for v in expander.transform("Could you tell me how to repair a car?").variants]
+        [('synonym', 'how to repair a automobile'), ('paraphrase', 'how repair car')]
+    """
+
+    def __init__(
+        self,
+        variants: Sequence[str] = KINDS,
+        thesaurus: Thesaurus | Mapping[str, Thesaurus] | str | Path | None = None,
+        neighbours: Neighbours | None = None,
+        speller: Speller | None = None,
+        *,
+        weights: Mapping[str, float] | None = None,
+        least_likeness: float = 0.0,
+    ) -> None:
+        """Choose the kinds, and where synonyms and spelling come from; a kind that has no source gives no variants.
+
+        Args:
+            variants: the kinds wanted, in the order of the result.
+            thesaurus: synonyms by term, or by language (``"en"``, ``"zh"``, ``"ru"``) and term; or a ``.json`` file of
+                the same, or a ``.tsv`` file with a term and its synonyms in each line.
+            neighbours: words near a word; asked for words that the thesaurus does not have.
+            speller: knows the words of the corpus.
+            weights: of the lists that the variants find, by kind; 1 where a kind is not given.
+            least_likeness: neighbours below it are not taken.
+
+        Raises:
+            InputError: there is no such kind, or the thesaurus is none.
+        """
+        unknown = sorted({*variants, *(weights or {})} - set(KINDS))
+        if unknown:
+            raise InputError(f"variants are of the kinds {', '.join(KINDS)}, not {', '.join(map(repr, unknown))}")
+        self.variants = tuple(variants)
+        self.neighbours, self.speller = neighbours, speller
+        self.weights = dict(weights or {})
+        self.least_likeness = least_likeness
+        self._synonyms = _folded(read_thesaurus(thesaurus) if isinstance(thesaurus, str | Path) else thesaurus or {})
+        self._longest = max((len(term.split()) for term in self._synonyms), default=1)
+        self._longest_han = max((len(term) for term in self._synonyms if _HAN_RUN.fullmatch(term)), default=0)
+
+    def transform(self, query: str | Query) -> Transformed:
+        """The query as it is, with its variants."""
+        query = Query.of(query)
+        if not query.text.strip() or len(query.text) > _LONGEST:
+            return Transformed(query)
+        text = query.text
+        degraded: tuple[str, ...] = ()
+        found: dict[str, list[str]] = {}
+        if "correction" in self.variants and self.speller is not None:
+            corrected = self.speller.correct(text)
+            if corrected:
+                text = corrected.text
+                found["correction"] = [text]
+        if "paraphrase" in self.variants:
+            found["paraphrase"] = [paraphrase(text)]
+        if "synonym" in self.variants:
+            found["synonym"], degraded = self._with_synonyms(text)
+        made = (
+            Variant(one, kind, self.weights.get(kind, 1.0)) for kind in self.variants for one in found.get(kind, ())
+        )
+        variants = distinct(made, query.text)
+        detail = ", ".join(dict.fromkeys(variant.kind for variant in variants))
+        return Transformed(query, variants, detail, degraded)
+
+    def _with_synonyms(self, text: str) -> tuple[list[str], tuple[str, ...]]:
+        bare = without_request(text)
+        by_term: list[list[str]] = []
+        for start, end, synonyms in self._terms(bare):
+            by_term.append([bare[:start] + synonym + bare[end:] for synonym in synonyms])
+        degraded: tuple[str, ...] = ()
+        if not by_term and self.neighbours is not None:
+            for start, end, word in _content_words(bare):
+                try:
+                    near = [(near, like) for near, like in self.neighbours(word) if like >= self.least_likeness]
+                except Exception as error:  # noqa: BLE001  (told in the result: it is the caller's own code)
+                    degraded = (f"no neighbours of words: {type(error).__name__}: {error}",)
+                    break
+                stem = DEFAULT_ANALYZER.tokens(word)
+                others = [one for one, _ in near if DEFAULT_ANALYZER.tokens(one) != stem]
+                if others:
+                    by_term.append([bare[:start] + other + bare[end:] for other in others])
+        # The first synonym of every term, then the second ones.
+        rounds = (texts[number] for number in range(_SYNONYM_VARIANTS) for texts in by_term if number < len(texts))
+        return list(rounds)[:_SYNONYM_VARIANTS], degraded
+
+    def _terms(self, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+        """Where terms of the thesaurus stand, the longest first where they overlap."""
+        if not self._synonyms:
+            return
+        words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
+        position = 0
+        for number, (start, _) in enumerate(words):
+            if start < position:
+                continue
+            for count in range(min(self._longest, _LONGEST_TERM, len(words) - number), 0, -1):
+                end = words[number + count - 1][1]
+                if synonyms := self._synonyms.get(_key(text[start:end])):
+                    yield start, end, synonyms
+                    position = end
+                    break
+        longest = min(self._longest_han, 2 * _LONGEST_TERM)
+        for run in _HAN_RUN.finditer(text) if longest else ():
+            start = run.start()
+            while start < run.end():
+                for end in range(min(run.end(), start + longest), start, -1):
+                    if (synonyms := self._synonyms.get(_key(text[start:end]))) and (start, end) not in words:
+                        yield start, end, synonyms
+                        start = end - 1
+                        break
+                start += 1
+
+
+def paraphrase(text: str) -> str:
+    """A query without what only makes it polite or a question; the query itself where nothing else would be left.
+
+    >>> paraphrase("Can you tell me what is the capital of France?"), paraphrase("请问什么是机器学习？")
+    ('capital France', '机器学习')
+    >>> paraphrase("Подскажите, пожалуйста, как установить Docker на сервер?")
+    'как установить Docker сервер'
+    """
+    bare = without_request(text)
+    if scripts(bare)["han"] > 0.3:
+        kept = _ZH_ASKING.sub(" ", bare)
+        kept = re.sub("[？?。！!]+", " ", kept)
+        kept = " ".join(piece for part in kept.split() if (piece := part.strip("的是了在，,、；;：: ")))
+        return kept if len(re.findall(r"\w", kept)) >= 2 else text
+    pieces = [
+        piece
+        for piece in bare.split()
+        if (word := fold(piece.strip(".,;:!?…()«»\"'“”"))) and (word in _MATTERS or word not in ENGLISH | RUSSIAN)
+    ]
+    if not any(fold(piece.strip("?.,!")) not in _MATTERS for piece in pieces):
+        return text
+    return " ".join(pieces).strip(" .,;:!?…")
+
+
+def without_request(text: str) -> str:
+    """A query without greeting, request and closing marks: «Hi, could you tell me about X?» is X."""
+    stripped = text.strip()
+    shares = scripts(stripped)
+    pattern = _ZH_POLITE if shares["han"] > 0.3 else _RU_POLITE if shares["cyrillic"] > 0.3 else _EN_POLITE
+    match = pattern.match(stripped)
+    bare = (stripped[match.end() :] if match else stripped).strip(" ,.?!？。！，…")
+    return bare if any(map(str.isalnum, bare)) else stripped
+
+
+def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[str, list[str]]]:
+    """Read a thesaurus: ``.json`` of terms and their synonyms (by language or not), or ``.tsv`` with a term a line.
+
+    Raises:
+        InputError: the file is neither, or holds something else.
+    """
+    path = Path(path)
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+        if path.suffix.lower() == ".json":
+            data = json.loads(content)
+            if not isinstance(data, dict):
+                raise InputError(f"{path}: a thesaurus is an object of terms and lists of synonyms")
+            return data
+        if path.suffix.lower() in {".tsv", ".txt"}:
+            rows = csv.reader(content.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+            terms: dict[str, list[str]] = {}
+            for row in rows:
+                cells = [cell.strip() for cell in row if cell.strip()]
+                if cells and not cells[0].startswith("#"):
+                    terms.setdefault(cells[0], []).extend(cells[1:])
+            return terms
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+        raise InputError(f"cannot read the thesaurus {path}: {error}") from error
+    raise InputError(f"a thesaurus is a .json or .tsv file, not {path.name!r}")
+
+
+def _folded(thesaurus: Thesaurus | Mapping[str, Thesaurus]) -> dict[str, tuple[str, ...]]:
+    """One table of all languages: a term is looked for in whatever query it stands."""
+    if not isinstance(thesaurus, Mapping):
+        raise InputError(f"a thesaurus is a mapping of terms to synonyms or a file, not {type(thesaurus).__name__}")
+    table: dict[str, tuple[str, ...]] = {}
+    for term, synonyms in thesaurus.items():
+        if isinstance(synonyms, Mapping):
+            table |= _folded(synonyms)
+            continue
+        if not isinstance(term, str) or isinstance(synonyms, str) or not _are_texts(synonyms):
+            raise InputError(f"the synonyms of {term!r:.80} are a list of str, not {synonyms!r:.80}")
+        key = _key(term)
+        others = (" ".join(synonym.split()) for synonym in synonyms)
+        table[key] = tuple(dict.fromkeys(other for other in others if other and _key(other) != key))
+    return table
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, Iterable) and all(isinstance(value, str) for value in values)
+
+
+def _key(text: str) -> str:
+    return " ".join(fold(text).split())
+
+
+def _content_words(text: str) -> Iterator[tuple[int, int, str]]:
+    """Words that say something, the longest first: a rare word is the likelier to be called otherwise elsewhere."""
+    found = [
+        (m.start(), m.end(), m[0]) for m in _WORD.finditer(text) if len(m[0]) > 2 and not any(map(str.isdigit, m[0]))
+    ]
+    words = [one for one in found if fold(one[2]) not in ENGLISH | RUSSIAN and not _HAN_RUN.search(one[2])]
+    yield from sorted(words, key=lambda one: (-len(one[2]), one[0]))[:_SYNONYM_VARIANTS]

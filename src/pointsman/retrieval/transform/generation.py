@@ -1,0 +1,211 @@
+"""Reading what a language model has written for a search: whether it is of use, and the texts in it.
+
+For everything that lets a model write queries or passages: decomposition, expansion, disambiguation, HyDE, Query2Doc.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pointsman.retrieval.transform._late import late
+from pointsman.selector._loose_json import Object, TooMuchError, find_values
+from pointsman.text import detect, fold, repair, scripts
+
+LONGEST = 4_000
+"""Characters of a generation that are still taken for an answer."""
+
+_REFUSAL = late(
+    r"(?:i['’]?m sorry|(?:i am |we are )?sorry\b|i apologi[sz]e|unfortunately,? i\b"
+    r"|i (?:can(?:no|['’])t|can not|cannot|am unable|am not able|won['’]?t|will not|do not have"
+    r"|don['’]t have|must decline)"
+    r"|i['’]m (?:unable|not able)|as an? (?:ai|artificial|large|language)\b"
+    r"|(?:很|非常)?抱歉|对不起|不好意思|作为(?:一个|一名)?(?:人工智能|ai|语言模型|大?语言|大模型)"
+    r"|我(?:无法|不能|没有办法|没法)"
+    r"|无法(?:回答|提供|完成|处理|生成|满足|协助|确定)"
+    r"|извините|простите|прошу прощения|к сожалению,? я\b|(?:я )?не (?:могу|в состоянии|имею возможности)"
+    r"|как (?:языковая модель|искусственный интеллект|ии)\b|я (?:лишь|всего лишь|только) (?:языковая )?модель)"
+)
+_LEAD = late(r"^[\s\W_]*(?:(?:well|oh|hmm|hello|но|увы|您好|你好)[\s,.，。!！]+)?")
+_PLACEHOLDER = late(
+    r"\$\{?[a-z_]{2,20}\}?|\{\{?\s?[a-z_]{2,20}\s?\}?\}"
+    r"|<(?!/?(?:a|b|i|p|div|span|br|li|ul|ol|td|tr|th|h[1-6]|em|strong|code|pre|html|body|head|table|form"
+    r"|img)\b)[^\W\d][^<>\n]{1,38}>"
+    r"|\[(?:insert|your|query|question|topic|entity|вставьте|ваш|вопрос|插入|在此|问题|此处)[^\[\]\n]{0,40}\]",
+    re.IGNORECASE,
+)
+_WORDS = late(r"[^\W_]+")
+_HAN = late("[\u3400-\u9fff]")
+_THOUGHT = late(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
+_THINKING = late(r"\s*<(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
+_ITEM = late(
+    r"\s{0,12}(?:[-*+•·▪◦‣–—]\s+|[（(]?(?:\d{1,2}|[a-zа-я一二三四五六七八九十])[)）.、．:：]\s{0,8})(?=\S)",
+    re.IGNORECASE,
+)
+_LABEL = late(
+    r"(?:(?:the )?(?:rewritten|standalone|self-contained|sub-?)?\s?-?(?:question|query|answer|rewrite)"
+    r"|sub-?questions?|search quer(?:y|ies)"
+    r"|(?:改写后的|子)?(?:问题|查询|回答|答案)|(?:самостоятельный |переписанный |под)?(?:вопрос|запрос"
+    r"|ответ))\s?(?:\d{1,2})?\s?[:：]\s*",
+    re.IGNORECASE,
+)
+_FENCE = late(r"\s*(?:```|~~~)")
+_WRAP = "\"'`“”„‘’«»「」『』*_ \t"
+_QUESTION = late(r"[?？]\W*$")
+
+
+def usable(text: str, query: str, prompt: str = "", *, longest: int = LONGEST) -> str | None:
+    """Whether what a model has generated for a query can be searched with.
+
+    Args:
+        text: what it generated.
+        query: what it was generated for.
+        prompt: what it was asked, as a template or filled in.
+        longest: characters that are still believed.
+
+    Returns:
+        None where nothing speaks against it; else the reason in words.
+
+    Example:
+        >>> usable("What is a heat shield?", "heat shields"), usable("I'm sorry, but I can't.", "heat shields")
+        (None, 'it refuses')
+    """
+    if not any(map(str.isalnum, text[: longest + 1])):
+        return "it is empty"
+    if len(text) > longest:
+        return f"it is too long ({len(text)} characters)"
+    folded, asked = fold(text), fold(query)
+    refusal = _REFUSAL.match(folded, _LEAD.match(folded).end())  # type: ignore[union-attr]  # it matches the empty string
+    if refusal is not None and refusal[0] not in asked:
+        return "it refuses"
+    if prompt and _echoes(folded, asked, fold(prompt)):
+        return "it echoes the prompt"
+    if any(fold(match[0]) not in asked for match in _PLACEHOLDER.finditer(text)):
+        return "it holds a placeholder"
+    return _other_language(text, query) or _repetition(folded)
+
+
+def strings(text: str, data: Any = None) -> list[str]:
+    r"""The texts that an answer lists: JSON in any shape, fenced or not; numbered or bulleted lines; plain lines.
+
+    Args:
+        text: the answer.
+        data: the same as data, where the model was held to a schema.
+
+    Example:
+        >>> strings('Sure: {"queries": ["one", "two"]}'), strings("Here they are:\n1. one\n2) two")
+        (['one', 'two'], ['one', 'two'])
+    """
+    if data is not None and (found := list(_texts(data))):
+        return _clean(found)
+    text = _answer(repair(text))
+    try:
+        containers = find_values(text)
+    except TooMuchError:
+        return []
+    for container in containers:
+        # «the city [of Paris]» holds brackets too: a list of bare words is none of ours
+        if (
+            isinstance(container.value, Object)
+            or text[container.start + 1 : container.start + 40].lstrip()[:1] in _OPENS
+        ):
+            return _clean(_texts(container.value))
+    return _clean(_lines(text))
+
+
+_OPENS = frozenset("\"'“”„«「『‘{[]")
+
+
+def one(text: str, data: Any = None) -> str:
+    """The one text that an answer gives; empty where there is none."""
+    return next(iter(strings(text, data)), "")
+
+
+def _answer(text: str) -> str:
+    """The text without the model's thinking."""
+    thoughts = list(_THOUGHT.finditer(text))
+    if thoughts:
+        return text[thoughts[-1].end() :]
+    return "" if _THINKING.match(text) else text
+
+
+def _texts(value: Any, depth: int = 4) -> Iterator[str]:
+    """Every string of a piece of JSON that is no key; of an object in a list, its first string."""
+    if isinstance(value, str):
+        yield value
+    elif not depth:
+        return
+    elif isinstance(value, Sequence):
+        for item in value:
+            if isinstance(item, Object | dict):
+                yield from list(_texts(item, depth - 1))[:1]
+            else:
+                yield from _texts(item, depth - 1)
+    elif isinstance(value, Object | dict):
+        pairs = value.pairs if isinstance(value, Object) else tuple(value.items())
+        lists = [item for _, item in pairs if isinstance(item, list)]
+        for item in lists[:1] or [item for _, item in pairs]:
+            yield from _texts(item, depth - 1)
+
+
+def _lines(text: str) -> Iterator[str]:
+    lines = [line for line in text.splitlines() if line.strip() and not _FENCE.match(line)]
+    items = [line for line in lines if _ITEM.match(line)]
+    questions = [line for line in lines if _QUESTION.search(line[-8:])]
+    # Prose around a list is not part of it; neither is a line that announces it.
+    yield from items or questions or [line for line in lines if line.rstrip()[-1] not in ":："]
+
+
+def _clean(texts: Sequence[str] | Iterator[str]) -> list[str]:
+    """Without markers, labels, quotes and repetitions."""
+    kept: dict[str, str] = {}
+    for text in texts:
+        bare = _ITEM.sub("", text, count=1).strip(_WRAP) if _ITEM.match(text) else text.strip(_WRAP)
+        if label := _LABEL.match(bare):
+            bare = bare[label.end() :].strip(_WRAP)
+        bare = " ".join(bare.split())
+        if bare:
+            kept.setdefault(fold(bare), bare)
+    return list(kept.values())
+
+
+def _echoes(folded: str, asked: str, prompt: str) -> bool:
+    if "~~~" in folded:
+        return True
+    bare = " ".join(folded.split())
+    if bare not in asked and len(bare) >= _long(bare) and bare in " ".join(prompt.split()):
+        return True
+    return any(
+        line not in asked and asked not in line and line in folded
+        for part in prompt.splitlines()
+        if len(line := part.strip()) >= _long(part)
+    )
+
+
+def _long(text: str) -> int:
+    """Characters of a line that do not stand in two texts by chance."""
+    return 8 if _HAN.search(text) else 20
+
+
+def _other_language(text: str, query: str) -> str | None:
+    asked, answered = scripts(query), scripts(text)
+    if not any(asked.values()) or not any(answered.values()):
+        return None
+    script = max(answered, key=answered.__getitem__)
+    if asked[script] < 0.15 and answered[script] > 0.6:
+        return "it is in another script than the query"
+    ours, theirs = detect(query), detect(text)
+    if ours in {"en", "zh", "ru"} and theirs != ours and theirs not in {"en", "zh", "ru"} and len(text) > 40:
+        return "it is in another language than the query"
+    return None
+
+
+def _repetition(folded: str) -> str | None:
+    words = _WORDS.findall(folded)
+    if len(words) >= 24 and len(set(words)) < len(words) / 5:
+        return "it repeats itself"
+    compact = "".join(words)
+    if len(compact) >= 60 and len(set(compact)) < 6:
+        return "it repeats itself"
+    return None

@@ -1,0 +1,299 @@
+"""Transforming queries with a language model: taking apart, expanding, filling in what the history says (I3, R8)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pointsman.errors import InputError, ModelError
+from pointsman.llm import Completion, Schema, aask, ask
+from pointsman.prompts import fenced, fill, quoted
+from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct, same
+from pointsman.retrieval.transform.generation import one, strings, usable
+from pointsman.retrieval.transform.prompts import TRANSFORM, TransformPrompts
+from pointsman.text import detect
+from pointsman.types import Message, Query
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_QUERY = 4_000
+"""Characters of a query that a model is asked about; who pastes a book gets it searched for as it is."""
+
+_LONGEST_VARIANT = 500
+"""Characters of one query that a model writes; longer ones are no queries."""
+
+_MESSAGES, _MESSAGE_LENGTH = 8, 1_000
+"""The last messages of a history that a model is shown, and the characters of each."""
+
+_LIST_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {"queries": {"type": "array", "items": {"type": "string"}}},
+    "required": ["queries"],
+    "additionalProperties": False,
+}
+_ONE_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {"query": {"type": "string"}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
+_Talk = Generator[str, Completion | ModelError, Transformed]
+"""Gives prompts and takes answers: what the synchronous and the asynchronous way share."""
+
+
+class _LLMTransformer(BaseTransformer):
+    """Asks a model once, and once more where its answer is of no use and ``retries`` is 1."""
+
+    _schema: Schema = _LIST_SCHEMA
+
+    def __init__(
+        self,
+        llm: Any,
+        *,
+        timeout: float | None = 30.0,
+        retries: int = 0,
+        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+    ) -> None:
+        if not any(callable(getattr(llm, name, None)) for name in ("complete", "acomplete")):
+            raise InputError(f"an LLM has complete(prompt) or acomplete(prompt); {type(llm).__name__} has neither")
+        if retries not in {0, 1}:
+            raise InputError(f"retries is 0 or 1, not {retries}")
+        self.llm = llm
+        self.timeout = timeout
+        self.retries = retries
+        self.prompts: Mapping[str, TransformPrompts] = (
+            dict.fromkeys(TRANSFORM, prompts)
+            if isinstance(prompts, TransformPrompts)
+            else {**TRANSFORM, **(prompts or {})}
+        )
+
+    def transform(self, query: str | Query) -> Transformed:
+        """Ask the model; what cannot be used is told in ``degraded``, and the query stays as it is."""
+        talk = self._talk(Query.of(query))
+        try:
+            prompt = next(talk)
+            while True:
+                answer: Completion | ModelError
+                try:
+                    answer = ask(self.llm, prompt, schema=self._schema, timeout=self.timeout)
+                except ModelError as error:
+                    answer = error
+                prompt = talk.send(answer)
+        except StopIteration as end:
+            done: Transformed = end.value
+            return done
+
+    async def atransform(self, query: str | Query) -> Transformed:
+        """The same, awaited; ``acomplete`` is used where the model has one."""
+        talk = self._talk(Query.of(query))
+        try:
+            prompt = next(talk)
+            while True:
+                answer: Completion | ModelError
+                try:
+                    answer = await aask(self.llm, prompt, schema=self._schema, timeout=self.timeout)
+                except ModelError as error:
+                    answer = error
+                prompt = talk.send(answer)
+        except StopIteration as end:
+            done: Transformed = end.value
+            return done
+
+    def _talk(self, query: Query) -> _Talk:
+        if (reason := self._needless(query)) is not None:
+            return Transformed(query, detail=reason)
+        if len(query.text) > _LONGEST_QUERY:
+            why = f"the model was not asked: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
+            return Transformed(query, degraded=(why,))
+        prompts = self.prompts.get(detect(query.text)) or self.prompts["en"]
+        template, prompt = self._prompt(prompts, query)
+        problem = ""
+        for _ in range(1 + self.retries):
+            answer = yield prompt
+            if isinstance(answer, ModelError):
+                problem = str(answer)
+                continue
+            done, problem = self._read(answer, query, template)
+            if done is not None:
+                return done
+        told = f"{type(self).__name__}: the model's answer was of no use ({problem}); the query is searched as it is"
+        _log.warning("%s", told)
+        return Transformed(query, degraded=(told,))
+
+    def _needless(self, query: Query) -> str | None:
+        """Why there is nothing to ask; None: there is."""
+        return None if query.text.strip() else "the query is empty"
+
+    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+        """The template and the prompt."""
+        raise NotImplementedError
+
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+        """What the answer comes to; None and the reason where it is of no use."""
+        raise NotImplementedError
+
+    def _texts(
+        self, answer: Completion, query: Query, template: str, *, most: int, kind: str, weight: float, may_be_none: bool
+    ) -> tuple[Transformed | None, str]:
+        """Variants out of an answer that lists queries."""
+        found = strings(_text(answer), answer.data)
+        if not found:
+            if may_be_none and _empty_list(answer):
+                return Transformed(query, detail="the model takes it for a simple question"), ""
+            return None, usable(answer.text, query.text, template) or "it lists no queries"
+        problems: dict[str, None] = {}
+        good = []
+        for text in found:
+            problem = usable(text, query.text, template, longest=_LONGEST_VARIANT)
+            if problem is None:
+                good.append(Variant(text, kind, weight))
+            else:
+                problems[problem] = None
+        if not good:
+            return None, ", ".join(problems)
+        variants = distinct(good, query.text)[:most]
+        degraded = (
+            (f"{type(self).__name__}: dropped some of the model's queries: {', '.join(problems)}",) if problems else ()
+        )
+        return Transformed(query, variants, f"{len(variants)} written by the model", degraded), ""
+
+
+class LLMDecomposer(_LLMTransformer):
+    """A language model takes a complex question apart; a simple one gets no variants."""
+
+    def __init__(
+        self,
+        llm: Any,
+        max_subqueries: int = 5,
+        *,
+        weight: float = 1.0,
+        timeout: float | None = 30.0,
+        retries: int = 0,
+        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+    ) -> None:
+        """Choose the model.
+
+        Args:
+            llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
+            max_subqueries: how many sub-questions at most.
+            weight: of each of them.
+            timeout: seconds for one call; None leaves it to the model.
+            retries: 1: asked once more after an answer of no use.
+            prompts: other templates, for all languages or by language; languages not given keep ours.
+
+        Raises:
+            InputError: an argument is out of range, or ``llm`` is no model.
+        """
+        super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
+        if max_subqueries < 1:
+            raise InputError(f"max_subqueries is at least 1, not {max_subqueries}")
+        self.max_subqueries, self.weight = max_subqueries, weight
+
+    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+        filled = fill(prompts.decompose, query=fenced(quoted(query.text)), most=self.max_subqueries)
+        return prompts.decompose, filled
+
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+        return self._texts(
+            answer, query, template, most=self.max_subqueries, kind="subquestion", weight=self.weight, may_be_none=True
+        )
+
+
+class LLMExpander(_LLMTransformer):
+    """A language model writes other queries for the same thing."""
+
+    def __init__(
+        self,
+        llm: Any,
+        num: int = 3,
+        *,
+        weight: float = 1.0,
+        timeout: float | None = 30.0,
+        retries: int = 0,
+        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+    ) -> None:
+        """Choose the model; as for `LLMDecomposer`, with ``num`` queries.
+
+        Raises:
+            InputError: an argument is out of range, or ``llm`` is no model.
+        """
+        super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
+        if num < 1:
+            raise InputError(f"num is at least 1, not {num}")
+        self.num, self.weight = num, weight
+
+    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+        return prompts.expand, fill(prompts.expand, query=fenced(quoted(query.text)), most=self.num)
+
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+        return self._texts(
+            answer, query, template, most=self.num, kind="expansion", weight=self.weight, may_be_none=False
+        )
+
+
+class LLMDisambiguator(_LLMTransformer):
+    """A language model fills in what the conversation leaves unsaid; without a history it is not asked.
+
+    The model sees the last 8 messages, of each its first 1,000 characters.
+    """
+
+    _schema = _ONE_SCHEMA
+
+    def __init__(
+        self,
+        llm: Any,
+        *,
+        timeout: float | None = 30.0,
+        retries: int = 0,
+        prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
+    ) -> None:
+        """Choose the model; as for `LLMDecomposer`.
+
+        Raises:
+            InputError: an argument is out of range, or ``llm`` is no model.
+        """
+        super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
+
+    def _needless(self, query: Query) -> str | None:
+        return super()._needless(query) or (None if query.history else "there is no history")
+
+    def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
+        return prompts.disambiguate, fill(
+            prompts.disambiguate, query=fenced(quoted(query.text)), history=fenced(_shown(query.history))
+        )
+
+    def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
+        text = one(_text(answer), answer.data)
+        longest = max(_LONGEST_VARIANT, 2 * len(query.text))
+        problem = usable(text or answer.text, query.text, template, longest=longest)
+        if problem is None and not text:
+            problem = "it gives no question"
+        if problem is not None:
+            return None, problem
+        if same(text) == same(query.text):
+            return Transformed(query, detail="the model finds nothing to fill in"), ""
+        if any(same(text) == same(message.text) for message in query.history[-_MESSAGES:]):
+            return None, "it repeats the history"
+        return Transformed(replace(query, text=text), detail=f"{query.text!r} filled in by the model: {text!r}"), ""
+
+
+def _text(answer: Completion) -> str:
+    return answer.text or ("" if answer.data is None else json.dumps(answer.data, ensure_ascii=False))
+
+
+def _empty_list(answer: Completion) -> bool:
+    """Whether the answer is JSON that lists nothing."""
+    bare = "".join(_text(answer).split())
+    return bare.endswith(("[]", "[]}", "[]}```", "[]```"))
+
+
+def _shown(history: Sequence[Message]) -> str:
+    """The history as data, one message a line."""
+    return "\n".join(
+        f'{{"role": {quoted(message.role[:40])}, "text": {quoted(message.text[:_MESSAGE_LENGTH])}}}'
+        for message in history[-_MESSAGES:]
+    )

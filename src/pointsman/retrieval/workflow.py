@@ -1,0 +1,521 @@
+"""The way of a query, stage by stage; `RetrievalWorkflow._search` is the diagram (R7).
+
+::
+
+    Query ─ transform ─ plan ─ retrieve ∥ ─ fuse ─ rerank ─ refuse ─ compress ─ RetrievalContext
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pointsman._twins import in_thread
+from pointsman.errors import InputError, RetrievalError, UnknownNameError
+from pointsman.retrieval import telemetry
+from pointsman.retrieval.branches import (
+    Branch,
+    DatasetBranch,
+    Found,
+    RetrieverBranch,
+    ask,
+    hits_of,
+    named,
+    together,
+    with_variants,
+)
+from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.dispatch import Breaker, Call, Deadline, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.fusion import RRF_K, fuse
+from pointsman.retrieval.hybrid import TIMEOUT
+from pointsman.retrieval.journal import Journal
+from pointsman.retrieval.pool import DEPTH, LISTS, Fused, Pool
+from pointsman.retrieval.refine import BaseRefiner
+from pointsman.retrieval.retrievers import checked
+from pointsman.types import Plan, Query, Ranked, RetrievalContext
+
+if TYPE_CHECKING:
+    from pointsman.dataset import Dataset
+    from pointsman.retrieval.router import BaseRouter
+    from pointsman.retrieval.transform.base import BaseTransformer, Variant
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalWorkflow:
+    """Answers questions from datasets: every stage can be replaced, or left out by None (R7).
+
+    A stage that fails is passed over and the answer says so in ``degraded``; only if nothing could be searched there
+    is an error. The deadline covers the whole search: what has not answered by then is left out, also visibly.
+
+    Args:
+        router: chooses among the datasets; all are searched unless given.
+        reranker: orders what was found anew.
+        transformer: rewrites the query, and may add variants of it to be searched beside it.
+        refiners: further refiners, in their order after the reranker: refuse, diversify, expand, compress …
+        strategy: ``"auto"`` (hybrid wherever a dataset keeps both indexes), ``"bm25"``, ``"vector"``, ``"hybrid"``, or
+            a fusion method's name.
+        depth: candidates a list.
+        timeout: seconds for the whole search; None: no limit.
+        breaker: when to leave a failing branch out for a while.
+
+    Raises:
+        InputError: an option cannot be used.
+    """
+
+    router: BaseRouter | None = None
+    reranker: BaseRefiner | None = None
+    transformer: BaseTransformer | None = None
+    refiners: Sequence[BaseRefiner] = ()
+    strategy: str = "auto"
+    depth: int = DEPTH
+    timeout: float | None = TIMEOUT
+    breaker: Breaker = field(default_factory=Breaker)
+
+    def __post_init__(self) -> None:
+        check_strategy(self.strategy)
+        checked(self.depth)
+        Deadline(self.timeout)
+        for stage in (self.reranker, *self.refiners):
+            if stage is not None and not isinstance(stage, BaseRefiner):
+                raise InputError(f"a refiner subclasses BaseRefiner, {stage!r:.80} does not")
+
+    def retrieve(
+        self, query: str | Query | Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Any
+    ) -> list[RetrievalContext]:
+        """Answer a question, or several; one context each, in their order.
+
+        Args:
+            query: one, or a sequence of them.
+            datasets: see `search`.
+            top_k: hits in each answer.
+            options: of `search`.
+        """
+        if isinstance(query, (str, Query)):
+            return [self.search(query, datasets, top_k, **options)]
+        return self.search_many(query, datasets, top_k, **options)
+
+    async def aretrieve(
+        self, query: str | Query | Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Any
+    ) -> list[RetrievalContext]:
+        """The same, awaited."""
+        if isinstance(query, (str, Query)):
+            return [await self.asearch(query, datasets, top_k, **options)]
+        return await self.asearch_many(query, datasets, top_k, **options)
+
+    def search(
+        self,
+        query: str | Query,
+        datasets: Sequence[Any],
+        top_k: int = 5,
+        *,
+        strategy: str | None = None,
+        timeout: float | None = None,
+    ) -> RetrievalContext:
+        """Answer one question.
+
+        Args:
+            query: what is asked.
+            datasets: what may be searched: datasets, and retrievers of any kind.
+            top_k: hits in the answer.
+            strategy: for this search, instead of the workflow's own.
+            timeout: seconds for this search, instead of the workflow's own.
+
+        Raises:
+            InputError: the query, a number or a name cannot be used, or two datasets have one name.
+            RetrievalError: nothing could be searched; it carries every cause.
+        """
+        return run(self._search(Threads(), Query.of(query), datasets, checked(top_k), strategy, timeout))
+
+    async def asearch(
+        self,
+        query: str | Query,
+        datasets: Sequence[Any],
+        top_k: int = 5,
+        *,
+        strategy: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
+    ) -> RetrievalContext:
+        """The same, awaited; cancelling it cancels whatever it waits for."""
+        return await self._search(Tasks(), Query.of(query), datasets, checked(top_k), strategy, timeout)
+
+    def search_many(
+        self,
+        queries: Sequence[str | Query],
+        datasets: Sequence[Any],
+        top_k: int = 5,
+        *,
+        strategy: str | None = None,
+        timeout: float | None = None,
+    ) -> list[RetrievalContext]:
+        """Answer many questions, with their embedding and reranking in common batches.
+
+        A question for which nothing could be searched gets an empty answer that says so in ``degraded``. The times in
+        a trace include waiting for the other questions.
+
+        Args:
+            queries: what is asked.
+            datasets: see `search`.
+            top_k: hits in each answer.
+            strategy: see `search`.
+            timeout: seconds for each question's branches, and as many times that for all of them together.
+
+        Raises:
+            InputError: see `search`.
+            RetrievalError: nothing could be searched for any of them.
+        """
+        limit = self.timeout if timeout is None else timeout
+        whole = None if limit is None else limit * max(len(queries), 1)
+        ways = [_Way(self, Threads(), Journal(whole), checked(top_k), limit) for _ in queries]
+        asked = [run(way.transform(Query.of(query))) for way, query in zip(ways, queries, strict=True)]
+        plans = [
+            run(way.plan(query, datasets, strategy or self.strategy))
+            for way, (query, _) in zip(ways, asked, strict=True)
+        ]
+        _embed_all(asked, plans)
+        ranked, errors = [], []
+        for way, (query, variants), (plan, branches) in zip(ways, asked, plans, strict=True):
+            try:
+                ranked.append(way.fuse(run(way.retrieve(query, variants, plan, branches)), plan))
+            except RetrievalError as error:
+                errors.append(error)
+                ranked.append(Ranked((), "none", degraded=(describe(error),)))
+                way.journal.degrade(describe(error))
+        if errors and len(errors) == len(ways):
+            raise errors[0]
+        for refiner in ways[0].refiners() if ways else ():
+            ranked = _refine_all(refiner, ways, [query for query, _ in asked], ranked)
+        return [
+            way.answer(query, plan, one)
+            for way, (query, _), (plan, _), one in zip(ways, asked, plans, ranked, strict=True)
+        ]
+
+    async def asearch_many(
+        self, queries: Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Any
+    ) -> list[RetrievalContext]:
+        """The same, awaited; it runs in a worker thread."""
+        return await in_thread(self.search_many, queries, datasets, top_k, **options)
+
+    async def _search(
+        self,
+        mode: Mode,
+        asked: Query,
+        datasets: Sequence[Any],
+        top_k: int,
+        strategy: str | None,
+        timeout: float | None,  # noqa: ASYNC109  (see asearch)
+    ) -> RetrievalContext:
+        way = _Way(self, mode, Journal(self.timeout if timeout is None else timeout), top_k)
+        query, variants = await way.transform(asked)
+        plan, chosen = await way.plan(query, datasets, strategy or self.strategy)
+        candidates = await way.retrieve(query, variants, plan, chosen)
+        ranked = way.fuse(candidates, plan)
+        for refiner in way.refiners():
+            if ranked.refused is None:
+                ranked = await way.refine(refiner, query, ranked)
+        return way.answer(query, plan, ranked)
+
+
+@dataclass(slots=True)
+class _Way:
+    """One query on its way; each method is a stage."""
+
+    workflow: RetrievalWorkflow
+    mode: Mode
+    journal: Journal
+    top_k: int
+    limit: float | None = None
+
+    async def transform(self, query: Query) -> tuple[Query, Sequence[Variant]]:
+        """Rewrite the query; if that fails it stays as it is."""
+        transformer = self.workflow.transformer
+        if transformer is None:
+            return query, ()
+        started = self.journal.now()
+        call = Call(lambda: transformer.transform(query), lambda: transformer.atransform(query))
+        transformed = await self.attempt(call, self.journal.deadline.left())
+        if isinstance(transformed, Exception):
+            self.failed("transform", started, transformed, "the query is searched as it is")
+            return query, ()
+        self.journal.degrade(*transformed.degraded)
+        self.journal.span("transform", transformed.detail, started, len(transformed.variants))
+        return transformed.query, transformed.variants
+
+    async def plan(self, query: Query, datasets: Sequence[Any], strategy: str) -> tuple[Plan, list[Any]]:
+        """Choose where to look and how; a router that fails chooses everything."""
+        started = self.journal.now()
+        searchables = _by_name(datasets)
+        chosen, routed = list(searchables.values()), ""
+        router = self.workflow.router
+        routable = [one for one in chosen if _is_dataset(one)]
+        if router is not None and len(routable) > 1:
+            call = Call(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
+            decision = await self.attempt(call, self.journal.deadline.left())
+            if isinstance(decision, Exception):
+                self.failed("route", started, decision, "all datasets are searched")
+            else:
+                kept = {dataset.name for dataset in decision.datasets}
+                searchables = {name: one for name, one in searchables.items() if one not in routable or name in kept}
+                chosen, routed = list(searchables.values()), f"{decision.reason}; "
+                if decision.fallback is not None:
+                    self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
+        method, why = method_for(chosen, strategy)
+        plan = Plan(tuple(searchables), method, f"{routed}{why}")
+        detail = f"{method} over {', '.join(searchables) or 'nothing'}: {plan.reason}"
+        self.journal.span("plan", detail, started, len(searchables))
+        return plan, [_branch(name, one, method, strategy) for name, one in searchables.items()]
+
+    async def retrieve(
+        self, query: Query, variants: Sequence[Variant], plan: Plan, branches: Sequence[Branch]
+    ) -> Candidates:
+        """Search every branch for the query and its variants, all at once."""
+        if not branches:
+            return Candidates(None, (), None)
+        depth = max(self.workflow.depth, self.depth(plan.strategy))
+        labels = [f"{variant.kind} {number}" for number, variant in enumerate(variants, 1)]
+        several = [
+            _OfVariant(branch, label, replace(query, text=variant.text))
+            for label, variant in zip(labels, variants, strict=True)
+            for branch in branches
+        ]
+        found = await ask(
+            [*branches, *several],
+            query,
+            depth,
+            self.mode,
+            self.journal,
+            breaker=self.workflow.breaker,
+            budget=self.retrieval_budget(),
+        )
+        many = len(branches) > 1
+        own = {branch.name: found[branch.name] for branch in branches if branch.name in found}
+        beside = []
+        for label, variant in zip(labels, variants, strict=True):
+            theirs = {b.branch.name: found[b.name] for b in several if b.label == label and b.name in found}
+            if theirs:
+                beside.append((label, variant.weight, together(theirs, many=many)))
+        answered = [b.dataset for b in branches if isinstance(b, DatasetBranch) and b.name in own]
+        return Candidates(together(own, many=many) if own else None, beside, shared_spread(answered))
+
+    def fuse(self, candidates: Candidates, plan: Plan) -> Ranked:
+        """One ranking out of all lists, and the documents of those that the later stages want to see."""
+        started = self.journal.now()
+        found, fused = candidates.fused(plan)
+        if found is None:
+            return Ranked((), "none")
+        self.journal.fused(found, fused)
+        self.journal.span("fuse", fused.scale, started, len(fused.ranking))
+        started = self.journal.now()
+        hits = tuple(hits_of(found, fused, self.depth(fused.scale)))
+        self.journal.span("fetch", "documents", started, len(hits))
+        return Ranked(hits, fused.scale)
+
+    def refiners(self) -> list[BaseRefiner]:
+        """The stages after the fusion, in order."""
+        return [stage for stage in (self.workflow.reranker, *self.workflow.refiners) if stage is not None]
+
+    async def refine(self, refiner: BaseRefiner, query: Query, ranked: Ranked) -> Ranked:
+        """Let a refiner reshape the ranking; if it fails the ranking stands as it is."""
+        started = self.journal.now()
+        refined: Any
+        if refiner.in_place:
+            try:
+                refined = refiner.refine(query, ranked, self.top_k)
+            except Exception as error:  # noqa: BLE001  (told of in the answer, below)
+                refined = error
+        else:
+            call = Call(
+                lambda: refiner.refine(query, ranked, self.top_k), lambda: refiner.arefine(query, ranked, self.top_k)
+            )
+            refined = await self.attempt(call, self.journal.deadline.left(refiner.timeout))
+        if not isinstance(refined, Ranked):
+            cause = refined if isinstance(refined, Exception) else TypeError(f"it returned {type(refined).__name__}")
+            self.failed(refiner.stage, started, cause, "the ranking before it stands")
+            return ranked
+        self.refined(refiner.stage, started, refined)
+        return refined
+
+    def refined(self, stage: str, started: float, ranked: Ranked) -> None:
+        """Note what a refiner made of the ranking."""
+        self.journal.ranked(stage, ranked)
+        self.journal.span(stage, ranked.detail, started, len(ranked.hits), "; ".join(ranked.degraded) or None)
+
+    def answer(self, query: Query, plan: Plan, ranked: Ranked) -> RetrievalContext:
+        """The first hits, with everything that was noted on the way."""
+        hits = ranked.hits[: self.top_k]
+        trace = self.journal.trace(hits)
+        context = RetrievalContext(query, hits, plan, trace, ranked.refused, tuple(self.journal.degraded))
+        telemetry.export(context, self.top_k)
+        return context
+
+    def depth(self, scale: str) -> int:
+        """How many hits the stages after the fusion want to see."""
+        return max([self.top_k, *(refiner.depth(self.top_k, scale) for refiner in self.refiners())])
+
+    def retrieval_budget(self) -> float | None:
+        """Seconds for the branches: all that are left, but for a fifth where a stage after them may need time."""
+        left = self.journal.deadline.left(self.limit)
+        later = any(not refiner.in_place for refiner in self.refiners())
+        return left if left is None or not later else 0.8 * left
+
+    async def attempt(self, call: Call[T], budget: float | None) -> T | Exception:
+        """What a call answers, or the error it ends with."""
+        outcome = (await self.mode.all([call], budget))[0]
+        if outcome.answer is not None:
+            return outcome.answer
+        return outcome.error or TypeError("it returned None")
+
+    def failed(self, stage: str, started: float, error: Exception, instead: str) -> None:
+        """Note a stage that failed, and what was done instead."""
+        cause = describe(error)
+        self.journal.span(stage, f"failed; {instead}", started, None, cause)
+        self.journal.degrade(f"{stage}: {cause}; {instead}")
+        log.warning("%s failed, %s: %s", stage, instead, cause)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What was found for a query, and for each of its variants; with the scale of cosines."""
+
+    own: Found | None
+    beside: Sequence[tuple[str, float, Found]]
+    spread: CosineSpread | None
+
+    def fused(self, plan: Plan) -> tuple[Found | None, Fused[Any]]:
+        """One ranking. Variants are lists beside the query's own ranking, and cannot outvote it together."""
+        empty: Pool[Any] = Pool()
+        method, weights = plan.strategy, plan.weights
+        main = (self.own.pool if self.own is not None else empty).fused(method, self.spread, weights)
+        if not self.beside:
+            return self.own, main
+        parts = {label: found.pool.fused(method, self.spread, weights) for label, _, found in self.beside}
+        total = sum(weight for _, weight, _ in self.beside)
+        shares = {label: weight / max(total, 1.0) for label, weight, _ in self.beside}
+        rankings = [main.ranking, *(part.ranking for part in parts.values())]
+        ranking = fuse([[(key, None) for key, _ in one] for one in rankings], "rrf", [1.0, *shares.values()])
+        found = with_variants(self.own, {label: (parts[label].ranking, found) for label, _, found in self.beside})
+
+        def part(source: str, _: Any, rank: int | None) -> float | None:
+            return shares[source] / (RRF_K + rank) if rank and source in shares else None
+
+        return found, Fused(ranking, "rrf", part)
+
+
+class _OfVariant:
+    """A branch, searched for a variant of the query."""
+
+    def __init__(self, branch: Branch, label: str, query: Query) -> None:
+        self.branch, self.label, self.query, self.name = branch, label, query, f"{branch.name}, {label}"
+
+    def look(self, _: Query, depth: int) -> Call[Found]:
+        """See `Branch`."""
+        return self.branch.look(self.query, depth)
+
+
+def _embed_all(
+    asked: Sequence[tuple[Query, Sequence[Variant]]], plans: Sequence[tuple[Plan, Sequence[Branch]]]
+) -> None:
+    """Embed what will be searched for in one batch, per embedder; searching then finds the vectors at hand."""
+    wanted: dict[int, tuple[Dataset, dict[str, None]]] = {}
+    for (query, variants), (_, branches) in zip(asked, plans, strict=True):
+        for branch in branches:
+            if isinstance(branch, DatasetBranch) and branch.dataset.lists_for(branch.method)[1]:
+                _, texts = wanted.setdefault(id(branch.dataset.query_vectors), (branch.dataset, {}))
+                texts.update(dict.fromkeys([query.text, *(variant.text for variant in variants)]))
+    for dataset, batch in wanted.values():
+        try:
+            dataset.query_vectors.prepare(list(batch))
+        except Exception as error:  # noqa: BLE001  (the searches try again one by one and tell each what failed)
+            log.warning("embedding %d queries at once failed: %s", len(batch), describe(error))
+
+
+def _refine_all(
+    refiner: BaseRefiner, ways: Sequence[_Way], queries: Sequence[Query], ranked: Sequence[Ranked]
+) -> list[Ranked]:
+    """Refine each ranking that is not refused; at once where the refiner has a way to."""
+    refined = list(ranked)
+    open_ = [place for place, one in enumerate(ranked) if one.refused is None and one.hits]
+    together_ = getattr(refiner, "refine_many", None)
+    if together_ is None or len(open_) < 2:
+        for place in open_:
+            refined[place] = run(ways[place].refine(refiner, queries[place], ranked[place]))
+        return refined
+    started = [way.journal.now() for way in ways]
+    try:
+        answers = together_([queries[place] for place in open_], [ranked[place] for place in open_], ways[0].top_k)
+    except Exception as error:  # noqa: BLE001  (told of in every answer)
+        for place in open_:
+            ways[place].failed(refiner.stage, started[place], error, "the ranking before it stands")
+        return refined
+    for place, answer in zip(open_, answers, strict=True):
+        ways[place].refined(refiner.stage, started[place], answer)
+        refined[place] = answer
+    return refined
+
+
+def method_for(searchables: Sequence[Any], strategy: str) -> tuple[str, str]:
+    """How to rank what these find, and why.
+
+    Raises:
+        UnknownNameError: there is no such strategy.
+    """
+    check_strategy(strategy)
+    if strategy != "auto":
+        return strategy, "asked for"
+    keeps = [one.lists_for("auto") for one in searchables if _is_dataset(one)]
+    if len(keeps) < len(searchables):
+        return "hybrid", "every list there is, by reciprocal rank where scores are foreign"
+    if any(words for words, _ in keeps) and any(near for _, near in keeps):
+        return "hybrid", "keyword and vector evidence together, by the calibrated sum"
+    if any(near for _, near in keeps):
+        return "vector", "the datasets keep vectors only"
+    return "bm25", "the datasets keep words only" if keeps else "there is no dataset yet"
+
+
+def shared_spread(datasets: Sequence[Dataset]) -> CosineSpread:
+    """One scale of cosines for datasets that are searched together."""
+    return CosineSpread.shared(
+        [dataset.cosine_spread for dataset in datasets if dataset.indexing_technique != "keyword"]
+    )
+
+
+def check_strategy(strategy: str) -> None:
+    """Check that there is a strategy of this name.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if strategy != "auto" and strategy not in LISTS:
+        raise UnknownNameError("strategy", strategy, ("auto", *LISTS))
+
+
+def _is_dataset(one: Any) -> bool:
+    return callable(getattr(one, "candidates", None))
+
+
+def _by_name(searchables: Sequence[Any]) -> dict[str, Any]:
+    """Datasets and retrievers by their names.
+
+    Raises:
+        InputError: two have the same name, or something is neither.
+    """
+    others = [one for one in searchables if not _is_dataset(one)]
+    names = iter(named(others, None))
+    found: dict[str, Any] = {}
+    for one in searchables:
+        name = one.name if _is_dataset(one) else next(names)
+        if name in found:
+            raise InputError(f"datasets are told apart by name, and two of these are called {name!r}")
+        found[name] = one
+    return found
+
+
+def _branch(name: str, one: Any, method: str, strategy: str) -> Branch:
+    if not _is_dataset(one):
+        return RetrieverBranch(one, name)
+    return DatasetBranch(one, method if strategy != "auto" else "auto")

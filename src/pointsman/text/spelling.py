@@ -1,0 +1,449 @@
+"""Corrects the spelling of queries against the words that a corpus itself uses; English and Russian.
+
+A word is changed only when it cannot be meant: it does not occur in the corpus, neither does another form of it (the
+Snowball stem decides), it is no code and no short word, and a word that does occur is one slip away: a letter too
+many, too few or wrong, or two neighbours swapped (optimal string alignment distance); two slips in long words. Chinese
+is left alone: what is typed wrongly there is another real character.
+
+The neighbours of a word are found by symmetric deletion (SymSpell, W. Garbe, https://github.com/wolfgarbe/SymSpell):
+two words within distance two share a string that is left of their beginnings when two letters at most are deleted from
+each. Here these strings are hashes in one sorted array, worked out by columns in numpy: against a dictionary of strings
+the index is a sixteenth as large and built some ten times as fast.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from pointsman.errors import FormatVersionError, InputError, StoreError
+from pointsman.text._stopwords import ENGLISH, RUSSIAN
+from pointsman.text.tokens import DEFAULT_ANALYZER
+from pointsman.text.unicode import fold, normalize, repair
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_PREFIX = 7
+"""Letters of a word that go into the index; slips after them are found all the same, as the beginning is equal."""
+
+_SHORTEST = 4
+"""Letters of the shortest word that is corrected."""
+
+_LONGEST = 40
+"""Letters of the longest."""
+
+_ENDINGS = frozenset("аеиоуыюяйь")
+"""Letters that a Russian form may have more than another one."""
+
+_PREFIXES = frozenset("aeiаовсу")
+"""Letters that make another word when put before one."""
+
+_LONG = 8
+"""Letters from which on two slips are believed."""
+
+_MOST_LOOKUPS = 200
+"""Different unknown words of one text that are looked up: a query has a few, and a megabyte must not take minutes."""
+
+_WORD = re.compile(r"[^\W\d_]+(?!['’ʼ]t)")  # doesn't: "doesn" is no word
+_CHUNK = re.compile(r"\S{1,200}")
+_LATIN = re.compile(r"[A-Za-z\xc0-\xd6\xd8-\xf6\xf8-\u024f]+")
+_CYRILLIC = re.compile("[А-Яа-яЁё]+")
+_CODE = re.compile(r"[\d_@/\\#=+$&%<>{}|~^*]|\w\.\w|\w:\w|::|--")
+_FUNCTION_WORDS = ENGLISH | RUSSIAN
+
+_LATIN_KEYS = "`qwertyuiop[]asdfghjkl;'zxcvbnm,."
+_CYRILLIC_KEYS = "ёйцукенгшщзхъфывапролджэячсмитьбю"
+_TO_CYRILLIC = str.maketrans(_LATIN_KEYS, _CYRILLIC_KEYS)
+_TO_LATIN = str.maketrans(_CYRILLIC_KEYS, _LATIN_KEYS)
+_TYPED_LATIN = re.compile(r"[A-Za-z`\[\];',.]+")
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю")
+
+_MAGIC = b"pointsman-words 1\n"
+_MASK = (1 << 64) - 1
+_FACTOR = 0x9E3779B97F4A7C15
+
+
+class Change(NamedTuple):
+    """One word that was corrected: ``text[start:end] == old`` in the text as it was given."""
+
+    start: int
+    end: int
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A text as it was probably meant.
+
+    Attributes:
+        text: the corrected text; the very text given where nothing was changed.
+        changes: what was changed, in the order of the text.
+    """
+
+    text: str
+    changes: tuple[Change, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+
+class Speller:
+    """Knows the words of a corpus, and what a word that is not among them was meant to be.
+
+    It is deterministic: the same words and frequencies give the same corrections, in whatever order they came. Not
+    safe to ``add`` to while another thread corrects.
+
+    Example:
+        >>> speller = Speller({"retrieval": 9, "neural": 7, "погода": 5})
+        >>> speller.correct("Neurla retreival")
+        Correction(text='Neural retrieval', changes=(Change(start=0, end=6, old='Neurla', new='Neural'), \
+Change(start=7, end=16, old='retreival', new='retrieval')))
+        >>> speller.correct("gjujlf").text
+        'погода'
+    """
+
+    def __init__(self, frequencies: Mapping[str, int], *, known: Container[str] = ()) -> None:
+        """Take the words of a corpus.
+
+        Args:
+            frequencies: how often each word occurs. Words are folded (case, accents, ё as е); what is no single word
+                of Latin or Cyrillic letters is ignored.
+            known: further words, folded, that are right though the corpus does not use them: a word list. They are left
+                alone and nothing is corrected to them.
+
+        Raises:
+            InputError: a frequency is not positive.
+        """
+        self._also_known = known
+        self._counts: dict[str, int] = {}
+        for word, count in frequencies.items():
+            if count < 1:
+                raise InputError(f"the frequency of {word!r:.80} is at least 1, not {count}; leave such words out")
+            folded = fold(word)
+            if _LATIN.fullmatch(folded) or _CYRILLIC.fullmatch(folded):
+                self._counts[folded] = self._counts.get(folded, 0) + count
+        self._built: _Neighbours | None = None
+        self._stems: set[str] | None = None
+        self._cyrillic = any(map(_is_cyrillic, self._counts))
+        self._latin = not all(map(_is_cyrillic, self._counts))
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str], *, known: Container[str] = ()) -> Self:
+        """Take the words of these texts."""
+        return cls(_count(texts), known=known)
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Take the words of more texts; costs as much as counting them, and the index is built again when needed."""
+        counts = _count(texts)
+        for word, count in counts.items():
+            self._counts[word] = self._counts.get(word, 0) + count
+        self._cyrillic = self._cyrillic or any(map(_is_cyrillic, counts))
+        self._latin = self._latin or not all(map(_is_cyrillic, counts))
+        self._built = self._stems = None
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __contains__(self, word: str) -> bool:
+        return fold(word) in self._counts
+
+    @property
+    def frequencies(self) -> Mapping[str, int]:
+        """How often each word occurs in the corpus, by its folded form."""
+        return MappingProxyType(self._counts)
+
+    def build(self) -> None:
+        """Build the index now and not at the first unknown word (some .1 s for 50,000 words)."""
+        _ = self._index, self._known_stems
+
+    def correct(self, text: str) -> Correction:
+        """A query as it was probably meant.
+
+        Args:
+            text: a query. Of a very long text the first 200 different unknown words are looked up.
+        """
+        changes: list[Change] = []
+        looked_up: dict[str, str | None] = {}
+        for chunk in _CHUNK.finditer(text):
+            if (whole := self._other_layout(chunk[0], chunk.start())) is not None:
+                changes.append(whole)
+            elif not _CODE.search(chunk[0]):
+                changes += self._misspelt(chunk, looked_up)
+        if not changes:
+            return Correction(text)
+        pieces: list[str] = []
+        end = 0
+        for change in changes:
+            pieces += [text[end : change.start], change.new]
+            end = change.end
+        return Correction("".join([*pieces, text[end:]]), tuple(changes))
+
+    def _misspelt(self, chunk: re.Match[str], looked_up: dict[str, str | None]) -> Iterator[Change]:
+        """The words of a chunk that are not what was meant; ``looked_up`` remembers those of the whole text."""
+        for match in _WORD.finditer(chunk[0]):
+            word = match[0]
+            if not _correctable(word) or self._knows(folded := fold(word)):
+                continue
+            if folded not in looked_up:
+                if len(looked_up) >= _MOST_LOOKUPS:
+                    continue
+                looked_up[folded] = self._meant(folded, named=word[0].isupper() and chunk.start() > 0)
+            if (meant := looked_up[folded]) is not None:
+                start = chunk.start() + match.start()
+                yield Change(start, start + len(word), word, _cased(meant, word))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the words and their frequencies (some 3 bytes a word); the index is not written, it is quick to build.
+
+        The file is written aside and renamed, so a reader sees the old one or the new one.
+        """
+        path = Path(path)
+        lines = "".join(f"{word}\t{count}\n" for word, count in sorted(self._counts.items()))
+        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + zlib.compress(lines.encode(), 6))
+                file.flush()
+                os.fsync(file.fileno())
+            Path(aside).replace(path)
+        except BaseException:
+            Path(aside).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, known: Container[str] = ()) -> Self:
+        """Read what ``save`` wrote; ``known`` words are not in it.
+
+        Raises:
+            FormatVersionError: it is no file of words, or of another version.
+            StoreError: it is damaged.
+        """
+        data = Path(path).read_bytes()
+        if not data.startswith(_MAGIC):
+            raise FormatVersionError(f"{path} holds no words in a format known here; make it anew with Speller.save")
+        try:
+            lines = zlib.decompress(data[len(_MAGIC) :]).decode().splitlines()
+            return cls({word: int(count) for word, count in (line.split("\t") for line in lines)}, known=known)
+        except (zlib.error, ValueError) as error:
+            raise StoreError(f"{path} is damaged ({error}); make it anew with Speller.save") from error
+
+    def _knows(self, word: str) -> bool:
+        if word in self._counts or word in _FUNCTION_WORDS or word in self._also_known:
+            return True
+        return any(stem in self._known_stems for stem in DEFAULT_ANALYZER.tokens(word)[:1])
+
+    @property
+    def _known_stems(self) -> set[str]:
+        if self._stems is None:
+            self._stems = set(DEFAULT_ANALYZER.tokens(" ".join(self._counts)))
+        return self._stems
+
+    @property
+    def _index(self) -> _Neighbours:
+        if self._built is None:
+            self._built = _Neighbours(
+                sorted(w for w, n in self._counts.items() if _SHORTEST <= len(w) <= _LONGEST and (n > 1 or len(w) > 6))
+            )
+        return self._built
+
+    def _meant(self, word: str, *, named: bool) -> str | None:
+        """The word of the corpus that an unknown one stands for, if there is little doubt."""
+        slips = 2 if len(word) >= _LONG else 1
+        found: list[tuple[float, str]] = []
+        for candidate in self._index.near(word, slips):
+            cost = _cost(word, candidate, slips)
+            if cost is not None and self._believable(word, candidate, cost, named=named):
+                found.append((cost - 0.12 * math.log(self._counts[candidate]), candidate))
+        if not found:
+            return None
+        # One slip more outweighs any frequency, a likelier kind of slip a frequency some ten times as high.
+        return min(found)[1]
+
+    def _believable(self, word: str, candidate: str, cost: float, *, named: bool) -> bool:
+        count, length = self._counts[candidate], len(word)
+        if candidate[:-1] == word and candidate[-1] in _ENDINGS:
+            return False  # another form of a word, which the stemmer has missed
+        if word[0] != candidate[0] and sorted(word[:2]) != sorted(candidate[:2]):
+            # The first letter is seldom wrong, and other words differ in it: symmetric and asymmetric.
+            prefix = word[0] if word[1:] == candidate else candidate[0] if candidate[1:] == word else ""
+            if length < 7 or cost > 1 or count < 3 or prefix in _PREFIXES:
+                return False
+        if length < 6:
+            return count >= 10 and cost <= (0.8 if length == 4 else 1) and not named
+        if length < 8 or named:
+            return count >= 2
+        return True
+
+    def _other_layout(self, chunk: str, offset: int) -> Change | None:
+        """A word typed with the keyboard set to the other script."""
+        for typed, table, possible in (
+            (_TYPED_LATIN, _TO_CYRILLIC, self._cyrillic),
+            (_CYRILLIC, _TO_LATIN, self._latin),
+        ):
+            if not possible:
+                continue
+            for match in itertools.islice(typed.finditer(chunk), 3):
+                old = match[0]
+                # The keys of commas and stops are letters too: the longest reading that is a word.
+                for end in range(len(old), max(len(old) - 3, _SHORTEST - 1), -1):
+                    new = fold(old[:end].lower().translate(table))
+                    if new in self._counts and not self._knows(fold(old[:end].strip(";',.[]`"))):
+                        start = offset + match.start()
+                        return Change(start, start + end, old[:end], _cased(new, old[:end]))
+        return None
+
+
+class _Neighbours:
+    """Words by the hashes of what is left of their beginnings when letters are deleted."""
+
+    def __init__(self, words: list[str]) -> None:
+        self._words = words
+        self._lengths = np.fromiter(map(len, words), np.uint8, len(words))
+        keys: list[NDArray[np.uint32]] = []
+        owners: list[NDArray[np.uint32]] = []
+        prefixes = np.minimum(self._lengths, _PREFIX)
+        for length in range(_SHORTEST, _PREFIX + 1):
+            (rows,) = np.nonzero(prefixes == length)
+            if not len(rows):
+                continue
+            letters = "".join(words[row][:length] for row in rows)
+            codes = np.frombuffer(letters.encode("utf-32-le"), np.uint32).reshape(-1, length).astype(np.uint64)
+            # Two slips are looked for from eight letters on, so what they lead to has six.
+            for kept in _kept(length, 2 if length >= _LONG - 2 else 1):
+                hashes = np.zeros(len(rows), np.uint64)
+                for column in kept:
+                    hashes = (hashes + codes[:, column] + np.uint64(1)) * np.uint64(_FACTOR)
+                    hashes ^= hashes >> np.uint64(29)
+                keys.append((hashes >> np.uint64(32)).astype(np.uint32))
+                owners.append(rows.astype(np.uint32))
+        every = np.concatenate(keys) if keys else np.empty(0, np.uint32)
+        order = np.argsort(every, kind="stable")
+        self._keys = every[order]
+        self._owners = np.concatenate(owners)[order] if owners else np.empty(0, np.uint32)
+
+    def near(self, word: str, slips: int) -> list[str]:
+        """Every word within ``slips`` of it, and some others, of about its length; sorted."""
+        prefix = word[:_PREFIX]
+        wanted = np.array([_hash(prefix, kept) for kept in _kept(len(prefix), slips)], np.uint32)
+        starts = np.searchsorted(self._keys, wanted, "left")
+        ends = np.searchsorted(self._keys, wanted, "right")
+        parts = [self._owners[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True) if a < b]
+        if not parts:
+            return []
+        owners = np.concatenate(parts)
+        near = np.abs(self._lengths[owners].astype(np.int16) - len(word)) <= slips
+        return [self._words[owner] for owner in np.unique(owners[near]).tolist()]
+
+
+@lru_cache(maxsize=64)
+def _kept(length: int, deleted: int) -> tuple[tuple[int, ...], ...]:
+    """The positions that are left when at most so many of so many are deleted."""
+    return tuple(
+        kept
+        for count in range(length, length - deleted - 1, -1)
+        for kept in itertools.combinations(range(length), count)
+    )
+
+
+def _hash(letters: str, kept: tuple[int, ...]) -> int:
+    value = 0
+    for position in kept:
+        value = ((value + ord(letters[position]) + 1) * _FACTOR) & _MASK
+        value ^= value >> 29
+    return value >> 32
+
+
+def _cost(word: str, candidate: str, most: int) -> float | None:
+    """How many slips lead from one word to the other, likely ones a little cheaper; None: too many to be believed."""
+    start, end, other_end = 0, len(word), len(candidate)
+    while start < end and start < other_end and word[start] == candidate[start]:
+        start += 1
+    while end > start and other_end > start and word[end - 1] == candidate[other_end - 1]:
+        end, other_end = end - 1, other_end - 1
+    wrong, right = word[start:end], candidate[start:other_end]
+    if len(wrong) <= 1 >= len(right) or (len(wrong) == 2 and wrong[::-1] == right):
+        return 1.0 - _likely(word, start, wrong, right)
+    # Two slips are believed where letters were swapped or doubled; else it is another word.
+    if most < 2 or set(word) != set(candidate) or _letters_apart(word, candidate) > 2:
+        return None
+    return _alignment(wrong, right, most)
+
+
+def _likely(word: str, start: int, wrong: str, right: str) -> float:
+    """What makes one slip more likely than others."""
+    if len(wrong) == len(right) == 2:
+        return 0.3  # swapped
+    if len(wrong) == len(right) == 1:
+        return 0.2 if _beside(wrong, right) else 0.0
+    letter = wrong or right
+    # A letter doubled, or a double one written once.
+    return 0.3 if letter in {word[start - 1 : start], word[start + len(wrong) : start + len(wrong) + 1]} else 0.1
+
+
+def _letters_apart(one: str, other: str) -> int:
+    """How many letters one has more than the other, either way."""
+    mine, theirs = Counter(one), Counter(other)
+    return (mine - theirs).total() + (theirs - mine).total()
+
+
+def _beside(one: str, other: str) -> bool:
+    """Whether two letters are neighbours on a keyboard."""
+    return any(one in row and other in row and abs(row.index(one) - row.index(other)) == 1 for row in _ROWS)
+
+
+def _alignment(one: str, other: str, most: int) -> int | None:
+    """The optimal string alignment distance; None where it is above ``most``."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        older, before, row = before, row, [i] + [0] * len(other)
+        for j, meant in enumerate(other, 1):
+            row[j] = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (letter != meant))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == meant:
+                row[j] = min(row[j], older[j - 2] + 1)
+        if min(row) > most and min(before) > most:
+            return None
+    return row[-1] if row[-1] <= most else None
+
+
+def _correctable(word: str) -> bool:
+    if not _SHORTEST <= len(word) <= _LONGEST:
+        return False
+    if not word[2:].islower() or (word[:1].isupper() and word[1:2].isupper()):
+        return False  # a code, or a name in CamelCase; «iLst» may be a slip
+    return bool(_LATIN.fullmatch(word) or _CYRILLIC.fullmatch(word))
+
+
+def _cased(word: str, like: str) -> str:
+    return word if like[:2].islower() else word.capitalize()
+
+
+def _is_cyrillic(word: str) -> bool:
+    return bool(_CYRILLIC.match(word))
+
+
+def _count(texts: Iterable[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(_WORD.findall(normalize(repair(text))))
+    folded: Counter[str] = Counter()
+    for word, count in counts.items():
+        bare = fold(word)
+        if _LATIN.fullmatch(bare) or _CYRILLIC.fullmatch(bare):
+            folded[bare] += count
+    return folded

@@ -1,0 +1,250 @@
+"""What a search did, and why a document is where it is, or is not there (R9).
+
+Keeping a trace is cheap: it holds by reference the lists that the stages had anyway. Who asks pays: `Trace.explain` and
+`Trace.to_dict` look the documents' ids up then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pointsman.errors import InputError
+
+HitKey = tuple[str | None, str]
+"""What tells hits apart: the dataset's name (None outside of one) and the document's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One stage, or one branch of it: what it decided and why, how long it took, what went wrong.
+
+    Attributes:
+        stage: ``"transform"``, ``"plan"``, ``"retrieve"``, ``"fuse"``, ``"rerank"`` …
+        detail: the decision and its reason, in words.
+        milliseconds: how long it took; branches overlap.
+        count: how many candidates or hits came out, where that means something.
+        error: what failed, if something did.
+        started: milliseconds after the search began.
+    """
+
+    stage: str
+    detail: str
+    milliseconds: float
+    count: int | None = None
+    error: str | None = None
+    started: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A ranking as one list found it or one stage left it.
+
+    Attributes:
+        stage: ``"retrieve"`` for a list, else the stage.
+        source: the list's name, or the stage's again.
+        ranking: keys and scores, best first; what a key is only ``ids`` knows.
+        ids: turns keys into the documents they stand for, None for one that is gone.
+        dropped: what the stage took out, with the reason.
+        score: what this list would have scored a document; None where it cannot say.
+    """
+
+    stage: str
+    source: str
+    ranking: Sequence[tuple[Any, float | None]]
+    ids: Callable[[Sequence[Any]], Sequence[HitKey | None]] = list
+    dropped: Mapping[HitKey, str] = field(default_factory=dict)
+    score: Callable[[HitKey], float | None] | None = None
+
+    def resolved(self) -> Record:
+        """The same by dataset and id, free of everything that only lives in this process."""
+        found = self.ids([key for key, _ in self.ranking])
+        entries = [
+            ((key[0], key[1]), score) for key, (_, score) in zip(found, self.ranking, strict=True) if key is not None
+        ]
+        return Record(self.stage, self.source, entries, list, dict(self.dropped))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        plain = self.resolved()
+        return Record, (plain.stage, plain.source, list(plain.ranking), list, plain.dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where a document stood after one list or stage.
+
+    Attributes:
+        stage: as in `Record`.
+        source: as in `Record`.
+        rank: from 1; None: it was not there.
+        score: its score there, or, where it was not there, what the list would have given it, if that is known.
+        count: how many were there.
+        lowest: the score of the last of them, if there were any with scores.
+        reason: why it was taken out, if this stage did that.
+    """
+
+    stage: str
+    source: str
+    rank: int | None
+    score: float | None
+    count: int
+    lowest: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a document is in an answer, or is not.
+
+    Attributes:
+        id: the document's.
+        dataset: its dataset's name.
+        rank: its rank in the answer, None where it is not in it.
+        verdict: in one sentence.
+        steps: its way through lists and stages.
+    """
+
+    id: str
+    dataset: str | None
+    rank: int | None
+    verdict: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Every stage of one search, in order (R9).
+
+    Attributes:
+        spans: what was done.
+        records: the rankings on the way, for `explain`.
+    """
+
+    spans: tuple[Span, ...] = ()
+    records: tuple[Record, ...] = ()
+
+    @property
+    def milliseconds(self) -> float:
+        """From the start of the search to the end of its last stage."""
+        return max((span.started + span.milliseconds for span in self.spans), default=0.0)
+
+    def explain(self, document_id: str, dataset: str | None = None) -> Explanation:
+        """Where a document stood in every list and after every stage, and why it is not in the answer if it is not.
+
+        Args:
+            document_id: the document's id.
+            dataset: its dataset, where the same id occurs in several; the best placed one unless given.
+
+        Raises:
+            InputError: the id is no str.
+        """
+        if not isinstance(document_id, str):
+            raise InputError(f"a document's id is a str, not {document_id!r:.80}")
+        records = [record.resolved() for record in self.records]
+        key = _meant(records, document_id, dataset)
+        steps = [_step(record, original, key) for record, original in zip(records, self.records, strict=True)]
+        final = steps[-1].rank if steps and records[-1].stage == "answer" else None
+        lists = [step for step, record in zip(steps, self.records, strict=True) if record.score is not None]
+        if lists and all(step.rank is None and step.score is None for step in steps):
+            verdict = "none of the datasets that were searched has a document of this id"
+        else:
+            verdict = _verdict(steps, final)
+        return Explanation(document_id, key[0], final, verdict, tuple(steps))
+
+    def to_dict(self, *, lists: bool = False) -> dict[str, Any]:
+        """The trace in plain values that JSON can hold; ``lists`` adds every ranking."""
+        spans = [
+            {
+                "stage": span.stage,
+                "detail": span.detail,
+                "milliseconds": round(span.milliseconds, 3),
+                "count": span.count,
+                "error": span.error,
+                "started": round(span.started, 3),
+            }
+            for span in self.spans
+        ]
+        if not lists:
+            return {"spans": spans}
+        records = [
+            {
+                "stage": record.stage,
+                "source": record.source,
+                "ranking": [[key[0], key[1], score] for key, score in record.ranking],
+                "dropped": [[key[0], key[1], reason] for key, reason in record.dropped.items()],
+            }
+            for record in (record.resolved() for record in self.records)
+        ]
+        return {"spans": spans, "records": records}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Trace:
+        """A trace out of what `to_dict` gave; it explains as the original does.
+
+        Raises:
+            InputError: it is something else.
+        """
+        try:
+            spans = tuple(Span(**span) for span in value["spans"])
+            records = tuple(
+                Record(
+                    record["stage"],
+                    record["source"],
+                    [((dataset, id_), score) for dataset, id_, score in record["ranking"]],
+                    list,
+                    {(dataset, id_): reason for dataset, id_, reason in record["dropped"]},
+                )
+                for record in value.get("records", ())
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"this is no trace as to_dict gives it: {type(error).__name__}: {error}") from None
+        return cls(spans, records)
+
+
+def _meant(records: Sequence[Record], document_id: str, dataset: str | None) -> HitKey:
+    """The key of this id that got farthest: later stages first, then better ranks."""
+    if dataset is not None:
+        return dataset, document_id
+    for record in reversed(records):
+        keys: list[HitKey] = [*(key for key, _ in record.ranking), *record.dropped]
+        for key in keys:
+            if key[1] == document_id:
+                return key
+    return None, document_id
+
+
+def _step(record: Record, original: Record, key: HitKey) -> Step:
+    scores = [score for _, score in record.ranking if score is not None]
+    lowest = scores[-1] if scores else None
+    for rank, (found, score) in enumerate(record.ranking, 1):
+        if found == key:
+            return Step(record.stage, record.source, rank, score, len(record.ranking), lowest)
+    would_be = original.score(key) if original.score else None
+    return Step(record.stage, record.source, None, would_be, len(record.ranking), lowest, record.dropped.get(key))
+
+
+def _verdict(steps: Sequence[Step], final: int | None) -> str:
+    found = [step for step in steps if step.stage == "retrieve" and step.rank is not None]
+    if final is not None:
+        if not found:
+            return f"it is number {final} of the answer"
+        by = ", ".join(f"{step.source} (number {step.rank} of {step.count})" for step in found)
+        return f"it is number {final} of the answer, found by {by}"
+    if any(step.reason for step in steps):
+        step = next(step for step in steps if step.reason)
+        return f"taken out by {step.stage}: {step.reason}"
+    if not found:
+        lists = [step for step in steps if step.stage == "retrieve"]
+        if not lists:
+            return "nothing was searched"
+        return f"no list found it: {'; '.join(map(_missed, lists))}"
+    last = next(step for step in reversed(steps) if step.rank is not None)
+    answered = steps[-1].count if steps[-1].stage == "answer" else 0
+    return f"it was number {last.rank} of {last.count} after {last.stage}; the answer has {answered}"
+
+
+def _missed(step: Step) -> str:
+    if step.score is None or step.lowest is None:
+        return f"{step.source} holds {step.count} others"
+    return f"{step.source} scores it {step.score:.3f}, and the last of its {step.count} has {step.lowest:.3f}"

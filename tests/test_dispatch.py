@@ -1,0 +1,255 @@
+"""Asking several at once, by threads and by tasks: isolation, deadlines, the breaker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+
+from pointsman.errors import InputError
+from pointsman.retrieval import dispatch
+from pointsman.retrieval.dispatch import Breaker, Call, Deadline, Mode, Outcome, Tasks, Threads, run
+
+Run = Callable[[Callable[[Mode], Coroutine[Any, Any, Any]]], Any]
+
+
+def by_threads(flow: Callable[[Mode], Coroutine[Any, Any, Any]]) -> Any:
+    return run(flow(Threads()))
+
+
+def by_tasks(flow: Callable[[Mode], Coroutine[Any, Any, Any]]) -> Any:
+    return asyncio.run(flow(Tasks()))
+
+
+def answering(value: Any, after: float = 0.0) -> Call[Any]:
+    def sync() -> Any:
+        time.sleep(after)
+        return value
+
+    async def asynchronous() -> Any:
+        await anyio.sleep(after)
+        return value
+
+    return Call(sync, asynchronous)
+
+
+def failing(error: BaseException) -> Call[Any]:
+    def sync() -> Any:
+        raise error
+
+    async def asynchronous() -> Any:
+        raise error
+
+    return Call(sync, asynchronous)
+
+
+@pytest.fixture(params=[by_threads, by_tasks])
+def drive(request: pytest.FixtureRequest) -> Run:
+    way: Run = request.param
+    return way
+
+
+def everything(drive: Run, calls: list[Call[Any]], timeout: float | None = 5) -> list[Outcome[Any]]:
+    outcomes: list[Outcome[Any]] = drive(lambda mode: mode.all(calls, timeout))
+    return outcomes
+
+
+def test_answers_come_in_the_order_of_the_calls(drive: Run) -> None:
+    outcomes = everything(drive, [answering(1, 0.05), failing(LookupError("gone")), answering(3), answering(None)])
+    assert [outcome.answer for outcome in outcomes] == [1, None, 3, None]
+    assert [type(outcome.error) for outcome in outcomes] == [type(None), LookupError, type(None), type(None)]
+    assert outcomes[0].milliseconds >= 50
+
+
+def test_all_at_once(drive: Run) -> None:
+    began = time.perf_counter()
+    everything(drive, [answering(number, 0.2) for number in range(8)])
+    assert time.perf_counter() - began < 1.2  # one after the other takes 1.6
+
+
+def test_who_is_late_is_left_out_and_the_others_answer(drive: Run) -> None:
+    began = time.perf_counter()
+    outcomes = everything(drive, [answering("here"), answering("late", 20)], timeout=0.1)
+    assert time.perf_counter() - began < 5
+    assert outcomes[0].answer == "here"
+    assert isinstance(outcomes[1].error, TimeoutError)
+    assert str(outcomes[1].error) == "no answer within 0.1 s"
+
+
+def test_a_single_one_is_limited_too(drive: Run) -> None:
+    assert isinstance(everything(drive, [answering(1, 20)], timeout=0.05)[0].error, TimeoutError)
+    assert everything(drive, [answering(1)], timeout=None)[0].answer == 1
+
+
+def test_no_time_left(drive: Run) -> None:
+    outcome = everything(drive, [answering(1, 20)], timeout=0.0)[0]
+    assert str(outcome.error) == "no time was left"
+
+
+def test_nothing_to_ask(drive: Run) -> None:
+    assert everything(drive, []) == []
+
+
+def test_what_ends_the_program_is_no_outcome() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        everything(by_threads, [failing(KeyboardInterrupt())])
+
+
+def test_cancelling_from_outside_reaches_every_call() -> None:
+    cancelled: list[str] = []
+
+    def hanging(name: str) -> Call[None]:
+        async def hang() -> None:
+            try:
+                await asyncio.sleep(20)
+            except asyncio.CancelledError:
+                cancelled.append(name)
+                raise
+
+        return Call(lambda: None, hang)
+
+    async def flow() -> None:
+        task = asyncio.create_task(Tasks().all([hanging("a"), hanging("b")], 10))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(flow())
+    assert sorted(cancelled) == ["a", "b"]
+
+
+def test_one_that_cancels_itself_is_an_error() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    outcomes = everything(by_tasks, [Call(lambda: None, cancelled), answering(2)])
+    assert outcomes[1].answer == 2
+    assert isinstance(outcomes[0].error, RuntimeError)
+
+
+def test_threads_work_where_a_loop_is_running() -> None:
+    async def inside() -> list[Outcome[int]]:
+        return run(Threads().all([answering(1), answering(2)], 5))
+
+    assert [outcome.answer for outcome in asyncio.run(inside())] == [1, 2]
+
+
+def test_context_variables_reach_the_threads() -> None:
+    variable = contextvars.ContextVar("variable", default="unset")
+    variable.set("request 7")
+    call: Call[str] = Call(variable.get, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
+    assert [outcome.answer for outcome in everything(by_threads, [call, call])] == ["request 7"] * 2
+
+
+def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(20):
+        everything(by_threads, [answering(1), answering(2)])
+    before = threading.active_count()
+    for _ in range(50):
+        everything(by_threads, [answering(1), answering(2)])
+    assert threading.active_count() <= before + 2
+    free = threading.Event()
+    monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 2)
+    hanging: Call[Any] = Call(free.wait, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
+    try:
+        idle = len(dispatch._Worker.idle)
+        outcomes = everything(by_threads, [hanging] * (idle + 4), timeout=0.2)
+        errors = [str(outcome.error) for outcome in outcomes]
+        assert sum("calls are under way or hang" in error for error in errors) == 2
+        assert sum("no answer within" in error for error in errors) == idle + 2
+    finally:
+        free.set()
+
+
+def _in_a_child(queue: Any) -> None:
+    queue.put([outcome.answer for outcome in run(Threads().all([answering(1), answering(2)], 5))])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    everything(by_threads, [answering(1), answering(2)])
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_in_a_child, args=(queue,))
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
+    assert queue.get() == [1, 2]
+
+
+def test_a_flow_that_waits_for_something_else_is_a_mistake() -> None:
+    async def flow() -> None:
+        await asyncio.sleep(0)
+
+    with pytest.raises(RuntimeError, match="belongs to its mode"):
+        run(flow())
+
+
+def test_a_flow_raises_what_it_raises() -> None:
+    async def flow() -> None:
+        raise LookupError("lost")
+
+    with pytest.raises(LookupError, match="lost"):
+        run(flow())
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "5", float("nan")])
+def test_deadlines_that_cannot_be(timeout: Any) -> None:
+    with pytest.raises(InputError, match="seconds above 0"):
+        Deadline(timeout)
+
+
+def test_deadlines() -> None:
+    assert Deadline(None).left() is None
+    assert Deadline(None).left(3) == 3
+    assert Deadline(10).left(3) == 3
+    left = Deadline(10).left()
+    assert left is not None
+    assert 9 < left <= 10
+    passed = Deadline(0.001)
+    time.sleep(0.01)
+    assert passed.left() == 0
+
+
+class TestBreaker:
+    def test_it_opens_after_failures_in_a_row_and_tries_again(self) -> None:
+        breaker = Breaker(failures=2, seconds=0.1)
+        breaker.record("a", LookupError("down"))
+        assert breaker.why_not("a") is None
+        breaker.record("a", None)  # in a row, that is
+        breaker.record("a", LookupError("down"))
+        assert breaker.why_not("a") is None
+        breaker.record("a", LookupError("down"))
+        why = breaker.why_not("a")
+        assert why is not None
+        assert "2 failures in a row, the last: LookupError: down" in why
+        assert breaker.why_not("b") is None
+        time.sleep(0.12)
+        assert breaker.why_not("a") is None  # one tries …
+        assert breaker.why_not("a") is not None  # … and the others wait for what comes of it
+        breaker.record("a", None)
+        assert breaker.why_not("a") is None
+
+    def test_the_callers_mistakes_do_not_count(self) -> None:
+        breaker = Breaker(failures=1)
+        breaker.record("a", InputError("no such filter"))
+        assert breaker.why_not("a") is None
+
+    def test_never(self) -> None:
+        breaker = Breaker(None)
+        for _ in range(9):
+            breaker.record("a", LookupError())
+        assert breaker.why_not("a") is None
+
+    @pytest.mark.parametrize("failures", [0, -1, 1.5])
+    def test_what_cannot_be(self, failures: Any) -> None:
+        with pytest.raises(InputError, match="from 1 up"):
+            Breaker(failures)

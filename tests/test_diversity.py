@@ -1,0 +1,309 @@
+"""Near duplicates, limits, maximal marginal relevance: laws, and the refiner that applies them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.errors import InputError
+from pointsman.retrieval.diversity import Diversifier, jaccard, mmr, near_duplicates, over_the_limit, shingles
+from pointsman.types import Document, Excerpt, Hit, Query, Ranked, Refusal
+
+APPLES = "A red apple falls not far from the old tree in our garden, says my grandmother every autumn."
+YABLOKI = "Красное яблоко падает недалеко от старой яблони в нашем саду, говорит бабушка каждую осень."
+PINGGUO = "红苹果落在离我们花园里那棵老树不远的地方，每年秋天祖母都这么说，大家都很喜欢听。"
+SAME = [
+    (APPLES, APPLES.upper().replace(",", " --")),
+    (YABLOKI, YABLOKI.replace("яблоко", "Яблоки").replace(",", ";")),
+    (PINGGUO, PINGGUO.replace("，", " ")),
+    (PINGGUO, PINGGUO.replace("红苹果", "紅蘋果").replace("离", "離")),  # traditional characters
+]
+DIFFERENT = [
+    (APPLES, "A red car stands not far from the new house in our street, says my uncle."),
+    (YABLOKI, "Красная машина стоит недалеко от нового дома на нашей улице, говорит дядя."),
+    (PINGGUO, "红色汽车停在离我们街上那座新房子不远的地方，叔叔说。"),
+    (APPLES, PINGGUO),
+]
+
+
+def hit(name: str, text: str = "", score: float = 0.0, dataset: str | None = None, **metadata: Any) -> Hit:
+    return Hit(Document(name, text or name, metadata), score, dataset)
+
+
+def ranked(*hits: Hit, **more: Any) -> Ranked:
+    return Ranked(hits, "calibrated", **more)
+
+
+def thinned(diversifier: Diversifier, found: Ranked, top_k: int = 5) -> Ranked:
+    return diversifier.refine(Query("q"), found, top_k)
+
+
+def ids(found: Ranked) -> list[str]:
+    return [one.id for one in found.hits]
+
+
+words = st.sampled_from(["red", "green", "apple", "pear", "дом", "сад", "苹果", "花园"])
+texts = st.lists(words, max_size=12).map(" ".join)
+found_hits = st.lists(
+    st.tuples(texts, st.sampled_from(["x", "y", None]), st.sampled_from(["one", "two"])), max_size=10
+).map(
+    lambda rows: tuple(
+        hit(str(number), text, 10.0 - number, dataset, source=source)
+        for number, (text, source, dataset) in enumerate(rows)
+    )
+)
+
+
+# -- near duplicates ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "second"), SAME)
+def test_the_same_in_other_clothes_is_a_duplicate(first: str, second: str) -> None:
+    assert near_duplicates([first, second], 0.9) == {1: (0, 1.0)}
+
+
+@pytest.mark.parametrize(("first", "second"), DIFFERENT)
+def test_alike_is_not_the_same(first: str, second: str) -> None:
+    assert near_duplicates([first, second], 0.5) == {}
+
+
+@given(st.lists(texts, max_size=10), st.floats(0.05, 1))
+def test_what_is_kept_has_no_duplicates(given_texts: list[str], threshold: float) -> None:
+    found = near_duplicates(given_texts, threshold)
+    kept = [place for place in range(len(given_texts)) if place not in found]
+    sets = [shingles(text) for text in given_texts]
+    for number, one in enumerate(kept):
+        assert all(jaccard(sets[one], sets[other]) < threshold for other in kept[:number])
+    for place, (other, resemblance) in found.items():
+        assert other in kept
+        assert other < place
+        assert resemblance == jaccard(sets[place], sets[other]) >= threshold
+        before = [one for one in kept if one < place]
+        assert (other, resemblance) == max(
+            ((one, jaccard(sets[place], sets[one])) for one in before), key=lambda x: x[1]
+        )
+
+
+def test_shingles_and_jaccard() -> None:
+    assert shingles("") == frozenset() == shingles("…!")
+    assert shingles("one two") == {("one", "two")}
+    assert len(shingles("one two three four")) == 2
+    assert jaccard(frozenset(), frozenset()) == 0.0
+    assert jaccard(frozenset("ab"), frozenset("ab")) == 1.0
+
+
+def test_the_better_one_stays_and_the_other_says_why_it_went() -> None:
+    found = ranked(hit("a", APPLES), hit("b", PINGGUO), hit("c", APPLES + " Really."), hit("d", APPLES))
+    answer = thinned(Diversifier(near_duplicates=0.8), found)
+    assert ids(answer) == ["a", "b"]
+    assert dict(answer.dropped) == {
+        (None, "c"): "near duplicate of a (0.94)",
+        (None, "d"): "near duplicate of a (1.00)",
+    }
+    assert answer.detail == "2 near duplicates dropped"
+
+
+def test_an_excerpt_is_what_is_compared() -> None:
+    documents = [Document("a", APPLES), Document("b", APPLES)]
+    excerpts = [
+        Hit(document, 1.0, excerpt=Excerpt(text)) for document, text in zip(documents, (APPLES, PINGGUO), strict=True)
+    ]
+    assert ids(thinned(Diversifier(near_duplicates=0.9), ranked(*excerpts))) == ["a", "b"]
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_limits_per_source_and_dataset() -> None:
+    found = ranked(
+        *(hit(name, source="x", dataset="one") for name in "abc"),
+        hit("d", source="y", dataset="one"),
+        hit("e", dataset="two"),
+        hit("f", dataset="two"),
+    )
+    per_source = thinned(Diversifier(max_per_source=2), found)
+    assert ids(per_source) == ["a", "b", "d", "e", "f"]
+    assert dict(per_source.dropped) == {("one", "c"): "source 'x' has its 2 already"}
+    assert ids(thinned(Diversifier(max_per_dataset=1), found)) == ["a", "e"]
+    assert ids(thinned(Diversifier(1, max_per_dataset=2), found)) == ["a", "d", "e", "f"]
+
+
+@pytest.mark.parametrize("source", ["author", lambda one: one.metadata["author"]])
+def test_a_source_by_name_or_function(source: Any) -> None:
+    found = ranked(hit("a", author="Ann"), hit("b", author="Ann"), hit("c", author="Bob"))
+    assert ids(thinned(Diversifier(1, source=source), found)) == ["a", "c"]
+
+
+def test_a_source_may_be_a_list() -> None:
+    found = ranked(hit("a", source=["x", "y"]), hit("b", source=["x", "y"]), hit("c", source=["x"]))
+    assert ids(thinned(Diversifier(1), found)) == ["a", "c"]
+
+
+@given(st.lists(st.sampled_from(["x", "y", None])), st.integers(1, 3))
+def test_limits_hold(keys: list[str | None], most: int) -> None:
+    over = over_the_limit(keys, most)
+    kept = [key for place, key in enumerate(keys) if place not in over]
+    assert all(kept.count(key) == min(keys.count(key), most) for key in ("x", "y"))
+    assert kept.count(None) == keys.count(None)
+
+
+# -- maximal marginal relevance ----------------------------------------------------------------------------------------
+
+
+def by_the_book(relevance: list[float], similarity: list[list[float]], weight: float) -> list[int]:
+    """Carbonell and Goldstein's formula, word for word."""
+    chosen: list[int] = []
+    rest = list(range(len(relevance)))
+    while rest:
+        worth = [
+            weight * relevance[one] - (1 - weight) * max((similarity[one][other] for other in chosen), default=0.0)
+            for one in rest
+        ]
+        best = rest[worth.index(max(worth))]
+        chosen.append(best)
+        rest.remove(best)
+    return chosen
+
+
+@st.composite
+def candidates(draw: st.DrawFn) -> tuple[list[float], list[list[float]]]:
+    count = draw(st.integers(0, 7))
+    relevance = draw(st.lists(st.floats(0, 1, width=16), min_size=count, max_size=count))
+    half = draw(st.lists(st.floats(-1, 1, width=16), min_size=count * count, max_size=count * count))
+    grid = np.array(half).reshape(count, count)
+    return relevance, np.maximum(grid, grid.T).tolist()
+
+
+@given(candidates(), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]))
+def test_mmr_is_by_the_book(given_candidates: tuple[list[float], list[list[float]]], weight: float) -> None:
+    relevance, similarity = given_candidates
+    grid = np.array(similarity).reshape(len(relevance), len(relevance))
+    whole = mmr(relevance, grid, weight)
+    assert whole == by_the_book(relevance, similarity, weight)
+    assert mmr(relevance, grid, weight, count=3) == whole[:3]
+
+
+@pytest.mark.parametrize(
+    ("relevance", "similarity", "weight"),
+    [([1, 2], [[1]], 0.5), ([[1]], [[1]], 0.5), ([1], [[1]], 1.5), ([1], [[1]], math.nan), ([1], [[1]], True)],
+)
+def test_mmr_of_what_does_not_fit(relevance: Any, similarity: Any, weight: Any) -> None:
+    with pytest.raises(InputError):
+        mmr(relevance, similarity, weight)
+
+
+def test_mmr_brings_what_is_different_forward() -> None:
+    found = ranked(
+        hit("a", APPLES, 3.0),
+        hit("b", APPLES + " Really.", 2.9),
+        hit("c", "Trains leave at noon.", 2.0),
+        hit("d", "Nothing.", 0.0),
+    )
+    answer = thinned(Diversifier(mmr_lambda=0.5), found)
+    assert ids(answer)[:2] == ["a", "c"]
+    assert sorted(ids(answer)) == ["a", "b", "c", "d"]
+    assert answer.dropped == {}
+
+
+def test_mmr_by_vectors() -> None:
+    rows = {"a": [1.0, 0.0], "b": [2.0, 0.0], "c": [0.0, 1.0], "d": [math.nan, math.nan]}
+    found = ranked(hit("a", score=4.0), hit("b", score=3.9), hit("c", score=3.0), hit("d", score=0.0))
+    diversifier = Diversifier(mmr_lambda=0.5, vectors=lambda hits: [rows[one.id] for one in hits])
+    assert ids(thinned(diversifier, found)) == ["a", "c", "d", "b"]
+
+
+@pytest.mark.parametrize("rows", [[[1.0]], [1.0, 2.0]])
+def test_vectors_that_do_not_fit(rows: Any) -> None:
+    with pytest.raises(InputError, match="one row for each of 2 hits"):
+        thinned(Diversifier(mmr_lambda=0.5, vectors=lambda _: rows), ranked(hit("a"), hit("b")))
+
+
+# -- the refiner -------------------------------------------------------------------------------------------------------
+
+limits = st.one_of(st.none(), st.integers(1, 3))
+
+
+@given(found_hits, limits, limits, st.one_of(st.none(), st.floats(0.1, 1)))
+def test_dropping_keeps_the_order(
+    hits: tuple[Hit, ...], per_source: int | None, per_dataset: int | None, threshold: float | None
+) -> None:
+    diversifier = Diversifier(per_source, threshold, max_per_dataset=per_dataset)
+    answer = thinned(diversifier, ranked(*hits))
+    kept = iter(hits)
+    assert all(any(one is other for other in kept) for one in answer.hits)  # a subsequence, of the very same hits
+    assert len(answer.hits) + len(answer.dropped) == len(hits)
+    for dataset in ("one", "two"):
+        assert per_dataset is None or sum(one.dataset == dataset for one in answer.hits) <= per_dataset
+    for source in ("x", "y"):
+        assert per_source is None or sum(one.metadata["source"] == source for one in answer.hits) <= per_source
+    assert thinned(diversifier, answer).hits == answer.hits  # once is enough
+
+
+@given(found_hits, st.floats(0, 1))
+def test_mmr_is_a_permutation_and_leaves_the_first_where_it_is(hits: tuple[Hit, ...], weight: float) -> None:
+    answer = thinned(Diversifier(mmr_lambda=weight), ranked(*hits))
+    assert sorted(ids(answer)) == sorted(one.id for one in hits)
+    if weight > 0:
+        assert answer.hits[:1] == hits[:1]
+
+
+@pytest.mark.parametrize(
+    "scores", [[3, 2, 1], [1, 2, 3], [1, 1, 1], [math.nan, 2, 1], [1e308, 0, -1e308], [math.inf, 1, 0], [5e-324, 0, 0]]
+)
+def test_lambda_of_one_is_the_order_that_came_in(scores: list[float]) -> None:
+    hits = [hit(str(number), "the same text", score) for number, score in enumerate(scores)]
+    assert ids(thinned(Diversifier(mmr_lambda=1), ranked(*hits))) == ["0", "1", "2"]
+
+
+def test_what_came_in_is_left_as_it_was() -> None:
+    found = ranked(hit("a", APPLES), hit("b", APPLES), dropped={(None, "z"): "gone"}, degraded=("slow",))
+    answer = thinned(Diversifier(near_duplicates=0.9), found)
+    assert (ids(found), dict(found.dropped)) == (["a", "b"], {(None, "z"): "gone"})
+    assert answer.dropped.keys() == {(None, "z"), (None, "b")}
+    assert (answer.scale, answer.degraded) == ("calibrated", ("slow",))
+
+
+def test_nothing_asked_for_nothing_done() -> None:
+    found = ranked(hit("a", APPLES), hit("b", APPLES))
+    assert thinned(Diversifier(), found).hits == found.hits
+    refused = ranked(refused=Refusal("because"))
+    assert thinned(Diversifier(1, 0.9, 0.5), refused).refused == Refusal("because")
+
+
+def test_it_looks_further_than_asked_for() -> None:
+    assert Diversifier().depth(5, "rrf") == 5
+    assert Diversifier(max_per_source=2).depth(5, "rrf") == 15
+    assert Diversifier(2).in_place
+    assert not Diversifier(near_duplicates=0.9).in_place
+
+
+def test_awaited_it_is_the_same() -> None:
+    found = ranked(hit("a", APPLES, 2.0), hit("b", APPLES, 1.0), hit("c", PINGGUO, 0.5))
+    diversifier = Diversifier(2, 0.95, 0.5)
+    assert asyncio.run(diversifier.arefine(Query("q"), found, 2)) == thinned(diversifier, found)
+    assert diversifier.stage == "diversify"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_per_source": 0},
+        {"max_per_source": True},
+        {"max_per_dataset": 1.5},
+        {"near_duplicates": 0},
+        {"near_duplicates": 1.1},
+        {"near_duplicates": math.nan},
+        {"mmr_lambda": -0.1},
+        {"mmr_lambda": "0.5"},
+        {"source": 5},
+    ],
+)
+def test_options_that_cannot_be_used(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        Diversifier(**options)

@@ -1,0 +1,373 @@
+"""Several retrievers as one: F1 to F5."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pointsman import BaseRetriever, Document, Hit, Query, SimpleHybridRetriever
+from pointsman.dataset import Dataset, DatasetRetriever
+from pointsman.errors import CorruptStoreError, InputError, RetrievalError, UnknownNameError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.dispatch import Breaker
+from pointsman.retrieval.fusion import METHODS, fuse
+from pointsman.retrieval.hybrid import NodesAdded
+from pointsman.types import Hits, Provenance
+from store_kit import corpus
+
+
+class Fixed(BaseRetriever):
+    """Returns what it was given, remembers what it was asked."""
+
+    def __init__(self, *hits: Hit | tuple[str, float]) -> None:
+        self.hits = [
+            hit if isinstance(hit, Hit) else Hit(Document(hit[0], f"text of {hit[0]}"), hit[1]) for hit in hits
+        ]
+        self.asked: list[tuple[Query | str, int]] = []
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        self.asked.append((query, top_k))
+        return self.hits[:top_k]
+
+
+class Failing(BaseRetriever):
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error or LookupError("out of order")
+        self.calls = 0
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        self.calls += 1
+        raise self.error
+
+
+class Slow(BaseRetriever):
+    """Takes its time, in its own way of waiting."""
+
+    def __init__(self, seconds: float, *hits: tuple[str, float]) -> None:
+        self.seconds, self.inner = seconds, Fixed(*hits)
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        time.sleep(self.seconds)
+        return self.inner.retrieve(query, top_k)
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        await asyncio.sleep(self.seconds)
+        return self.inner.retrieve(query, top_k)
+
+
+Ask = Callable[..., Hits]
+
+
+def synchronously(retriever: SimpleHybridRetriever, *args: Any, **options: Any) -> Hits:
+    return retriever.retrieve(*args, **options)
+
+
+def asynchronously(retriever: SimpleHybridRetriever, *args: Any, **options: Any) -> Hits:
+    return asyncio.run(retriever.aretrieve(*args, **options))
+
+
+def inside_a_running_loop(retriever: SimpleHybridRetriever, *args: Any, **options: Any) -> Hits:
+    async def main() -> Hits:
+        return retriever.retrieve(*args, **options)
+
+    return asyncio.run(main())
+
+
+@pytest.fixture(params=[synchronously, asynchronously, inside_a_running_loop])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    way: Ask = request.param
+    return way
+
+
+def ids(hits: Sequence[Hit]) -> list[str]:
+    return [hit.id for hit in hits]
+
+
+class TestF1:
+    def test_all_are_asked_at_once(self, ask: Ask) -> None:
+        began = time.perf_counter()
+        hits = ask(SimpleHybridRetriever(*(Slow(0.2, (str(number), 1.0)) for number in range(6))), "q")
+        assert time.perf_counter() - began < 1.0  # one after the other takes 1.2
+        assert ids(hits) == list("012345")
+
+    def test_one_document_found_twice_is_one_hit_with_both_sources(self, ask: Ask) -> None:
+        left, right = Fixed(("a", 9.0), ("b", 4.0)), Fixed(("b", 0.8), ("c", 0.7))
+        hits = ask(SimpleHybridRetriever(left, right, names=["l", "r"]), "q")
+        assert ids(hits) == ["b", "a", "c"]
+        assert hits[0].score == pytest.approx(1 / 62 + 1 / 61)
+        assert hits[0].provenance == (
+            Provenance("l", 2, 4.0, 1 / 62),
+            Provenance("r", 1, 0.8, 1 / 61),
+            Provenance("fuse", 1, hits[0].score),
+        )
+
+    @pytest.mark.parametrize(
+        ("left", "right", "kept"),
+        [
+            ([("x", 1.0), ("a", 0.9)], [("a", 0.2)], "right"),  # the better rank
+            ([("a", 0.5)], [("a", 0.9)], "right"),  # the same rank: the higher score
+            ([("a", 0.9)], [("a", 0.5)], "left"),
+            ([("a", 0.5)], [("a", 0.5)], "left"),  # the same: the first
+        ],
+    )
+    def test_the_best_version_is_kept(
+        self, ask: Ask, left: list[tuple[str, float]], right: list[tuple[str, float]], kept: str
+    ) -> None:
+        def version(side: str, found: list[tuple[str, float]]) -> Fixed:
+            return Fixed(*(Hit(Document(id_, f"{id_} of {side}"), score) for id_, score in found))
+
+        hits = ask(SimpleHybridRetriever(version("left", left), version("right", right)), "q")
+        assert next(hit.text for hit in hits if hit.id == "a") == f"a of {kept}"
+
+    def test_by_content(self, ask: Ask) -> None:
+        left = Fixed(Hit(Document("1", "The  same text"), 1.0), Hit(Document("2", "another"), 0.5))
+        right = Fixed(Hit(Document("9", "the same\ntext"), 3.0))
+        by_id = SimpleHybridRetriever(left, right)
+        by_content = SimpleHybridRetriever(left, right, dedupe="content", names=["l", "r"])
+        assert sorted(ids(ask(by_id, "q"))) == ["1", "2", "9"]
+        hits = ask(by_content, "q")
+        assert ids(hits) == ["9", "2"]  # the version with the higher score, at the same rank
+        assert [way.source for way in hits[0].provenance] == ["l", "r", "fuse"]
+        assert hits.trace.explain("9").rank == 1
+
+    def test_the_same_id_in_two_datasets_is_two_documents(self, ask: Ask) -> None:
+        def of(dataset: str) -> Fixed:
+            return Fixed(Hit(Document("1", "text"), 1.0, dataset))
+
+        assert [hit.dataset for hit in ask(SimpleHybridRetriever(of("x"), of("y")), "q")] == ["x", "y"]
+
+    def test_a_document_repeated_in_one_list_has_one_vote(self, ask: Ask) -> None:
+        hits = ask(SimpleHybridRetriever(Fixed(("a", 3.0), ("a", 2.0), ("b", 1.0)), names=["one"]), "q")
+        assert [(hit.id, hit.provenance[0].rank) for hit in hits] == [("a", 1), ("b", 2)]
+
+    @pytest.mark.parametrize("retrievers", [(), (Fixed(), object()), ("bm25",)])
+    def test_what_are_no_retrievers(self, retrievers: Any) -> None:
+        with pytest.raises(InputError, match=r"at least one retriever|has retrieve and aretrieve"):
+            SimpleHybridRetriever(*retrievers)
+
+    def test_names(self) -> None:
+        class DenseRetriever(Fixed):
+            pass
+
+        made = SimpleHybridRetriever(Fixed(), DenseRetriever(), Fixed(), DenseRetriever())
+        assert made.names == ("fixed", "dense", "fixed_2", "dense_2")
+        for names in (["a"], ["a", "a"], "ab"):
+            with pytest.raises(InputError, match="different names"):
+                SimpleHybridRetriever(Fixed(), Fixed(), names=names)
+
+
+class TestF2:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_every_method_by_name(self, ask: Ask, method: str) -> None:
+        lists = [[("a", 9.0), ("b", 4.0)], [("b", 0.8), ("c", 0.7), ("a", 0.1)]]
+        made = SimpleHybridRetriever(*(Fixed(*one) for one in lists), fusion=method, weights=[2.0, 1.0])
+        assert [(hit.id, hit.score) for hit in ask(made, "q")] == fuse(lists, method, [2.0, 1.0])
+
+    def test_the_cut_comes_after_the_fusion(self, ask: Ask) -> None:
+        left = Fixed(*((f"l{number}", 1.0) for number in range(5)), ("both", 0.1))
+        right = Fixed(*((f"r{number}", 1.0) for number in range(5)), ("both", 0.1))
+        assert ids(ask(SimpleHybridRetriever(left, right), "q", 1)) == ["both"]  # sixth in both lists
+        assert left.asked[0][1] == 100
+        ask(SimpleHybridRetriever(left, right, depth=3), "q", 7)
+        assert left.asked[-1][1] == 7
+
+    def test_scores_that_are_no_numbers_leave_the_order(self, ask: Ask) -> None:
+        odd = Fixed(("a", float("nan")), ("b", None), ("c", "9"))  # type: ignore[arg-type]  # what a foreign one may send
+        hits = ask(SimpleHybridRetriever(odd, Fixed(("c", 1.0))), "q")
+        assert ids(hits) == ["c", "a", "b"]
+        assert hits.degraded == ("fixed: it gave scores that are no finite numbers; only its order counts",)
+
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"fusion": "best"}, UnknownNameError, "no fusion method named 'best'"),
+            ({"weights": [1.0]}, InputError, "1 weights for 2 lists"),
+            ({"weights": [1.0, -1.0]}, InputError, "from 0 up"),
+            ({"dedupe": "text"}, InputError, "'id' or 'content'"),
+            ({"depth": 0}, InputError, "from 1 up"),
+            ({"timeout": 0}, InputError, "seconds above 0"),
+        ],
+    )
+    def test_options_that_cannot_be(self, options: dict[str, Any], error: type[Exception], message: str) -> None:
+        with pytest.raises(error, match=message):
+            SimpleHybridRetriever(Fixed(), Fixed(), **options)
+
+    @pytest.mark.parametrize("top_k", [0, -1, True, "3"])
+    def test_numbers_that_cannot_be(self, top_k: Any) -> None:
+        with pytest.raises(InputError, match="from 1 up"):
+            SimpleHybridRetriever(Fixed()).retrieve("q", top_k)
+
+
+class TestF3:
+    def test_one_failing_is_recorded_and_the_others_answer(self, ask: Ask) -> None:
+        hits = ask(SimpleHybridRetriever(Failing(), Fixed(("a", 1.0))), "q")
+        assert ids(hits) == ["a"]
+        assert hits.degraded == ("failing: LookupError: out of order",)
+        broken = next(span for span in hits.trace.spans if span.error)
+        assert (broken.stage, broken.detail, broken.error) == ("retrieve", "failing", "LookupError: out of order")
+
+    def test_one_hanging_holds_nobody_up(self, ask: Ask) -> None:
+        began = time.perf_counter()
+        hits = ask(SimpleHybridRetriever(Slow(30), Fixed(("a", 1.0))), "q", timeout=0.1)
+        assert time.perf_counter() - began < 5
+        assert ids(hits) == ["a"]
+        assert hits.degraded == ("slow: TimeoutError: no answer within 0.1 s",)
+
+    def test_all_failing_raises_one_error_with_every_cause(self, ask: Ask) -> None:
+        made = SimpleHybridRetriever(Failing(), Failing(ValueError("bad")), Slow(30), timeout=0.1)
+        with pytest.raises(RetrievalError, match="every branch of the search failed") as raised:
+            ask(made, "q")
+        causes = raised.value.causes
+        assert {name: type(cause) for name, cause in causes.items()} == {
+            "failing": LookupError,
+            "failing_2": ValueError,
+            "slow": TimeoutError,
+        }
+        assert raised.value.exceptions == tuple(causes.values())
+        rest = raised.value.split(LookupError)[1]
+        assert isinstance(rest, RetrievalError)
+        assert list(rest.causes) == ["failing_2", "slow"]
+
+    @pytest.mark.parametrize("answer", [None, "hits", ["a"], [("a", 1.0)], 7])
+    def test_garbage_is_a_failure(self, ask: Ask, answer: Any) -> None:
+        class Garbage(BaseRetriever):
+            def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                return answer  # type: ignore[no-any-return]
+
+        hits = ask(SimpleHybridRetriever(Garbage(), Fixed(("a", 1.0))), "q")
+        assert ids(hits) == ["a"]
+        assert len(hits.degraded) == 1
+
+    def test_one_that_keeps_failing_is_left_out_for_a_while_visibly(self, ask: Ask) -> None:
+        failing = Failing()
+        made = SimpleHybridRetriever(failing, Fixed(("a", 1.0)), breaker=Breaker(failures=2, seconds=60))
+        for _ in range(3):
+            hits = ask(made, "q")
+        assert failing.calls == 2
+        assert "left out for another" in hits.degraded[0]
+        assert "LookupError: out of order" in hits.degraded[0]
+        assert any(span.error and "left out" in span.error for span in hits.trace.spans)
+
+    def test_if_all_are_left_out_all_are_tried(self, ask: Ask) -> None:
+        failing = Failing()
+        made = SimpleHybridRetriever(failing, breaker=Breaker(failures=1, seconds=60))
+        for calls in (1, 2, 3):
+            with pytest.raises(RetrievalError):
+                ask(made, "q")
+            assert failing.calls == calls
+
+    def test_what_a_part_lacks_the_whole_tells(self, ask: Ask) -> None:
+        inner = SimpleHybridRetriever(Failing(), Fixed(("a", 1.0)))
+        hits = ask(SimpleHybridRetriever(inner, Fixed(("b", 1.0))), "q")
+        assert ids(hits) == ["a", "b"]
+        assert hits.degraded == ("failing: LookupError: out of order",)
+        assert [way.source for way in hits[0].provenance] == ["fixed", "simple_hybrid", "fuse"]
+
+
+class Keeping(Fixed):
+    def __init__(self, *hits: tuple[str, float]) -> None:
+        super().__init__(*hits)
+        self.nodes: list[Document] = []
+
+    def add_nodes(self, nodes: Sequence[Document]) -> None:
+        self.nodes.extend(nodes)
+
+
+class Full(Fixed):
+    def add_nodes(self, nodes: Sequence[Document]) -> None:
+        raise OSError("disk full")
+
+
+class TestF4:
+    def test_nodes_reach_every_retriever(self) -> None:
+        left, right = Keeping(), Keeping()
+        nodes = corpus(3)
+        added = SimpleHybridRetriever(left, right).add_nodes(nodes)
+        assert added == NodesAdded(("keeping", "keeping_2"))
+        assert added
+        assert left.nodes == right.nodes == nodes
+
+    def test_who_holds_the_nodes_if_one_fails(self) -> None:
+        inner = SimpleHybridRetriever(Keeping(), Full(), names=["x", "y"])
+        made = SimpleHybridRetriever(Full(), Keeping(), Fixed(), inner, names=["full", "keeping", "fixed", "inner"])
+        added = made.add_nodes(corpus(2))
+        assert not added
+        assert added.holding == ("keeping", "inner.x")
+        assert {name: str(error) for name, error in added.failed.items()} == {
+            "full": "disk full",
+            "fixed": "fixed takes no documents; it has no add_nodes",
+            "inner.y": "disk full",
+        }
+        with pytest.raises(InputError, match="none of fixed takes documents"):
+            SimpleHybridRetriever(Fixed()).add_nodes(corpus(1))
+
+    def test_saved_and_loaded_it_finds_the_same(self, tmp_path: Path) -> None:
+        embedder = HashingEmbedder()
+        one = Dataset("one", embedder=embedder, bm25_k1=0.9, bm25_b=0.4)
+        two = Dataset("два", "о рельсах", embedder=embedder)
+        made = SimpleHybridRetriever(
+            one.retriever("bm25"), two.retriever("vector"), fusion="z_score", weights=[1, 2], depth=30
+        )
+        assert made.add_nodes(corpus(60))
+        one.delete("d7")
+        made.persist(tmp_path / "saved")
+        again = SimpleHybridRetriever.load(
+            tmp_path / "saved", lambda folder: DatasetRetriever.load(folder, embedder=embedder)
+        )
+        for query in ("rail lamp", "signal", "guard whistle bridge"):
+            assert again.retrieve(query, 40) == made.retrieve(query, 40)
+        assert made.retrieve("rail lamp", 40)
+        inner = again.retrievers[1]
+        assert isinstance(inner, DatasetRetriever)
+        assert (inner.dataset.name, inner.dataset.description, inner.method) == ("два", "о рельсах", "vector")
+        with pytest.raises(InputError, match="not empty"):
+            made.persist(tmp_path / "saved")
+        for retriever in (*made.retrievers, *again.retrievers):
+            assert isinstance(retriever, DatasetRetriever)
+            retriever.dataset.close()
+
+    def test_what_cannot_be_saved_or_loaded(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="fixed cannot be saved"):
+            SimpleHybridRetriever(Fixed()).persist(tmp_path / "new")
+        assert not (tmp_path / "new").exists()
+        with pytest.raises(InputError, match="no hybrid retriever is saved"):
+            SimpleHybridRetriever.load(tmp_path, DatasetRetriever.load)
+        (tmp_path / "hybrid.json").write_text("{")
+        with pytest.raises(CorruptStoreError, match=r"hybrid\.json cannot be read"):
+            SimpleHybridRetriever.load(tmp_path, DatasetRetriever.load)
+        about = {"names": ["a", "b"], "kinds": ["A", "B"], "fusion": "rrf", "weights": None, "depth": 9}
+        (tmp_path / "hybrid.json").write_text(json.dumps(about))
+        with pytest.raises(InputError, match="2 retrievers are saved"):
+            SimpleHybridRetriever.load(tmp_path)
+        with pytest.raises(InputError, match="no retriever is saved at"):
+            SimpleHybridRetriever.load(tmp_path, DatasetRetriever.load)
+
+
+def test_f5_every_retriever_is_given_the_same_query(ask: Ask) -> None:
+    left, right = Fixed(), Fixed()
+    query = Query("q")
+    ask(SimpleHybridRetriever(left, right), query)
+    assert left.asked[0][0] is query
+    assert right.asked[0][0] is query
+
+
+def test_many_threads_at_once() -> None:
+    made = SimpleHybridRetriever(Fixed(("a", 1.0)), Fixed(("b", 1.0)))
+    wrong: list[Any] = []
+
+    def search() -> None:
+        wrong.extend(hits for _ in range(50) if ids(hits := made.retrieve("q")) != ["a", "b"])
+
+    threads = [threading.Thread(target=search) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,218 @@
+"""Spelling: what is corrected, what is left alone, spans, files, laws."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.errors import FormatVersionError, InputError, StoreError
+from pointsman.evaluation import read_collection
+from pointsman.text import DEFAULT_ANALYZER
+from pointsman.text.spelling import Change, Correction, Speller
+
+WORDS = {
+    "retrieval": 90, "neural": 70, "network": 80, "networks": 40, "temperature": 60, "necessary": 30,
+    "tomorrow": 12, "thrust": 40, "symmetric": 20, "definitely": 9, "occurrence": 8, "house": 50,
+    "step": 60, "python": 30, "kubernetes": 3, "погода": 50, "привет": 20, "система": 60, "объект": 30,
+    "ёлка": 12, "преобразование": 20, "поиск": 40, "визуализация": 9,
+}  # fmt: skip
+speller = Speller(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "corrected"),
+    [
+        ("retreival", "retrieval"),
+        ("Neurla netwrok", "Neural network"),
+        ("retrievl of temperatures", "retrieval of temperatures"),
+        ("temprature", "temperature"),
+        ("definately neccessary", "definitely necessary"),
+        ("tommorow", "tomorrow"),  # two slips of the likely kinds
+        ("occurence", "occurrence"),
+        ("(retreival),", "(retrieval),"),
+        ("“retreival”", "“retrieval”"),
+        ("RETREIVAL retreival", "RETREIVAL retrieval"),
+        ("hoouse", "house"),
+        ("сисетма", "система"),
+        ("Преобразованние", "Преобразование"),
+        ("обьект", "объект"),
+        ("поисск погоды", "поиск погоды"),
+        ("что такое neurla сеть", "что такое neural сеть"),
+        ("用 retreival 检索", "用 retrieval 检索"),
+    ],
+)
+def test_corrected(text: str, corrected: str) -> None:
+    assert speller.correct(text).text == corrected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "   ", "the of and", "network", "Networks", "networking", "NEURAL", "is it so"),
+        *(
+            "stop",
+            "asymmetric",
+            "nets",
+            "hose",
+            "pithon3",
+            "py-thon_x",
+            "retreival.py",
+            "foo@retreival.com",
+            "RETREIVAL",
+        ),
+        *("neuRal", "neXral", "netwrok42", "https://netwrok/", "thermodynamics", "xqzzkv", "C++", "doesn't"),
+        *("виртуализация", "ёлка", "елка", "Ёлку", "системы", "системный", "и в на"),
+        *("检索系统", "天汽怎么样", "日本語のテキスト", "مرحبا", "👍 ok"),
+    ],
+)
+def test_left_alone(text: str) -> None:
+    assert speller.correct(text) == Correction(text)
+    assert not speller.correct(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "corrected"),
+    [
+        ("ghbdtn", "привет"),
+        ("Ghbdtn, gjujlf", "Привет, погода"),
+        ("j,]trn", "объект"),
+        ("тугкфд", "neural"),
+        ("зщгыу", "зщгыу"),
+        ("abcd", "abcd"),
+    ],
+)
+def test_the_other_keyboard_layout(text: str, corrected: str) -> None:
+    assert speller.correct(text).text == corrected
+
+
+def test_spans() -> None:
+    text = "Neurla  (netwrok) ghbdtn"
+    changes = speller.correct(text).changes
+    assert changes == (
+        Change(0, 6, "Neurla", "Neural"),
+        Change(9, 16, "netwrok", "network"),
+        Change(18, 24, "ghbdtn", "привет"),
+    )
+    assert changes[0] == (0, 6, "Neurla", "Neural")
+
+
+def test_another_form_of_a_known_word_is_known() -> None:
+    """What the stemmer finds in the corpus anyway is not touched, though the very form does not occur."""
+    assert not Speller({"systems": 50, "системами": 9}).correct("system системах")
+
+
+def test_words_known_elsewhere_are_left_alone() -> None:
+    assert Speller({"thrust": 40, "house": 50}).correct("houses hoose").text == "houses house"
+    assert not Speller({"house": 50}, known={"hoose"}).correct("hoose")
+    assert not Speller.from_texts(["house " * 50], known={"hoose"}).correct("hoose")
+
+
+def test_frequency_decides_between_equals() -> None:
+    assert Speller({"planet": 50, "planer": 5}).correct("planex").text == "planet"
+    assert Speller({"planet": 5, "planer": 50}).correct("planex").text == "planer"
+
+
+def test_order_of_words_does_not_matter() -> None:
+    queries = ["neurla netwrok", "сисетма", "tempreature", "planex"]
+    words = [*WORDS.items(), ("planet", 7), ("planer", 7)]
+    first = [Speller(dict(words)).correct(query) for query in queries]
+    random.Random(1).shuffle(words)
+    assert [Speller(dict(words)).correct(query) for query in queries] == first
+
+
+def test_words_of_texts_and_more_of_them() -> None:
+    mine = Speller.from_texts(["Neural networks. Нейронные сети! 神经网络 x2 snake_case", "Neural"])
+    assert mine.frequencies["neural"] == 2
+    assert sorted(mine.frequencies) == ["case", "networks", "neural", "snake", "x", "нейронные", "сети"]
+    assert "NEURAL" in mine
+    assert "retrieval" not in mine
+    assert not mine.correct("retreival")
+    mine.add(["Retrieval, retrieval."])
+    assert len(mine) == 8
+    assert mine.correct("retreival").text == "retrieval"
+    mine.add(["retreival"])
+    assert not mine.correct("retreival")
+
+
+def test_frequencies_are_positive() -> None:
+    with pytest.raises(InputError, match="'house' is at least 1"):
+        Speller({"house": 0})
+
+
+def test_files(tmp_path: Path) -> None:
+    path = tmp_path / "words"
+    speller.save(path)
+    again = Speller.load(path)
+    assert dict(again.frequencies) == dict(speller.frequencies)
+    assert again.correct("Neurla ghbdtn") == speller.correct("Neurla ghbdtn")
+    assert [file.name for file in tmp_path.iterdir()] == ["words"]
+    Speller({}).save(path)
+    assert len(Speller.load(path)) == 0
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "words"
+    path.write_bytes(b"something else")
+    with pytest.raises(FormatVersionError, match="no words in a format known"):
+        Speller.load(path)
+    speller.save(path)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(StoreError, match="damaged"):
+        Speller.load(path)
+
+
+LETTERS = st.text(alphabet="abcdehilmnoprstuvwабвеиклнопрстуьё'’-. ,;[`AБ天1", max_size=60)
+
+
+@given(st.one_of(LETTERS, st.text(max_size=60)))
+def test_laws(text: str) -> None:
+    found = speller.correct(text)
+    rebuilt, end = "", 0
+    for change in found.changes:
+        assert end <= change.start < change.end
+        assert text[change.start : change.end] == change.old != change.new
+        rebuilt += text[end : change.start] + change.new
+        end = change.end
+    assert rebuilt + text[end:] == found.text
+    assert speller.correct(found.text).text == found.text
+
+
+LONG = sorted(word for word in WORDS if len(word) >= 8)
+
+
+@given(st.sampled_from(LONG), st.integers(1, 6), st.integers(0, 25), st.integers(0, 3))
+def test_one_slip_inside_a_long_word_is_put_right(word: str, at: int, number: int, kind: int) -> None:
+    letter = "abcdefghijklmnopqrstuvwxyz"[number] if word.isascii() else "абвгдежзийклмнопрстуфхцчшщъыьэюя"[number]
+    made = (
+        word[:at] + word[at + 1 :],
+        word[:at] + letter + word[at:],
+        word[:at] + letter + word[at + 1 :],
+        word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+    )[kind]
+    corrected = speller.correct(made).text
+    # A slip can make another form of the word, which is known; and one of its forms is nearer than another.
+    assert corrected == word or DEFAULT_ANALYZER.tokens(corrected) == DEFAULT_ANALYZER.tokens(word)
+
+
+@pytest.mark.parametrize("piece", ["retreival ", "абвгдежз ", "a", "'", "ghbdtn,", "天"])
+def test_time_is_linear(piece: str) -> None:
+    huge = piece * (1_000_000 // len(piece))
+    many = " ".join(f"{a}{b}retreval" for a in "abcdefghij" * 10 for b in "klmnopqrst" * 10)
+    began = perf_counter()
+    speller.correct(huge)
+    speller.correct(many)
+    Speller.from_texts([huge]).correct(huge[:1000])
+    assert perf_counter() - began < 10  # quadratic or worse would take minutes
+
+
+@pytest.mark.parametrize("name", ["en_cranfield", "en_cacm"])
+def test_queries_of_a_real_collection_are_left_alone(test_data: Path, name: str) -> None:
+    collection = read_collection(test_data / name)
+    mine = Speller.from_texts(document.searchable for document in collection.documents)
+    changed = [query for query in collection.queries.values() if mine.correct(query)]
+    assert len(changed) <= 0.06 * len(collection.queries)

@@ -1,0 +1,78 @@
+"""A search as OpenTelemetry spans, collected by the real SDK in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from pointsman import RetrievalWorkflow
+from pointsman.retrieval import telemetry
+from test_hybrid import Failing, Fixed
+
+trace = pytest.importorskip("opentelemetry.trace", reason="the package opentelemetry-sdk is not installed")
+from opentelemetry.sdk.trace import TracerProvider  # noqa: E402  (looked for above)
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def collector() -> InMemorySpanExporter:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return exporter
+
+
+@pytest.fixture(autouse=True)
+def empty(collector: InMemorySpanExporter) -> Iterator[None]:
+    collector.clear()
+    yield
+    collector.clear()
+
+
+def test_a_search_is_a_span_with_its_stages_inside(collector: InMemorySpanExporter) -> None:
+    with trace.get_tracer("test").start_as_current_span("request") as request:
+        context = RetrievalWorkflow().search("what is secret", [Fixed(("a", 2.0), ("b", 1.0)), Failing()], 1)
+    spans = {span.name: span for span in collector.get_finished_spans()}
+    whole = spans["retrieval fixed, failing"]
+    assert whole.attributes is not None
+    assert whole.parent is not None
+    assert whole.parent.span_id == request.get_span_context().span_id
+    assert whole.attributes["gen_ai.operation.name"] == "retrieval"
+    assert whole.attributes["gen_ai.data_source.id"] == "fixed, failing"
+    assert whole.attributes["gen_ai.request.top_k"] == 1
+    documents = json.loads(str(whole.attributes["gen_ai.retrieval.documents"]))
+    assert documents == [{"id": "a", "score": context.hits[0].score}]
+    assert whole.attributes["pointsman.degraded"] == context.degraded
+    assert "gen_ai.retrieval.query.text" not in whole.attributes
+    stages = [span for span in collector.get_finished_spans() if span.name.startswith("pointsman.")]
+    assert [span.name for span in stages] == [f"pointsman.{span.stage}" for span in context.trace.spans]
+    for span, stage in zip(stages, context.trace.spans, strict=True):
+        assert span.parent is not None
+        assert span.parent.span_id == whole.context.span_id
+        assert span.start_time is not None
+        assert span.end_time is not None
+        assert (span.end_time - span.start_time) / 1e6 == pytest.approx(stage.milliseconds, abs=0.01)
+    failed = next(span for span in stages if span.status.status_code is trace.StatusCode.ERROR)
+    assert failed.status.description == "LookupError: out of order"
+    assert failed.attributes is not None
+    assert failed.attributes["error.type"] == "LookupError"
+
+
+def test_the_text_of_a_query_is_told_only_on_request(
+    collector: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
+    RetrievalWorkflow().search("what is secret", [Fixed(("a", 2.0))])
+    whole = next(span for span in collector.get_finished_spans() if span.name == "retrieval fixed")
+    assert whole.attributes is not None
+    assert whole.attributes["gen_ai.retrieval.query.text"] == "what is secret"
+
+
+def test_without_the_package_nothing_is_told(collector: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "_api", lambda: None)
+    assert RetrievalWorkflow().search("q", [Fixed(("a", 2.0))]).hits
+    assert not collector.get_finished_spans()

@@ -1,0 +1,249 @@
+"""Taking questions apart by rules: what is, what is not, chains and bridges."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.errors import InputError
+from pointsman.retrieval.transform import Hop, RuleDecomposer, bridge_entities, chain, subquestions
+from pointsman.text import fold
+from pointsman.types import Query
+
+COMPARISONS = [
+    ("Compare Kafka and RabbitMQ", ["Kafka", "RabbitMQ"]),
+    (
+        "compare Kafka with RabbitMQ in terms of throughput",
+        ["Kafka in terms of throughput", "RabbitMQ in terms of throughput"],
+    ),
+    ("What is the difference between local and global variables?", ["local variables", "global variables"]),
+    ("TCP vs UDP", ["TCP", "UDP"]),
+    ("Java 8 vs 11", ["Java 8", "Java 11"]),
+    ("How does BM25 differ from TF-IDF?", ["BM25", "TF-IDF"]),
+    (
+        "Who is older, Annie Morton or Terry Richardson?",
+        ["Who is older Annie Morton?", "Who is older Terry Richardson?"],
+    ),
+    ("Which is older, the Eiffel Tower or Big Ben?", ["Which is older the Eiffel Tower?", "Which is older Big Ben?"]),
+    (
+        "Are Sutera and Rhodotypos both types of shrub?",
+        ["Are Sutera types of shrub?", "Are Rhodotypos types of shrub?"],
+    ),
+    ("Are both Rome and Paris capitals?", ["Are Rome capitals?", "Are Paris capitals?"]),
+    ("A和B有什么区别", ["A", "B"]),
+    ("比较Java与Python的性能", ["Java的性能", "Python的性能"]),
+    ("Go跟Rust哪个更快？", ["Go更快", "Rust更快"]),
+    ("垃圾站和垃圾堆放场有什么不同？", ["垃圾站", "垃圾堆放场"]),
+    ("法学与政治学专业与外交学专业有哪些区别？", ["法学与政治学专业", "外交学专业"]),
+    ("сравни Java и Kotlin", ["Java", "Kotlin"]),
+    ("Чем отличается ArrayList от LinkedList?", ["ArrayList", "LinkedList"]),
+    ("Чем интеграционное тестирование отличается от модульного?", ["интеграционное тестирование", "модульного"]),
+    ("В чём разница между http и https?", ["http", "https"]),
+    ("что старше, Рим или Афины?", ["что старше Рим?", "что старше Афины?"]),
+]
+CONJUNCTIONS = [
+    ("What is BM25 and how does it work?", ["What is BM25?", "How does BM25 work?"]),
+    ("Who wrote Emma? When was it published?", ["Who wrote Emma?", "When was Emma published?"]),
+    ("1) What is RRF? 2) What is BM25?", ["What is RRF?", "What is BM25?"]),
+    (
+        "Which band released Counterparts and had a drummer who was famous?",
+        ["Which band released Counterparts?", "Which band had a drummer who was famous?"],
+    ),
+    ("Что такое индекс, а также как его создать?", ["Что такое индекс?", "Как индекс создать?"]),
+    ("Объясните, что такое индекс и как он строится", ["Объясните, что такое индекс?", "Как индекс строится?"]),
+    ("Что такое XSD? В чём его преимущества?", ["Что такое XSD?", "В чём XSD преимущества?"]),
+    ("什么是向量检索，它和关键词检索有什么区别？", ["什么是向量检索？", "向量检索和关键词检索有什么区别？"]),
+    ("谁发明了电话以及什么时候发明的？", ["谁发明了电话？", "什么时候发明的？"]),
+]
+CHAINS = [
+    ("Who directed the film that won the Palme d'Or?", "film that won the Palme d'Or", "the film"),
+    ("When did the author of Brand die?", "author of Brand", "the author"),
+    ("Who kidnapped Temüjin's first wife in 1180?", "Temüjin's first wife", "the first wife"),
+    ("Where was the wife of Peter the Great born?", "wife of Peter the Great", "the wife"),
+    ("Где родился автор романа «Война и мир»?", "автор романа «Война и мир»", "автор"),
+    ("В какой стране вышел фильм, который получил «Оскар»?", "фильм, который получил «Оскар»", "фильм"),
+    ("《红楼梦》的作者的出生地在哪里？", "《红楼梦》的作者", "作者"),
+    ("获得奥斯卡奖的电影的导演是谁？", "获得奥斯卡奖的电影", "电影"),
+]
+SIMPLE = [
+    *("salt and pepper", "Romeo and Juliet", "research and development", "Who wrote Pride and Prejudice?"),
+    *("the price of tea in China", "where and when was Bach born", "How do I sign in and out?", "Tell me how it works"),
+    *("What is the capital of France?", "There is no difference between mice and rats in X.", "Compare the two"),
+    *(
+        "What is the history of the city of Rome?",
+        "Who was the leader of the Islamist regime in Sudan?",
+        "rock and roll",
+    ),
+    *("Москва и область", "Что такое и зачем нужен Docker?", "Кто написал «Преступление и наказание»?", "хлеб и соль"),
+    *(
+        "Что делать, если компьютер не включается?",
+        "Какова роль Consumer API?",
+    ),
+    *(
+        "红与黑",
+        "北京以及上海的人口是多少",
+        "战争与和平的作者是谁？",
+        "硕塞跟随谁进攻陕州？",
+        "道同属于哪个民族？",
+        "在北京，什么是最好的？",
+    ),
+    *("", " ", "?", "and", "и", "和", "1) 2)"),
+]
+
+
+@pytest.mark.parametrize(("question", "parts"), [*COMPARISONS, *CONJUNCTIONS])
+def test_taken_apart(question: str, parts: list[str]) -> None:
+    assert list(subquestions(question)) == parts
+
+
+@pytest.mark.parametrize("question", SIMPLE)
+def test_left_alone(question: str) -> None:
+    query = Query(question)
+    done = RuleDecomposer().transform(query)
+    assert done.query is query
+    assert done.variants == ()
+    assert chain(question) == ()
+
+
+@pytest.mark.parametrize(("question", "first", "slot"), CHAINS)
+def test_chains(question: str, first: str, slot: str) -> None:
+    hops = chain(question)
+    assert hops[0] == Hop(first)
+    last = hops[-1]
+    assert last.slot is not None
+    assert last.text[slice(*last.slot)] == slot
+    assert last.filled("⟨X⟩") == last.text.replace(slot, "⟨X⟩", 1)
+    assert [variant.text for variant in RuleDecomposer().transform(question).variants] == [hop.text for hop in hops]
+
+
+def test_a_chain_of_three() -> None:
+    english = chain("What is the nationality of the director of the film that won the Palme d'Or?")
+    assert english == (
+        Hop("film that won the Palme d'Or"),
+        Hop("director of the film", (12, 20)),
+        Hop("What is the nationality of the director?", (27, 39)),
+    )
+    russian = chain("В каком году родился режиссёр фильма, который получил «Оскар»?")
+    assert [hop.text for hop in russian] == [
+        "фильма, который получил «Оскар»",
+        "режиссёр фильма",
+        "В каком году родился режиссёр?",
+    ]
+    assert russian[1].filled("«Рокки»") == "режиссёр «Рокки»"
+    chinese = chain("《红楼梦》的作者的父亲的出生地在哪里？")
+    assert [hop.text for hop in chinese] == ["《红楼梦》的作者", "作者的父亲", "父亲的出生地在哪里？"]
+
+
+def test_sub_questions_are_bounded_and_weighted() -> None:
+    question = " ".join(f"{n}) What is term{n}?" for n in range(1, 9))
+    done = RuleDecomposer(max_subqueries=3, weight=0.5).transform(question)
+    assert [(variant.kind, variant.weight) for variant in done.variants] == [("subquestion", 0.5)] * 3
+    assert "8 sub-questions" in done.detail
+    with pytest.raises(InputError, match="max_subqueries"):
+        RuleDecomposer(0)
+
+
+def test_bridge_entities_of_english_passages() -> None:
+    passages = [
+        "Pulp Fiction\nPulp Fiction is a 1994 film by Quentin Tarantino. It won the Palme d'Or in Cannes.",
+        "Cannes Film Festival\nThe festival is held every year.",
+    ]
+    found = bridge_entities("film that won the Palme d'Or", passages)
+    assert found[0] == "Pulp Fiction"
+    assert "Quentin Tarantino" in found
+    assert not any("palme" in fold(name) for name in found)
+
+
+@pytest.mark.parametrize(
+    ("query", "passage", "name"),
+    [
+        ("《红楼梦》的作者", "《红楼梦》\n《红楼梦》是清代作家曹雪芹创作的长篇小说。", "曹雪芹"),
+        ("获奖的电影", "它获奖了，片名《霸王别姬》，由陈凯歌执导。", "霸王别姬"),
+        ("автор романа «Война и мир»", "Роман «Война и мир» написал Лев Толстой в 1869 году.", "Лев Толстой"),
+        ("столица Франции", "Париж\nПариж — столица Франции.", "Париж"),
+    ],
+)
+def test_bridge_entities_of_other_languages(query: str, passage: str, name: str) -> None:
+    assert name in bridge_entities(query, [passage])
+
+
+def test_bridge_entities_of_nothing() -> None:
+    assert bridge_entities("x", []) == []
+    assert bridge_entities("Paris", ["Paris\nParis is Paris."]) == []
+    assert bridge_entities("x", ["Rome\nRome is old."], limit=0) == []
+
+
+@given(st.text(max_size=200))
+def test_any_text_at_all(text: str) -> None:
+    parts = subquestions(text)
+    done = RuleDecomposer().transform(text)
+    assert done.query.text == text
+    assert len(done.variants) <= 5
+    assert len(parts) != 1 or parts[0]
+    for hop in chain(text):
+        assert hop.slot is None or 0 <= hop.slot[0] < hop.slot[1] <= len(hop.text)
+    bridge_entities(text, [text, text[::-1]])
+
+
+WORDS = [
+    "what",
+    "is",
+    "the",
+    "difference",
+    "between",
+    "and",
+    "A",
+    "Rome",
+    "who",
+    "of",
+    "director",
+    "film",
+    "that",
+    "или",
+    "и",
+    "кто",
+    "чем",
+    "отличается",
+    "от",
+    "Пушкин",
+    "который",
+    "和",
+    "的",
+    "作者",
+    "什么",
+    "是",
+    "，",
+    "?",
+    ",",
+    "1)",
+    "2)",
+    "«",
+    "»",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=40))
+def test_any_words_of_the_rules(words: list[str]) -> None:
+    for text in (" ".join(words), "".join(words)):
+        for part in subquestions(text):
+            assert part.strip()
+        chain(text)
+
+
+@pytest.mark.parametrize(
+    "piece", ["What is A and B, ", "который, ", "的作者和", "the film that ", "1) a ", "A" * 10, "? ", "«", "Ab of "]
+)
+def test_time_is_bounded(piece: str) -> None:
+    """The longest text that is looked at takes milliseconds, and a megabyte is not looked at."""
+    began = perf_counter()
+    longest = (piece * 1000)[:1000]
+    subquestions(longest)
+    chain(longest)
+    huge = piece * (1_000_000 // len(piece))
+    assert subquestions(huge) == ()
+    assert chain(huge) == ()
+    bridge_entities(longest, [huge] * 3)
+    assert perf_counter() - began < 5  # quadratic or worse would take minutes

@@ -1,0 +1,128 @@
+"""Filling in from the history by rules: a table of dialogues, and laws."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.retrieval.transform import RuleDisambiguator
+from pointsman.text import fold
+from pointsman.types import Message, Query
+
+
+def dialogues(name: str) -> list[dict[str, Any]]:
+    read: list[dict[str, Any]] = json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+    return read
+
+
+DIALOGUES = dialogues("dialogues.json")
+HELD_OUT = dialogues("dialogues_held_out.json")
+rules = RuleDisambiguator()
+
+
+def query_of(dialogue: dict[str, Any]) -> Query:
+    history = tuple(Message(message["role"], message["text"]) for message in dialogue["history"])
+    return Query(dialogue["query"], history=history)
+
+
+def holds(text: str, word: str, language: str, *, whole: bool) -> bool:
+    """Whether a word stands in a text, in whatever case; at the beginning of a word at least where words have one."""
+    if language == "zh":
+        return fold(word) in fold(text)
+    end = r"(?!\w)" if whole else ""
+    return re.search(rf"(?<!\w){re.escape(fold(word))}{end}", fold(text)) is not None
+
+
+def missed(dialogue: dict[str, Any]) -> str:
+    """What is wrong with the answer to a dialogue; empty where nothing is."""
+    query = query_of(dialogue)
+    done = rules.transform(query)
+    text, language = done.query.text, dialogue["language"]
+    if dialogue["unchanged"]:
+        return "" if done.query is query else f"changed: {text}"
+    if done.query.history != query.history or done.variants or repr(text) not in done.detail:
+        return f"not merely the text: {done}"
+    absent = [word for word in dialogue["must"] if not holds(text, word, language, whole=False)]
+    present = [word for word in dialogue["absent"] if holds(text, word, language, whole=True)]
+    return f"{text}: without {absent}, with {present}" if absent or present or text == query.text else ""
+
+
+@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue["id"])
+def test_dialogues(dialogue: dict[str, Any]) -> None:
+    assert missed(dialogue) == ""
+
+
+def test_dialogues_held_out() -> None:
+    """Twelve that the rules were not made for: ten are understood; to be made better, not to be fitted to."""
+    assert len(HELD_OUT) == 12
+    assert sum(not missed(dialogue) for dialogue in HELD_OUT) >= 10
+
+
+def test_ten_dialogues_a_language() -> None:
+    for language in ("en", "zh", "ru"):
+        mine = [dialogue for dialogue in DIALOGUES if dialogue["language"] == language]
+        assert len(mine) == 10
+        assert sum(dialogue["unchanged"] for dialogue in mine) >= 3
+
+
+def test_without_history_nothing_happens() -> None:
+    for text in ("How old is he?", "那上海呢？", "А в Москве?"):
+        query = Query(text)
+        assert rules.transform(query).query is query
+
+
+@pytest.mark.parametrize(
+    "text", ["How old is he?", "它是什么？", "Сколько ему лет?", "And in Paris?", "那上海呢？", "А в Москве?"]
+)
+def test_an_empty_history_offers_nothing(text: str) -> None:
+    query = Query(text, history=(Message("user", ""), Message("assistant", "…")))
+    assert rules.transform(query).query is query
+
+
+def test_the_latest_turn_counts() -> None:
+    history = (
+        Message("user", "Who wrote Emma?"),
+        Message("assistant", "Jane Austen."),
+        Message("user", "Who wrote Jane Eyre?"),
+        Message("assistant", "Charlotte Brontë wrote it."),
+    )
+    assert "Emma" not in rules.transform(Query("When was it published?", history=history)).query.text
+
+
+@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue["id"])
+def test_once_is_enough(dialogue: dict[str, Any]) -> None:
+    once = rules.transform(query_of(dialogue)).query
+    assert rules.transform(once).query is once
+
+
+TURNS = st.lists(
+    st.tuples(
+        st.sampled_from(["user", "assistant", "system", ""]),
+        st.one_of(st.text(max_size=60), st.sampled_from([d["query"] for d in DIALOGUES])),
+    ),
+    max_size=4,
+)
+
+
+@given(TURNS, st.one_of(st.text(max_size=60), st.sampled_from([dialogue["query"] for dialogue in DIALOGUES])))
+def test_any_history_and_query(turns: list[tuple[str, str]], text: str) -> None:
+    query = Query(text, history=tuple(Message(*turn) for turn in turns))
+    done = rules.transform(query)
+    assert query.text == text
+    assert done.query is query or (done.query.text.strip() and done.query.history == query.history)
+
+
+@pytest.mark.parametrize("piece", ["A b ", "«", "他的", "Ab и ", "the a of ", "(", "A_", "Что "])
+def test_time_is_bounded(piece: str) -> None:
+    huge = piece * (1_000_000 // len(piece))
+    began = perf_counter()
+    for text in ("How old is he?", "And in Paris?", "它呢？", "А его столица?", "А в Москве?", huge):
+        rules.transform(Query(text, history=(Message("user", huge), Message("assistant", huge))))
+    assert perf_counter() - began < 5  # quadratic or worse would take minutes

@@ -1,0 +1,176 @@
+"""Variants by rules: paraphrase, synonym, correction; thesauri and their files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.errors import InputError
+from pointsman.retrieval.transform import RuleExpander
+from pointsman.retrieval.transform.base import same
+from pointsman.retrieval.transform.expand import paraphrase, read_thesaurus
+from pointsman.text.spelling import Speller
+
+
+def of_kind(expander: RuleExpander, text: str, kind: str) -> list[str]:
+    return [variant.text for variant in expander.transform(text).variants if variant.kind == kind]
+
+
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("Can you tell me what is the capital of France?", "capital France"),
+        ("Hi, could you please explain how to install Docker?", "how install Docker"),
+        ("I would like to know about the history of Rome", "history Rome"),
+        ("What is the boiling point of water without salt?", "boiling point water without salt"),
+        ("请问什么是机器学习？", "机器学习"),
+        ("你能告诉我长江有多长吗？", "长江有多长"),
+        ("请介绍一下华为公司。", "华为公司"),
+        ("Подскажите, пожалуйста, как установить Docker на сервер?", "как установить Docker сервер"),
+        ("Расскажите о модели памяти Java?", "модели памяти Java"),
+        ("Что такое «потокобезопасность»?", "«потокобезопасность»"),
+        ("Почему небо не зелёное?", "Почему небо не зелёное"),
+    ],
+)
+def test_paraphrase(query: str, kept: str) -> None:
+    assert paraphrase(query) == kept
+
+
+@pytest.mark.parametrize("query", ["to be or not to be", "who are you", "что это", "是什么", "?", "", "who?", "как"])
+def test_what_holds_nothing_else_is_left(query: str) -> None:
+    assert paraphrase(query) == query
+    assert RuleExpander().transform(query).variants == ()
+
+
+THESAURUS = {
+    "car": ["automobile", "vehicle", "car"],
+    "big data": ["large-scale data"],
+    "data": ["information"],
+    "计算机": ["电脑"],
+    "машина": ["автомобиль"],
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "variants"),
+    [
+        ("red car", ["red automobile", "red vehicle"]),
+        ("Cars and carts", []),
+        ("big data tools", ["large-scale data tools"]),
+        ("data about CAR", ["information about CAR", "data about automobile", "data about vehicle"]),
+        ("学习计算机科学", ["学习电脑科学"]),
+        ("计算机", ["电脑"]),
+        ("красная машина", ["красная автомобиль"]),
+        ("nothing here", []),
+    ],
+)
+def test_synonyms_of_a_thesaurus(query: str, variants: list[str]) -> None:
+    assert of_kind(RuleExpander(["synonym"], THESAURUS), query, "synonym") == variants
+
+
+def test_a_thesaurus_by_language_is_one_table() -> None:
+    expander = RuleExpander(["synonym"], {"en": {"car": ["automobile"]}, "ru": {"кот": ["кошка"]}})
+    assert of_kind(expander, "кот", "synonym") == ["кошка"]
+    assert of_kind(expander, "car", "synonym") == ["automobile"]
+
+
+def test_neighbours_are_asked_where_the_thesaurus_is_silent() -> None:
+    asked: list[str] = []
+
+    def neighbours(word: str) -> list[tuple[str, float]]:
+        asked.append(word)
+        return [("engines", 0.95), ("motor", 0.9), ("wheel", 0.2)]
+
+    expander = RuleExpander(["synonym"], THESAURUS, neighbours, least_likeness=0.5)
+    assert of_kind(expander, "the engine of 747", "synonym") == ["the motor of 747"]  # its plural is no synonym
+    assert asked == ["engine"]
+    assert of_kind(expander, "red car", "synonym") == ["red automobile", "red vehicle"]
+    assert asked == ["engine"]
+
+
+def test_neighbours_that_fail_are_told() -> None:
+    def neighbours(word: str) -> list[tuple[str, float]]:
+        raise ConnectionError("gone")
+
+    done = RuleExpander(neighbours=neighbours).transform("What is the engine?")
+    assert done.degraded == ("no neighbours of words: ConnectionError: gone",)
+    assert [variant.kind for variant in done.variants] == ["paraphrase"]
+
+
+def test_correction_comes_first_and_the_others_build_on_it() -> None:
+    expander = RuleExpander(
+        ["correction", "synonym", "paraphrase"],
+        {"retrieval": ["search"]},
+        speller=Speller({"retrieval": 9}),
+        weights={"correction": 2.0},
+    )
+    done = expander.transform("What is retreival?")
+    assert [(v.kind, v.text, v.weight) for v in done.variants] == [
+        ("correction", "What is retrieval?", 2.0),
+        ("synonym", "What is search", 1.0),
+        ("paraphrase", "retrieval", 1.0),
+    ]
+    assert done.query.text == "What is retreival?"
+    assert expander.transform("retrieval").variants[0].kind == "synonym"
+
+
+def test_thesaurus_files(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(json.dumps({"en": {"car": ["automobile"]}}), encoding="utf-8")
+    (tmp_path / "t.tsv").write_text(
+        "\ufeff# term\tsynonyms\ncar\tautomobile\tvehicle\n\n电脑\t计算机\n", encoding="utf-8"
+    )
+    assert read_thesaurus(tmp_path / "t.tsv") == {"car": ["automobile", "vehicle"], "电脑": ["计算机"]}
+    for name in ("t.json", "t.tsv"):
+        assert of_kind(RuleExpander(["synonym"], tmp_path / name), "car", "synonym")[0] == "automobile"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.json", "{"),
+        ("t.json", "[1]"),
+        ("t.json", '{"a": 1}'),
+        ("t.json", '{"a": "b"}'),
+        ("t.doc", ""),
+        ("none.tsv", None),
+    ],
+)
+def test_thesauri_that_are_none(tmp_path: Path, name: str, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=r"thesaurus|synonyms"):
+        RuleExpander(["synonym"], tmp_path / name)
+
+
+def test_unknown_kinds_are_refused() -> None:
+    with pytest.raises(InputError, match="'hypothetical'"):
+        RuleExpander(["hypothetical"])
+    with pytest.raises(InputError, match="'x'"):
+        RuleExpander(weights={"x": 1})
+
+
+EXPANDER = RuleExpander(thesaurus=THESAURUS, speller=Speller({"retrieval": 3, "система": 3}))
+
+
+@given(st.text(max_size=120))
+def test_any_text(text: str) -> None:
+    done = EXPANDER.transform(text)
+    assert done.query.text == text
+    assert done == EXPANDER.transform(text)
+    keys = [same(variant.text) for variant in done.variants]
+    assert len({*keys, same(text)}) == len(keys) + 1
+    paraphrase(text)
+
+
+@pytest.mark.parametrize("piece", ["please ", "计算机", "car big data ", "请问", "а ", "(", "tell me "])
+def test_time_is_bounded(piece: str) -> None:
+    huge = piece * (1_000_000 // len(piece))
+    began = perf_counter()
+    assert EXPANDER.transform(huge).variants == ()
+    EXPANDER.transform((piece * 2000)[:2000])
+    assert perf_counter() - began < 5  # quadratic or worse would take minutes

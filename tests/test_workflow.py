@@ -1,0 +1,493 @@
+"""The way of a query through every stage: R3, R7, R9, and what happens when a stage fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document, Hit, Query, RetrievalWorkflow
+from pointsman.errors import InputError, RetrievalError, UnknownNameError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.dispatch import Breaker
+from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
+from pointsman.types import Message, Ranked, Refusal, RetrievalContext, Trace
+from store_kit import corpus
+from test_hybrid import Failing, Fixed, Slow, ids
+
+Search = Callable[..., RetrievalContext]
+
+
+def synchronously(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
+    return workflow.search(*args, **options)
+
+
+def asynchronously(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
+    return asyncio.run(workflow.asearch(*args, **options))
+
+
+def inside_a_running_loop(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
+    async def main() -> RetrievalContext:
+        return workflow.search(*args, **options)
+
+    return asyncio.run(main())
+
+
+def in_a_thread(workflow: RetrievalWorkflow, *args: Any, **options: Any) -> RetrievalContext:
+    found: list[RetrievalContext] = []
+    thread = threading.Thread(target=lambda: found.append(workflow.search(*args, **options)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+@pytest.fixture(params=[synchronously, asynchronously, inside_a_running_loop, in_a_thread])
+def search(request: pytest.FixtureRequest) -> Search:
+    way: Search = request.param
+    return way
+
+
+@pytest.fixture(params=[synchronously, asynchronously])
+def either(request: pytest.FixtureRequest) -> Search:
+    way: Search = request.param
+    return way
+
+
+@pytest.fixture(scope="module")
+def datasets() -> Iterator[tuple[Dataset, Dataset]]:
+    embedder = HashingEmbedder()
+    rails, lamps = Dataset("rails", embedder=embedder), Dataset("lamps", embedder=embedder)
+    rails.add(corpus(60, seed=1))
+    lamps.add(corpus(60, seed=2))
+    yield rails, lamps
+    rails.close()
+    lamps.close()
+
+
+class Reversed(BaseRefiner):
+    stage = "rerank"
+
+    def __init__(self, depth: int = 0, *, in_place: bool = False) -> None:
+        self._depth, self.in_place = depth, in_place
+        self.seen: list[int] = []
+
+    def depth(self, top_k: int, scale: str) -> int:
+        return max(top_k, self._depth)
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        self.seen.append(len(ranked.hits))
+        return replace(ranked, hits=ranked.hits[::-1], scale="rerank:reversed", detail="backwards")
+
+
+class Broken(BaseRefiner):
+    """Does what it is told to instead of refining."""
+
+    def __init__(self, act: Callable[[], Any], *, timeout: float | None = None, in_place: bool = False) -> None:
+        self.act, self.timeout, self.in_place = act, timeout, in_place
+        self.stage = "compress"
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        return self.act()  # type: ignore[no-any-return]
+
+
+def raises() -> Any:
+    raise LookupError("no model")
+
+
+class Refusing(BaseRefiner):
+    stage = "refuse"
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        nearest = ranked.hits[0] if ranked.hits else None
+        return Ranked((), ranked.scale, "too far", {nearest.key: "too far"} if nearest else {},
+                      refused=Refusal("nothing is near", nearest, 0.1, 0.5, "probability"))  # fmt: skip
+
+
+class Rewriting(BaseTransformer):
+    def __init__(self, *variants: Variant, to: str | None = None) -> None:
+        self.variants, self.to = variants, to
+
+    def transform(self, query: str | Query) -> Transformed:
+        query = Query.of(query)
+        return Transformed(replace(query, text=self.to) if self.to else query, self.variants, "rewritten")
+
+
+class Choosing(BaseRouter):
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def route(self, query: str | Query, datasets: Sequence[Dataset]) -> list[Dataset]:
+        if not self.names:
+            raise LookupError("no router")
+        return [dataset for dataset in datasets if dataset.name in self.names]
+
+
+def test_with_no_stage_at_all(search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+    context = search(RetrievalWorkflow(), "rail lamp", datasets, 7)
+    assert len(context) == 7
+    assert {hit.dataset for hit in context} <= {"rails", "lamps"}
+    assert [hit.score for hit in context] == sorted((hit.score for hit in context), reverse=True)
+    assert (context.plan.datasets, context.plan.strategy) == (("rails", "lamps"), "hybrid")
+    assert [span.stage for span in context.trace.spans] == ["plan", "retrieve", "retrieve", "fuse", "fetch"]
+    assert (context.refused, context.degraded) == (None, ())
+    assert search(RetrievalWorkflow(), "rail lamp", datasets, 7).hits == context.hits
+
+
+def test_r7_with_every_stage(search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+    reranker, last = Reversed(30), Reversed()
+    workflow = RetrievalWorkflow(
+        router=Choosing("lamps"), reranker=reranker, transformer=Rewriting(to="signal"), refiners=[last]
+    )
+    context = search(workflow, "rail", datasets, 5)
+    assert [span.stage for span in context.trace.spans] == [
+        *("transform", "plan", "retrieve", "fuse", "fetch", "rerank", "rerank")
+    ]
+    assert context.query.text == "signal"
+    assert {hit.dataset for hit in context} == {"lamps"}
+    assert reranker.seen == last.seen == [30]
+    plain = search(RetrievalWorkflow(), "signal", [datasets[1]], 5)
+    assert ids(context.hits) == ids(plain.hits)  # reversed twice
+    assert "chosen by Choosing" in context.plan.reason
+
+
+def test_retrieve_gives_one_context_for_each_question(datasets: tuple[Dataset, Dataset]) -> None:
+    workflow = RetrievalWorkflow()
+    one = workflow.retrieve("rail", datasets, 3)
+    assert [context.query.text for context in one] == ["rail"]
+    two = workflow.retrieve(["rail", Query("lamp")], datasets, 3)
+    assert [context.query.text for context in two] == ["rail", "lamp"]
+    assert two[0].hits == one[0].hits
+    awaited = asyncio.run(workflow.aretrieve(["rail", "lamp"], datasets, 3))
+    assert [context.hits for context in awaited] == [context.hits for context in two]
+    assert asyncio.run(workflow.aretrieve("rail", datasets, 3))[0].hits == one[0].hits
+
+
+@pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "hybrid", "rrf", "z_score"])
+def test_strategies(either: Search, datasets: tuple[Dataset, Dataset], strategy: str) -> None:
+    context = either(RetrievalWorkflow(strategy=strategy), "rail lamp", datasets, 5)
+    assert context.plan.strategy == ("hybrid" if strategy == "auto" else strategy)
+    assert context.hits == either(RetrievalWorkflow(), "rail lamp", datasets, 5, strategy=strategy).hits
+
+
+def test_datasets_and_retrievers_together(either: Search, datasets: tuple[Dataset, Dataset]) -> None:
+    foreign = Fixed(("x", 900.0), ("d1", 5.0))
+    context = either(RetrievalWorkflow(), "rail lamp", [datasets[0], foreign, datasets[1]], 60)
+    assert context.plan.datasets == ("rails", "fixed", "lamps")
+    assert "x" in ids(context.hits)
+    assert context.trace.spans[-2].detail == "rrf"  # foreign scores are on no common scale
+    assert {hit.dataset for hit in context} == {"rails", "lamps", None}
+    alone = either(RetrievalWorkflow(), "rail lamp", [foreign], 5)
+    assert [(hit.id, hit.score) for hit in alone] == [("x", 900.0), ("d1", 5.0)]
+
+
+def test_nothing_to_search(either: Search) -> None:
+    context = either(RetrievalWorkflow(), "rail", [])
+    assert (context.hits, context.plan.datasets, context.degraded) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"strategy": "best"}, UnknownNameError, "no strategy named 'best'"),
+        ({"depth": 0}, InputError, "from 1 up"),
+        ({"timeout": -1}, InputError, "seconds above 0"),
+        ({"reranker": object()}, InputError, "subclasses BaseRefiner"),
+        ({"refiners": [print]}, InputError, "subclasses BaseRefiner"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        RetrievalWorkflow(**options)
+
+
+def test_what_cannot_be_asked(datasets: tuple[Dataset, Dataset]) -> None:
+    workflow = RetrievalWorkflow()
+    with pytest.raises(InputError, match="from 1 up"):
+        workflow.search("rail", datasets, 0)
+    with pytest.raises(InputError, match="two of these are called 'rails'"):
+        workflow.search("rail", [datasets[0], datasets[0]])
+    with pytest.raises(InputError, match="has retrieve and aretrieve"):
+        workflow.search("rail", [object()])
+    with pytest.raises(InputError, match="a query's text is a str"):
+        workflow.search(7, datasets)  # type: ignore[arg-type]
+
+
+class TestR3PartialAnswers:
+    def test_a_failing_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+        context = search(RetrievalWorkflow(), "rail lamp", [Failing(), datasets[0]], 5)
+        assert len(context) == 5
+        assert context.degraded == ("failing: LookupError: out of order",)
+
+    def test_a_hanging_branch(self, search: Search, datasets: tuple[Dataset, Dataset]) -> None:
+        began = time.perf_counter()
+        context = search(RetrievalWorkflow(), "rail lamp", [Slow(30), datasets[0]], 5, timeout=0.3)
+        assert time.perf_counter() - began < 5
+        assert len(context) == 5
+        assert context.degraded == ("slow: TimeoutError: no answer within 0.3 s",)
+
+    def test_all_failing(self, either: Search) -> None:
+        with pytest.raises(RetrievalError, match="failing_2: ValueError: bad"):
+            either(RetrievalWorkflow(), "rail", [Failing(), Failing(ValueError("bad"))])
+
+    def test_the_stages_after_keep_a_share_of_the_time(self, either: Search) -> None:
+        reranker = Reversed()
+        context = either(
+            RetrievalWorkflow(reranker=reranker), "q", [Slow(30), Fixed(("a", 2.0), ("b", 1.0))], timeout=0.5
+        )
+        assert ids(context.hits) == ["b", "a"]
+        assert context.degraded == ("slow: TimeoutError: no answer within 0.4 s",)
+
+    def test_one_that_keeps_failing_is_left_out_for_a_while(self, either: Search) -> None:
+        failing = Failing()
+        workflow = RetrievalWorkflow(breaker=Breaker(failures=1, seconds=60))
+        for _ in range(3):
+            context = either(workflow, "q", [failing, Fixed(("a", 1.0))])
+        assert failing.calls == 1
+        assert "left out for another" in context.degraded[0]
+
+    def test_cancelling_a_search_cancels_its_branches(self) -> None:
+        cancelled = threading.Event()
+
+        class Waiting(BaseRetriever):
+            async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                try:
+                    await asyncio.sleep(30)
+                except asyncio.CancelledError:
+                    cancelled.set()
+                    raise
+                return []
+
+        async def main() -> None:
+            task = asyncio.create_task(RetrievalWorkflow().asearch("q", [Waiting(), Fixed()]))
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(main())
+        assert cancelled.is_set()
+
+
+class TestFailingStages:
+    def test_a_transformer(self, either: Search) -> None:
+        class Failed(BaseTransformer):
+            def transform(self, query: str | Query) -> Transformed:
+                raise LookupError("no model")
+
+        context = either(RetrievalWorkflow(transformer=Failed()), "q", [Fixed(("a", 1.0))])
+        assert ids(context.hits) == ["a"]
+        assert context.degraded == ("transform: LookupError: no model; the query is searched as it is",)
+
+    def test_a_router(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
+        context = either(RetrievalWorkflow(router=Choosing()), "rail", datasets, 100)
+        assert {hit.dataset for hit in context} == {"rails", "lamps"}
+        assert context.degraded == ("route: LookupError: no router; all datasets are searched",)
+
+    @pytest.mark.parametrize(
+        ("act", "cause"),
+        [
+            (raises, "LookupError: no model"),
+            (lambda: None, "it returned None"),
+            (lambda: [1, 2], "it returned list"),
+            (lambda: time.sleep(30), "no answer within 0.1 s"),
+        ],
+    )
+    def test_a_refiner(self, either: Search, act: Callable[[], Any], cause: str) -> None:
+        workflow = RetrievalWorkflow(refiners=[Broken(act, timeout=0.1)])
+        context = either(workflow, "q", [Fixed(("a", 2.0), ("b", 1.0))])
+        assert ids(context.hits) == ["a", "b"]
+        assert len(context.degraded) == 1
+        assert context.degraded[0].startswith("compress: ")
+        assert cause in context.degraded[0]
+        assert context.degraded[0].endswith("the ranking before it stands")
+        assert context.trace.spans[-1].error is not None
+
+    def test_a_refiner_in_place(self, either: Search) -> None:
+        context = either(RetrievalWorkflow(refiners=[Broken(raises, in_place=True)]), "q", [Fixed(("a", 2.0))])
+        assert ids(context.hits) == ["a"]
+        assert "LookupError: no model" in context.degraded[0]
+
+    def test_no_time_left_for_a_refiner(self, either: Search) -> None:
+        reranker = Reversed()
+        slow = Broken(lambda: time.sleep(30))
+        workflow = RetrievalWorkflow(reranker=slow, refiners=[reranker], timeout=0.2)
+        context = either(workflow, "q", [Fixed(("a", 2.0), ("b", 1.0))])
+        assert ids(context.hits) == ["a", "b"]
+        assert [cause.split(":")[0] for cause in context.degraded] == ["compress", "rerank"]
+
+
+def test_a_refusal_ends_the_way(either: Search) -> None:
+    after = Reversed()
+    context = either(RetrievalWorkflow(refiners=[Refusing(), after]), "q", [Fixed(("a", 2.0))])
+    assert context.hits == ()
+    assert context.refused is not None
+    assert (str(context.refused), context.refused.nearest and context.refused.nearest.id) == ("nothing is near", "a")
+    assert after.seen == []
+    assert context.explain("a").verdict == "taken out by refuse: too far"
+
+
+class TestVariants:
+    def test_variants_add_and_cannot_outvote_the_query(self, either: Search) -> None:
+        class ByText(BaseRetriever):
+            def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                found = {"q": ["a", "b"], "v1": ["x", "y"], "v2": ["x", "b"]}[Query.of(query).text]
+                return [Hit(Document(id_, id_), 1.0 / rank) for rank, id_ in enumerate(found, 1)]
+
+        transformer = Rewriting(Variant("v1", "synonym"), Variant("v2", "correction"))
+        context = either(RetrievalWorkflow(transformer=transformer), "q", [ByText()])
+        assert ids(context.hits) == ["b", "a", "x", "y"]
+        sources = [(way.source, way.rank) for way in context.hits[0].provenance]
+        assert sources == [("by_text", 2), ("correction 2", 2), ("fuse", 1)]
+        assert context.trace.explain("y").rank == 4
+        many = Rewriting(*(Variant("v1", "synonym") for _ in range(9)))
+        assert ids(either(RetrievalWorkflow(transformer=many), "q", [ByText()], 1).hits) == ["a"]
+
+    def test_over_datasets_every_candidate_has_both_scores(
+        self, either: Search, datasets: tuple[Dataset, Dataset]
+    ) -> None:
+        transformer = Rewriting(Variant("steam bridge", "subquestion"))
+        workflow = RetrievalWorkflow(transformer=transformer, depth=5)
+        for searched in (datasets, datasets[:1]):
+            context = either(workflow, "rail lamp", searched, 40)
+            assert len(context) > 10
+            for hit in context:
+                scores = {way.source: way.score for way in hit.provenance}
+                assert scores["bm25"] is not None
+                assert scores["vector"] is not None
+
+    def test_a_failing_variant_leaves_the_query(self, either: Search) -> None:
+        class Picky(BaseRetriever):
+            def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                if Query.of(query).text != "q":
+                    raise LookupError("only q")
+                return [Hit(Document("a", "a"), 1.0)]
+
+        context = either(RetrievalWorkflow(transformer=Rewriting(Variant("v", "synonym"))), "q", [Picky()])
+        assert ids(context.hits) == ["a"]
+        assert context.degraded == ("picky, synonym 1: LookupError: only q",)
+
+
+class TestBatch:
+    def test_the_same_answers_as_one_by_one(self, datasets: tuple[Dataset, Dataset]) -> None:
+        queries: list[str | Query] = ["rail lamp", Query("signal"), "guard whistle", "rail lamp"]
+        workflow = RetrievalWorkflow(reranker=Reversed(20))
+        together = workflow.search_many(queries, datasets, 5)
+        assert [context.hits for context in together] == [workflow.search(q, datasets, 5).hits for q in queries]
+        assert workflow.search_many([], datasets) == []
+
+    def test_queries_are_embedded_once_and_together(self) -> None:
+        class Counting(HashingEmbedder):
+            batches: list[int]
+
+            def embed_queries(self, texts: Sequence[str]) -> Any:
+                self.batches.append(len(texts))
+                return super().embed_queries(texts)
+
+        embedder = Counting()
+        embedder.batches = []
+        with Dataset("x", embedder=embedder) as dataset:
+            dataset.add(corpus(5))
+            embedder.batches.clear()
+            RetrievalWorkflow().search_many(["rail", "lamp", "rail", "signal"], [dataset], 2)
+            RetrievalWorkflow().search("lamp", [dataset], 2)
+        assert embedder.batches == [3]
+
+    def test_a_question_that_cannot_be_searched_leaves_the_others(self) -> None:
+        class Picky(BaseRetriever):
+            def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                if Query.of(query).text == "bad":
+                    raise LookupError("bad")
+                return [Hit(Document("a", "a"), 1.0)]
+
+        good, bad = RetrievalWorkflow().search_many(["good", "bad"], [Picky()])
+        assert ids(good.hits) == ["a"]
+        assert bad.hits == ()
+        assert "LookupError: bad" in bad.degraded[0]
+        with pytest.raises(RetrievalError):
+            RetrievalWorkflow().search_many(["bad", "bad"], [Picky()])
+
+
+class TestR9Trace:
+    def test_every_document_has_its_way(self, datasets: tuple[Dataset, Dataset]) -> None:
+        context = RetrievalWorkflow(reranker=Reversed(20)).search("rail lamp", datasets, 5)
+        for place, hit in enumerate(context, 1):
+            explained = context.explain(hit.id, hit.dataset)
+            assert explained.rank == place
+            assert [step.source for step in explained.steps] == ["bm25", "vector", "fuse", "rerank", "answer"]
+            fused = explained.steps[2]
+            assert fused.rank == 21 - place
+            assert fused.score == pytest.approx(sum(way.normalised or 0 for way in hit.provenance))
+            assert "number" in explained.verdict
+
+    def test_why_a_document_is_not_there(self, datasets: tuple[Dataset, Dataset]) -> None:
+        rails = datasets[0]
+        context = RetrievalWorkflow(depth=5).search("rail lamp", [rails], 3)
+        records = {record.source: [key[1] for key, _ in record.resolved().ranking] for record in context.trace.records}
+        fourth = records["fuse"][3]
+        assert (
+            context.explain(fourth).verdict == f"it was number 4 of {len(records['fuse'])} after fuse; the answer has 3"
+        )
+        absent = next(id_ for id_ in rails.ids() if id_ not in records["fuse"])
+        explained = context.explain(absent)
+        assert explained.rank is None
+        assert explained.verdict.startswith("no list found it: bm25 scores it ")
+        assert [step.rank for step in explained.steps] == [None] * 4
+        bm25 = explained.steps[0]
+        assert bm25.score is not None
+        assert bm25.lowest is not None
+        assert bm25.score <= bm25.lowest
+        assert context.explain("nobody").verdict == "none of the datasets that were searched has a document of this id"
+        with pytest.raises(InputError, match="is a str"):
+            context.explain(7)  # type: ignore[arg-type]
+
+    def test_it_survives_json_and_pickle(self, datasets: tuple[Dataset, Dataset]) -> None:
+        context = RetrievalWorkflow(refiners=[Reversed(9)]).search("rail lamp", datasets, 3)
+        id_ = context.hits[0].id
+        through_json = Trace.from_dict(json.loads(json.dumps(context.trace.to_dict(lists=True))))
+        through_pickle = pickle.loads(pickle.dumps(context))
+        for trace in (through_json, through_pickle.trace):
+            assert trace.explain(id_, context.hits[0].dataset) == context.explain(id_, context.hits[0].dataset)
+        assert through_json.milliseconds == pytest.approx(context.trace.milliseconds, abs=0.01)
+        assert "records" not in context.trace.to_dict()
+        broken: Any
+        for broken in ({}, {"spans": [{}]}, {"spans": [], "records": [{"stage": 1}]}, {"spans": 7}):
+            with pytest.raises(InputError, match="no trace as to_dict gives it"):
+                Trace.from_dict(broken)
+
+    def test_what_took_a_document_out(self) -> None:
+        class Capped(BaseRefiner):
+            stage = "diversify"
+
+            def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+                return replace(
+                    ranked, hits=ranked.hits[:1], dropped={hit.key: "one is enough" for hit in ranked.hits[1:]}
+                )
+
+        context = RetrievalWorkflow(refiners=[Capped()]).search("q", [Fixed(("a", 2.0), ("b", 1.0))])
+        assert context.explain("b").verdict == "taken out by diversify: one is enough"
+
+    def test_times(self, datasets: tuple[Dataset, Dataset]) -> None:
+        trace = RetrievalWorkflow().search("rail lamp", [*datasets, Slow(0.05, ("a", 1.0))], 3).trace
+        assert trace.milliseconds >= 50
+        assert all(span.started >= 0 and span.milliseconds >= 0 for span in trace.spans)
+        assert max(span.started + span.milliseconds for span in trace.spans) == trace.milliseconds
+
+
+def test_the_history_goes_to_the_transformer() -> None:
+    seen: list[Query] = []
+
+    class Looking(BaseTransformer):
+        def transform(self, query: str | Query) -> Transformed:
+            seen.append(Query.of(query))
+            return Transformed(Query.of(query))
+
+    query = Query("and its capital?", history=(Message("user", "Tell me about France"),))
+    RetrievalWorkflow(transformer=Looking()).search(query, [Fixed(("a", 1.0))])
+    assert seen == [query]
