@@ -166,8 +166,9 @@ def marked(collection: TestCollection) -> dict[str, str]:
     if collection.name == "mh_hotpotqa":
         return {query: answer for query, answer in published(collection.name) if not tuned_on(query)}
     with ANSWERS.open(encoding="utf-8", newline="") as lines:
-        rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-        return {row["query-id"]: row["answer"] for row in rows if row["set"] == collection.name}
+        rows = [row for row in csv.DictReader(lines, delimiter="\t") if row["set"] == collection.name]
+    texts = {document.id: document.text for document in collection.documents}
+    return {row["query-id"]: texts[row["document-id"]][int(row["start"]) : int(row["end"])] for row in rows}
 
 
 def published(name: str) -> Iterator[tuple[str, str]]:

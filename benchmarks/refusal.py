@@ -163,7 +163,8 @@ def asked(
     scores = {source: [0.0] for source in ("bm25", "vector")}
     for hit in both.hits:
         for one in hit.provenance:
-            scores[one.source].append(one.score or 0.0)
+            if one.source in scores:
+                scores[one.source].append(one.score or 0.0)
     language = detect(text)
     return Asked(
         corpus,

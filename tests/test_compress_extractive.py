@@ -262,6 +262,14 @@ def test_tokens_are_counted_by_who_knows_or_estimated() -> None:
     assert "设计师" in estimated.hits[0].text
 
 
+def test_a_part_of_a_sentence_is_shortened_until_its_tokens_fit() -> None:
+    text = "w" * 200 + " a b c d e f the needle g h i j k l m n"
+    counted = ExtractiveCompressor(max_tokens=5, count_tokens=lambda text: len(text.split()))
+    found = counted.refine(Query("needle"), ranking(text), 1)
+    assert "needle" in found.hits[0].text
+    assert 1 <= len(found.hits[0].text.split()) <= 5
+
+
 def test_a_counter_that_is_not_additive_is_obeyed_all_the_same() -> None:
     odd = ExtractiveCompressor(max_tokens=150, count_tokens=lambda text: len(text) ** 2 // 20)
     found = odd.refine(Query("architect of the bridge"), ranking(EN, RU), 5)
@@ -321,6 +329,14 @@ def test_the_base_gives_the_twin_and_asks_for_one(refine: Refine) -> None:
     with pytest.raises(TypeError, match="compress"):
 
         class Nothing(BaseCompressor): ...
+
+
+def test_an_excerpt_of_nothing_drops_its_hit_with_the_reason_given(refine: Refine) -> None:
+    made = Compressed((Excerpt(" \n"), None, Excerpt("A bridge.")), reasons={1: "off topic"})
+    found = refine(Custom(made), "x", ranking(EN, RU, ZH))
+    assert [hit.text for hit in found.hits] == ["A bridge."]
+    assert found.dropped[None, "d1"] == "off topic"
+    assert "no room left" in found.dropped[None, "d0"]
 
 
 @pytest.mark.parametrize(

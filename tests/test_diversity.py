@@ -212,10 +212,10 @@ def test_mmr_brings_what_is_different_forward() -> None:
 
 
 def test_mmr_by_vectors() -> None:
-    rows = {"a": [1.0, 0.0], "b": [2.0, 0.0], "c": [0.0, 1.0], "d": [math.nan, math.nan]}
-    found = ranked(hit("a", score=4.0), hit("b", score=3.9), hit("c", score=3.0), hit("d", score=0.0))
+    rows = {"a": [1.0, 0.0], "b": [2.0, 0.0], "c": [0.0, 1.0], "d": [math.nan, math.nan], "e": [0.0, 0.0]}
+    found = ranked(hit("a", score=4.0), hit("b", score=3.9), hit("c", score=3.0), hit("d", score=0.1), hit("e"))
     diversifier = Diversifier(mmr_lambda=0.5, vectors=lambda hits: [rows[one.id] for one in hits])
-    assert ids(thinned(diversifier, found)) == ["a", "c", "d", "b"]
+    assert ids(thinned(diversifier, found)) == ["a", "c", "d", "e", "b"]
 
 
 @pytest.mark.parametrize("rows", [[[1.0]], [1.0, 2.0]])
@@ -254,7 +254,17 @@ def test_mmr_is_a_permutation_and_leaves_the_first_where_it_is(hits: tuple[Hit, 
 
 
 @pytest.mark.parametrize(
-    "scores", [[3, 2, 1], [1, 2, 3], [1, 1, 1], [math.nan, 2, 1], [1e308, 0, -1e308], [math.inf, 1, 0], [5e-324, 0, 0]]
+    "scores",
+    [
+        [3, 2, 1],
+        [1, 2, 3],
+        [3, 1, 2],
+        [1, 1, 1],
+        [math.nan, 2, 1],
+        [1e308, 0, -1e308],
+        [math.inf, 1, 0],
+        [5e-324, 0, 0],
+    ],
 )
 def test_lambda_of_one_is_the_order_that_came_in(scores: list[float]) -> None:
     hits = [hit(str(number), "the same text", score) for number, score in enumerate(scores)]

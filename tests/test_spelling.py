@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from time import perf_counter
@@ -110,6 +111,32 @@ def test_words_known_elsewhere_are_left_alone() -> None:
     assert Speller({"thrust": 40, "house": 50}).correct("houses hoose").text == "houses house"
     assert not Speller({"house": 50}, known={"hoose"}).correct("hoose")
     assert not Speller.from_texts(["house " * 50], known={"hoose"}).correct("hoose")
+
+
+@pytest.mark.parametrize(
+    ("word", "neighbour"),
+    [
+        ("альтернатив", "альтернативы"),  # another form, which the stemmer misses
+        ("погодных", "подобных"),  # two letters replaced
+        ("приключения", "переключения"),  # the same letters, not as often
+        ("symmetric", "asymmetric"),
+        ("ghbdtn", "ghbdtns"),
+    ],
+)
+def test_other_words_are_left_alone(word: str, neighbour: str) -> None:
+    assert not Speller({neighbour: 50, "привет": 50, "network": 9} | ({word: 1} if word == "ghbdtn" else {})).correct(
+        word
+    )
+
+
+def test_of_a_very_long_text_some_words_are_looked_up() -> None:
+    syllables = ["ba", "de", "fi", "go", "hu", "ka", "le"]
+    words = ["".join(three) + "ation" for three in itertools.product(syllables, repeat=3)]
+    slips = " ".join(word.replace("ation", "atoin") for word in words)
+    found = Speller(dict.fromkeys(words, 9)).correct(slips)
+    assert len(words) == 343
+    assert len(found.changes) == 200
+    assert found.text.startswith("bababaation")
 
 
 def test_frequency_decides_between_equals() -> None:

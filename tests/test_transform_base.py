@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.errors import InputError
+from pointsman.retrieval import transform
 from pointsman.retrieval.transform import BaseTransformer, QueryTransformer, Transformed, Variant
 from pointsman.retrieval.transform.base import distinct, same
 from pointsman.types import Query
@@ -56,6 +57,14 @@ def test_each_step_sees_what_the_one_before_has_made() -> None:
     assert done.query == Query("rewritten")
     assert [variant.text for variant in done.variants] == ["a", "later", "b"]
     assert done.detail == "Adds: done; Adds: done"
+
+
+def test_every_public_name_is_there() -> None:
+    for name in transform.__all__:
+        assert name == "TRANSFORM" or getattr(transform, name).__module__.startswith("pointsman.")
+    assert set(transform.__all__) <= set(dir(transform))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        transform.nothing  # noqa: B018  (asking is the test)
 
 
 def test_nothing_to_do_gives_the_same_query() -> None:

@@ -86,6 +86,14 @@ def test_an_empty_history_offers_nothing(text: str) -> None:
     assert rules.transform(query).query is query
 
 
+def test_another_version_takes_the_place_of_the_same_thing() -> None:
+    history = (Message("user", "Does Python 2 differ from Java 8?"), Message("assistant", "Yes."))
+    assert (
+        rules.transform(Query("what about Python 3?", history=history)).query.text
+        == "Does Python 3 differ from Java 8?"
+    )
+
+
 def test_the_latest_turn_counts() -> None:
     history = (
         Message("user", "Who wrote Emma?"),

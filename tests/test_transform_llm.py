@@ -73,6 +73,10 @@ def test_a_list_in_any_shape(shape: str) -> None:
     assert done.degraded == ()
 
 
+def test_a_list_counts_more_than_the_question_that_announces_it() -> None:
+    assert strings("What about these?\n1. heat shields\n2. ablation") == ["heat shields", "ablation"]
+
+
 def test_chinese_and_russian_lists() -> None:
     assert strings("子问题：\n1、谁写了《红楼梦》？\n2、他出生在哪里？") == ["谁写了《红楼梦》？", "他出生在哪里？"]
     assert strings("Вот подвопросы:\n1) Кто написал роман?\n2) Где он родился?") == [
@@ -142,6 +146,7 @@ def test_useless_generations(text: str, reason: str) -> None:
         ("无法连接服务器怎么办", "服务器无法连接", None),
         ("Почему я не могу войти?", "Не могу войти", None),
         ("Why can't I log in?", "I can't log in", None),
+        ("I can't log in to my account", "why is it that I can't log in", None),
         ("How to use the <div> tag in HTML?", "html div", None),
         ("What does $HOME mean?", "What is $HOME?", None),
         ("使用 Python 读取 CSV 文件", "Python怎么读取CSV文件？", None),

@@ -226,13 +226,18 @@ class Dataset:
         """The same, awaited."""
         return await RetrievalWorkflow().asearch(query, [self], k, **options)
 
-    def candidates(self, query: Query, method: str = "auto", depth: int = DEPTH) -> Pool[int]:
-        """What the lists that ``method`` needs have to offer, with all scores; keys are the dataset's own."""
+    def candidates(
+        self, query: Query, method: str = "auto", depth: int = DEPTH, *, as_passage: bool = False
+    ) -> Pool[int]:
+        """What the lists that ``method`` needs have to offer, with all scores; keys are the dataset's own.
+
+        With ``as_passage`` the text is embedded as a document would be, since it reads like one.
+        """
         words, near = self.lists_for(method)
         stores = self._collection
         stores.refresh()
         vectors = self._vectors() if near and not stores.truth.is_empty() else None
-        vector = self.query_vectors(query.text) if vectors is not None else None
+        vector = self._vector(query.text, as_passage=as_passage) if vectors is not None else None
         return gather(
             query.text, vector, stores.keyword if words else None, vectors, filters=query.filters, depth=depth
         )
@@ -241,14 +246,14 @@ class Dataset:
         """Documents for keys out of ``candidates``; None where one has been deleted since."""
         return self._collection.truth.fetch(keys)
 
-    def scores(self, query: Query, source: str, keys: Sequence[int]) -> dict[int, float]:
+    def scores(self, query: Query, source: str, keys: Sequence[int], *, as_passage: bool = False) -> dict[int, float]:
         """What the list ``"bm25"`` or ``"vector"`` scores documents by keys; those without a vector are left out."""
         if not keys:
             return {}
         if source == "bm25":
             found = self._collection.keyword.score(query.text, keys)
         else:
-            found = self._vectors().score(self.query_vectors(query.text), keys)
+            found = self._vectors().score(self._vector(query.text, as_passage=as_passage), keys)
         return {key: score for key, score in zip(keys, found, strict=True) if not math.isnan(score)}
 
     def key(self, id: str) -> int | None:  # noqa: A002  (the field's word)
@@ -413,6 +418,12 @@ class Dataset:
         from pointsman.models import CachedEmbedder
 
         return self.embedder if isinstance(self.embedder, CachedEmbedder) else CachedEmbedder(self.embedder)
+
+    def _vector(self, text: str, *, as_passage: bool = False) -> NDArray[np.float32]:
+        if not as_passage:
+            return self.query_vectors(text)
+        vector: NDArray[np.float32] = self.embedder.embed_documents([text])[0]
+        return vector
 
     def _vectors(self) -> VectorIndex:
         vectors, stored = self._collection.vectors, self._collection.embedder

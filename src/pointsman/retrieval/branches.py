@@ -6,13 +6,13 @@ import logging
 import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
 from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe
-from pointsman.retrieval.pool import Fused, Part, Pool, Ranking, merge
+from pointsman.retrieval.pool import LISTS, Fused, Part, Pool, Ranking, merge
 from pointsman.types import Hit, HitKey, Provenance, Query, Span
 
 if TYPE_CHECKING:
@@ -80,15 +80,20 @@ class DatasetBranch:
         dataset.lists_for(method)
         self.dataset, self.method, self.name = dataset, method, dataset.name
 
-    def look(self, query: Query, depth: int) -> Call[Found]:
-        """See `Branch`."""
+    def look(self, query: Query, depth: int, method: str | None = None, *, as_passage: bool = False) -> Call[Found]:
+        """See `Branch`; by another method, and embedding the text as a passage, if a variant wants that."""
+        way = self.method
+        if method is not None:
+            kept, wanted = self.dataset.lists_for("auto"), LISTS[method]
+            way = method if all(have for have, want in zip(kept, wanted, strict=True) if want) else "auto"
 
         def sync() -> Found:
-            return self._found(query, self.dataset.candidates(query, self.method, depth))
+            pool = self.dataset.candidates(query, way, depth, as_passage=as_passage)
+            return self._found(query, pool, as_passage=as_passage)
 
         return Call(sync, lambda: in_thread(sync))
 
-    def _found(self, query: Query, pool: Pool[int]) -> Found:
+    def _found(self, query: Query, pool: Pool[int], *, as_passage: bool = False) -> Found:
         dataset = self.dataset
 
         def fetch(keys: Sequence[int], _: Sequence[Place] = ()) -> list[Hit | None]:
@@ -106,7 +111,7 @@ class DatasetBranch:
             return score
 
         def complete(keys: Sequence[int]) -> Mapping[str, Mapping[int, float]]:
-            return {source: dataset.scores(query, source, keys) for source in pool.lists}
+            return {source: dataset.scores(query, source, keys, as_passage=as_passage) for source in pool.lists}
 
         return Found(pool, fetch, ids, {source: scorer(source) for source in pool.lists}, complete)
 
@@ -256,11 +261,9 @@ def with_variants(own: Found | None, variants: Mapping[str, tuple[Ranking[Any], 
     The query's own lists score what only a variant has found, so that every candidate has both raw scores.
     """
     everywhere = [*([own] if own else []), *(found for _, found in variants.values())]
-    known = {key for ranking in own.pool.lists.values() for key, _ in ranking} if own else set()
-    new = list(dict.fromkeys(key for ranking, _ in variants.values() for key, _ in ranking if key not in known))
-    added = own.complete(new) if own else {}
-    scores = {name: {**found, **added.get(name, {})} for name, found in (own.pool.scores if own else {}).items()}
-    lists = {**(own.pool.lists if own else {}), **{label: ranking for label, (ranking, _) in variants.items()}}
+    keys = dict.fromkeys(key for ranking, _ in variants.values() for key, _ in ranking)
+    whole = completed(own, list(keys)) if own else None
+    lists = {**(whole.pool.lists if whole else {}), **{label: ranking for label, (ranking, _) in variants.items()}}
 
     def fetch(keys: Sequence[Any], _: Sequence[Place] = ()) -> list[Hit | None]:
         answers: dict[Any, Hit | None] = {}
@@ -270,8 +273,20 @@ def with_variants(own: Found | None, variants: Mapping[str, tuple[Ranking[Any], 
             answers.update(zip(mine, found.fetch(mine, [_best_place(ways[key]) for key in mine]), strict=True))
         return [answers.get(key) for key in keys]
 
+    pool: Pool[Any] = Pool(lists, whole.pool.scores if whole else {})
     scorers, complete = (own.score, own.complete) if own else ({}, _nothing)
-    return Found(Pool(lists, scores), fetch, _first_known(everywhere), scorers, complete, everywhere[0].shared)
+    return Found(pool, fetch, _first_known(everywhere), scorers, complete, everywhere[0].shared)
+
+
+def completed(found: Found, keys: Sequence[Any]) -> Found:
+    """The same with raw scores for these keys as well, as far as its lists can score them."""
+    known = found.pool.scores
+    new = [key for key in keys if any(key not in scores for scores in known.values())]
+    if not new:
+        return found
+    added = found.complete(new)
+    scores = {source: {**added.get(source, {}), **scores} for source, scores in known.items()}
+    return replace(found, pool=Pool(found.pool.lists, scores))
 
 
 def _nothing(_: Sequence[Any]) -> Mapping[str, Mapping[Any, float]]:

@@ -116,6 +116,18 @@ class Pool(Generic[Key]):
         given = [weights.get(name, 1.0) for name in names] if weights else None
         return Fused(fuse(lists, method, given), method, _part(method, dict(zip(names, lists, strict=True)), weights))
 
+    def evidence(self, spread: CosineSpread) -> dict[Key, float]:
+        """The calibrated sum of every candidate, or what there is of it where only one of the two was searched.
+
+        A document without a vector counts as one at chance distance.
+        """
+        scale = KAPPA / spread.sigma
+        total: dict[Key, float] = dict(self.scores.get("bm25", {}))
+        for key, cosine in self.scores.get("vector", {}).items():
+            near = 0.0 if math.isnan(cosine) else scale * (cosine - spread.mean)
+            total[key] = total.get(key, 0.0) + near
+        return total
+
     def _alone(self, name: str) -> Fused[Key]:
         ranking = self.lists.get(name, ())
         return Fused(ranking, SCALES.get(name, name or "none"), _no_part)

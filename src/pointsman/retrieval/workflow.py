@@ -21,6 +21,7 @@ from pointsman.retrieval.branches import (
     Found,
     RetrieverBranch,
     ask,
+    completed,
     hits_of,
     named,
     together,
@@ -28,10 +29,10 @@ from pointsman.retrieval.branches import (
 )
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.dispatch import Breaker, Call, Deadline, Mode, Tasks, Threads, describe, run
-from pointsman.retrieval.fusion import RRF_K, fuse
+from pointsman.retrieval.fusion import METHODS, RRF_K, fuse
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.pool import DEPTH, LISTS, Fused, Pool
+from pointsman.retrieval.pool import DEPTH, LISTS, SCALES, Fused, Pool
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.retrievers import checked
 from pointsman.types import Plan, Query, Ranked, RetrievalContext
@@ -44,6 +45,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+PARTS = frozenset({"subquestion", "bridge"})
+"""Kinds of variants that ask for a part of what the query asks for; a document need not answer more than one."""
+
+VARIANTS = "calibrated with variants"
+"""The scale of calibrated sums to which variants of the query have added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +286,7 @@ class _Way:
         depth = max(self.workflow.depth, self.depth(plan.strategy))
         labels = [f"{variant.kind} {number}" for number, variant in enumerate(variants, 1)]
         several = [
-            _OfVariant(branch, label, replace(query, text=variant.text))
+            _OfVariant(branch, label, replace(query, text=variant.text), variant)
             for label, variant in zip(labels, variants, strict=True)
             for branch in branches
         ]
@@ -298,7 +305,7 @@ class _Way:
         for label, variant in zip(labels, variants, strict=True):
             theirs = {b.branch.name: found[b.name] for b in several if b.label == label and b.name in found}
             if theirs:
-                beside.append((label, variant.weight, together(theirs, many=many)))
+                beside.append((label, variant, together(theirs, many=many)))
         answered = [b.dataset for b in branches if isinstance(b, DatasetBranch) and b.name in own]
         return Candidates(together(own, many=many) if own else None, beside, shared_spread(answered))
 
@@ -380,22 +387,25 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What was found for a query, and for each of its variants; with the scale of cosines."""
+    """What was found for a query, and for each of its variants (label, variant, found); with the scale of cosines."""
 
     own: Found | None
-    beside: Sequence[tuple[str, float, Found]]
+    beside: Sequence[tuple[str, Variant, Found]]
     spread: CosineSpread | None
 
     def fused(self, plan: Plan) -> tuple[Found | None, Fused[Any]]:
-        """One ranking. Variants are lists beside the query's own ranking, and cannot outvote it together."""
+        """One ranking. Variants add to the query's own evidence, and cannot outvote it together."""
         empty: Pool[Any] = Pool()
         method, weights = plan.strategy, plan.weights
         main = (self.own.pool if self.own is not None else empty).fused(method, self.spread, weights)
         if not self.beside:
             return self.own, main
-        parts = {label: found.pool.fused(method, self.spread, weights) for label, _, found in self.beside}
-        total = sum(weight for _, weight, _ in self.beside)
-        shares = {label: weight / max(total, 1.0) for label, weight, _ in self.beside}
+        if self.own is not None and main.scale == "calibrated" and all(_is_raw(found) for _, _, found in self.beside):
+            return self._summed(self.own)
+        beside = method if method in METHODS else "hybrid"  # a variant may have been searched by other lists
+        parts = {label: found.pool.fused(beside, self.spread, weights) for label, _, found in self.beside}
+        total = sum(variant.weight for _, variant, _ in self.beside)
+        shares = {label: variant.weight / max(total, 1.0) for label, variant, _ in self.beside}
         rankings = [main.ranking, *(part.ranking for part in parts.values())]
         ranking = fuse([[(key, None) for key, _ in one] for one in rankings], "rrf", [1.0, *shares.values()])
         found = with_variants(self.own, {label: (parts[label].ranking, found) for label, _, found in self.beside})
@@ -405,15 +415,71 @@ class Candidates:
 
         return found, Fused(ranking, "rrf", part)
 
+    def _summed(self, own: Found) -> tuple[Found, Fused[Any]]:
+        """The calibrated sums for the query and its variants, added up: evidence of one kind, on one scale.
+
+        A document answers one sub-question, so of those the best counts; of other variants the weighted mean does.
+        Measured on multi-hop questions, whose sub-questions RRF lets outvote the whole (nDCG@10 .707 to .560 on
+        MuSiQue), while this sum gains.
+        """
+        spread = self.spread
+        assert spread is not None, "a calibrated ranking has a spread"
+        every = dict.fromkeys(
+            key
+            for found in (own, *(found for _, _, found in self.beside))
+            for scores in found.pool.scores.values()
+            for key in scores
+        )
+        keys = list(every)
+        evidence = {label: completed(found, keys).pool.evidence(spread) for label, _, found in self.beside}
+        own = completed(own, keys)
+        kinds = {label: variant for label, variant, _ in self.beside}
+        parts = [label for label, variant in kinds.items() if variant.kind in PARTS]
+        others = [label for label in kinds if label not in parts]
+        groups = (bool(parts) + bool(others)) or 1
+        share = max((kinds[label].weight for label in parts), default=0.0) / groups
+        total = groups * max(1.0, sum(kinds[label].weight for label in others))
+        base = own.pool.evidence(spread)
+        scores = {}
+        for key in keys:
+            score = base.get(key, 0.0)
+            if parts:
+                score += min(share, 1.0) * max(evidence[label].get(key, 0.0) for label in parts)
+            score += sum(kinds[label].weight * evidence[label].get(key, 0.0) for label in others) / total
+            scores[key] = score
+        ranking = sorted(scores.items(), key=lambda item: -item[1])
+        lists = {
+            label: (sorted(evidence[label].items(), key=lambda item: -item[1])[:DEPTH], found)
+            for label, _, found in self.beside
+        }
+
+        def part(source: str, key: Any, _: int | None) -> float | None:
+            if source in others:
+                return kinds[source].weight * evidence[source].get(key, 0.0) / total
+            if source in parts:
+                best = max(parts, key=lambda label: evidence[label].get(key, 0.0))
+                return min(share, 1.0) * evidence[source].get(key, 0.0) if source == best else 0.0
+            return None
+
+        return with_variants(own, lists), Fused(ranking, VARIANTS, part)
+
+
+def _is_raw(found: Found) -> bool:
+    """Whether all of its scores are those of our own lists."""
+    return bool(found.pool.lists) and found.pool.lists.keys() <= SCALES.keys()
+
 
 class _OfVariant:
     """A branch, searched for a variant of the query."""
 
-    def __init__(self, branch: Branch, label: str, query: Query) -> None:
-        self.branch, self.label, self.query, self.name = branch, label, query, f"{branch.name}, {label}"
+    def __init__(self, branch: Branch, label: str, query: Query, variant: Variant) -> None:
+        self.branch, self.label, self.query, self.variant = branch, label, query, variant
+        self.name = f"{branch.name}, {label}"
 
     def look(self, _: Query, depth: int) -> Call[Found]:
         """See `Branch`."""
+        if isinstance(self.branch, DatasetBranch):
+            return self.branch.look(self.query, depth, self.variant.method, as_passage=self.variant.as_passage)
         return self.branch.look(self.query, depth)
 
 

@@ -14,7 +14,6 @@ from typing import Final
 
 from pointsman._twins import in_thread, require_one, wait_for
 from pointsman.errors import InputError, ModelError
-from pointsman.ingest import estimate_tokens
 from pointsman.retrieval.compress.spans import JOINER, Budget
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Excerpt, Hit, HitKey, Query, Ranked
@@ -78,6 +77,8 @@ class BaseCompressor(BaseRefiner):
         if count_tokens is not None and (max_tokens is None or not callable(count_tokens)):
             raise InputError("count_tokens is a function from text to a number, and goes with max_tokens")
         if max_tokens is not None:
+            from pointsman.ingest import estimate_tokens
+
             self.budget = Budget(_positive("max_tokens", max_tokens), "tokens", count_tokens or estimate_tokens)
         else:
             self.budget = Budget(_positive("max_chars", MAX_CHARS if max_chars is None else max_chars))

@@ -22,8 +22,8 @@ MAX_TEXTS: Final = 20
 """Texts embedded for one ranking, at some 30 a second."""
 
 SCALE: Final = "calibrated"
-_SETTLED: Final = frozenset({SCALE, "bm25", "cosine"})
-"""Scales of rankings to which nothing can be added: the sum itself, and lists that stand alone."""
+_SETTLED: Final = frozenset({SCALE, f"{SCALE} with variants", "bm25", "cosine"})
+"""Scales of rankings to which nothing can be added: the sum itself, also with variants, and lists that stand alone."""
 
 
 class CalibratedReranker(BaseReranker):

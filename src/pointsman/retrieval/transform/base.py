@@ -23,11 +23,16 @@ class Variant:
         kind: how it came to be: ``"subquestion"``, ``"synonym"``, ``"paraphrase"``, ``"correction"``,
             ``"expansion"``, ``"hypothetical"`` or a new one.
         weight: of the list that it finds, where the original query's has 1.
+        method: how datasets are searched for it: ``"bm25"``, ``"vector"`` or ``"hybrid"``; as for the query itself
+            unless given. A dataset that does not keep what it needs is searched with what it keeps.
+        as_passage: it reads like a document, not like a question, and is embedded as one (HyDE).
     """
 
     text: str
     kind: str
     weight: float = 1.0
+    method: str | None = None
+    as_passage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
