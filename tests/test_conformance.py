@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import math
 import re
-from collections.abc import Iterator, Sequence
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from pointsman import (
@@ -29,22 +39,28 @@ from pointsman import (
     LLMSelector,
     Query,
     RandomSelector,
+    RouteDecision,
     RouterRetriever,
     RuleSelector,
     ScriptedLLM,
+    SelectorResult,
     SelectorRouter,
     SimpleHybridRetriever,
+    SingleSelection,
     VectorRetriever,
     default_embedder,
     keyword_match_rule,
+    testing,
 )
 from pointsman.dataset import DatasetRetriever
+from pointsman.errors import InputError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.compress import ExtractiveCompressor, LLMCompressor, LostInTheMiddle
 from pointsman.retrieval.diversity import Diversifier
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.rerank import BaseReranker, CalibratedReranker, LLMReranker
+from pointsman.retrieval.retrievers import checked
 from pointsman.retrieval.transform import (
     BaseTransformer,
     LLMExpander,
@@ -52,7 +68,10 @@ from pointsman.retrieval.transform import (
     RuleDecomposer,
     RuleDisambiguator,
     RuleExpander,
+    Transformed,
+    Variant,
 )
+from pointsman.selector._bm25 import ChoiceIndex
 from pointsman.testing import (
     DOCUMENTS,
     FILTERS,
@@ -68,8 +87,12 @@ from pointsman.testing import (
     TransformerConformance,
     VectorIndexConformance,
 )
+from pointsman.text import DEFAULT_ANALYZER, detect
+from pointsman.types import Ranked, Refusal
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from pointsman.protocols import DocumentStore, Embedder, KeywordIndex, Retriever, VectorIndex
     from pointsman.store.collection import Collection
 
@@ -330,11 +353,6 @@ class TestScriptedLLM(LLMConformance):
 # ── stores ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@cache
-def holding(documents: tuple[Document, ...], by_hash: bool = False) -> Dataset:
-    raise NotImplementedError
-
-
 class TestTruth(DocumentStoreConformance):
     made: Dataset | None = None
 
@@ -374,3 +392,862 @@ class TestVectorIndex(VectorIndexConformance):
         near = cls.made.stores.vectors
         assert near is not None
         return near, [cls.made.key(document.id) or 0 for document in DOCUMENTS]
+
+
+# ── the suites bite ──────────────────────────────────────────────────────────────────────────────────────────────────
+#
+# For each suite there is one good implementation, the plainest there is, and a table of what can be done to it.
+
+
+class Words(BaseRetriever):
+    """Finds documents by the words they share with the query."""
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        return self.every(query)[: checked(top_k)]
+
+    def every(self, query: str | Query) -> list[Hit]:
+        query = Query.of(query)
+        wanted = set(DEFAULT_ANALYZER.query_tokens(query.text))
+        found = [
+            Hit(document, float(len(wanted & set(DEFAULT_ANALYZER.tokens(document.text)))))
+            for document in DOCUMENTS
+            if query.filters is None or query.filters.matches(document.metadata)
+        ]
+        return sorted((hit for hit in found if hit.score), key=lambda hit: -hit.score)
+
+
+class FirstOnes(BaseRefiner):
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        words = len(query.text.split())
+        hits = tuple(replace(hit, score=hit.score + words) for hit in ranked.hits[:top_k])
+        return replace(ranked, hits=hits, dropped={hit.key: "below the cut" for hit in ranked.hits[top_k:]})
+
+
+class Overlap(BaseSelector):
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def select(self, choices: Sequence[Any], query: Query | str) -> SelectorResult:
+        self.asked += 1
+        wanted = set(DEFAULT_ANALYZER.query_tokens(Query.of(query).text))
+        scores = [len(wanted & set(DEFAULT_ANALYZER.tokens(choice.text))) for choice in choices]
+        return SelectorResult([SingleSelection(scores.index(max(scores)), "shares most words", 1.0)])
+
+
+class ByLanguage(BaseRouter):
+    def decide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+        language = detect(Query.of(query).text)
+        chosen = [dataset for dataset in datasets if dataset.name == language]
+        return RouteDecision(tuple(chosen) or tuple(datasets), "the query's language")
+
+
+class Doubled(BaseTransformer):
+    def transform(self, query: str | Query) -> Transformed:
+        query = Query.of(query)
+        return Transformed(query, (Variant(f"{query.text} again", "synonym"),))
+
+
+class Stored:
+    """Documents by number."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.documents = list(documents)
+
+    def fetch(self, keys: Sequence[int]) -> list[Document | None]:
+        return [self.documents[key] if 0 <= key < len(self.documents) else None for key in keys]
+
+
+class WordsByNumber:
+    """A keyword index by brute force."""
+
+    def __init__(self) -> None:
+        self.counts = [Counter(DEFAULT_ANALYZER.tokens(document.searchable)) for document in DOCUMENTS]
+
+    def score(self, query: str, keys: Sequence[int]) -> list[float]:
+        scores = ChoiceIndex(self.counts).scores(DEFAULT_ANALYZER.query_tokens(query)).tolist()
+        return [scores[key] if 0 <= key < len(scores) else 0.0 for key in keys]
+
+    def search(self, query: str, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
+        scores = self.score(query, range(len(DOCUMENTS)))
+        found = [
+            (key, score)
+            for key, score in enumerate(scores)
+            if score and (filters is None or filters.matches(DOCUMENTS[key].metadata))
+        ]
+        return sorted(found, key=lambda pair: -pair[1])[:k]
+
+
+class NearByNumber:
+    """A vector index by brute force."""
+
+    def __init__(self, rows: NDArray[np.float32]) -> None:
+        self.rows = rows
+
+    def score(self, vector: NDArray[np.float32], keys: Sequence[int]) -> list[float]:
+        if vector.shape != self.rows.shape[1:] or not np.isfinite(vector).all():
+            raise InputError("a vector as long as the others, of finite numbers, is wanted")
+        cosines = (self.rows @ vector).tolist()
+        return [cosines[key] if 0 <= key < len(cosines) else math.nan for key in keys]
+
+    def search(self, vector: NDArray[np.float32], k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
+        scores = self.score(vector, range(len(self.rows)))
+        found = [pair for pair in enumerate(scores) if filters is None or filters.matches(DOCUMENTS[pair[0]].metadata)]
+        return sorted(found, key=lambda pair: -pair[1])[:k]
+
+
+class GoodRetriever(OverAllDocuments):
+    def make(self) -> Any:
+        return Words()
+
+
+class GoodRefiner(RefinerConformance):
+    def make(self) -> Any:
+        return FirstOnes()
+
+
+class GoodReranker(RerankerConformance):
+    def make(self) -> Any:
+        return SharedWords()
+
+
+class GoodSelector(SelectorConformance):
+    def make(self) -> Any:
+        return Overlap()
+
+    def calls(self, selector: Any) -> int:
+        return int(selector.asked)
+
+
+class GoodRouter(RouterConformance):
+    def make(self) -> Any:
+        return ByLanguage()
+
+
+class GoodTransformer(TransformerConformance):
+    def make(self) -> Any:
+        return Doubled()
+
+
+class GoodEmbedder(EmbedderConformance):
+    def make(self) -> Any:
+        return HashingEmbedder()
+
+
+class GoodLLM(LLMConformance):
+    def make(self) -> Any:
+        return ScriptedLLM(lambda _: "red")
+
+
+class GoodDocumentStore(DocumentStoreConformance):
+    def make(self) -> Any:
+        return Stored(self.documents()), range(len(self.documents()))
+
+
+class GoodKeywordIndex(KeywordIndexConformance):
+    def make(self) -> Any:
+        return WordsByNumber(), range(len(DOCUMENTS))
+
+
+class GoodVectorIndex(VectorIndexConformance):
+    def make(self) -> Any:
+        return NearByNumber(self.vectors()), range(len(DOCUMENTS))
+
+
+# ── what can be done to any of them ──────────────────────────────────────────────────────────────────────────────────
+
+Change = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""From a method to a worse one."""
+
+
+def another(given: Any) -> Any:
+    """Something else to ask for."""
+    if isinstance(given, Query):
+        return replace(given, text="铁路锅炉")
+    if isinstance(given, str):
+        return "铁路锅炉"
+    if isinstance(given, np.ndarray):
+        return -given
+    if isinstance(given, list) and given and isinstance(given[0], str):
+        return ["铁路锅炉"] * len(given)
+    return list(given)[1:] + list(given)[:1]
+
+
+def nothing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Answers None."""
+    return lambda *args, **options: None
+
+
+def forgetful(place: int) -> Change:
+    """Takes every second question for another one."""
+
+    def change(method: Callable[..., Any]) -> Callable[..., Any]:
+        calls = itertools.count()
+
+        def worse(*args: Any, **options: Any) -> Any:
+            if next(calls) % 3 == 2:
+                args = (*args[:place], another(args[place]), *args[place + 1 :])
+            return method(*args, **options)
+
+        return worse
+
+    return change
+
+
+def sharing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Keeps what it was asked where every thread sees it."""
+    asked: dict[str, Any] = {}
+
+    def worse(*args: Any, **options: Any) -> Any:
+        asked["last"] = args
+        time.sleep(0.01)
+        return method(*asked["last"], **options)
+
+    return worse
+
+
+def asharing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same between tasks."""
+    asked: dict[str, Any] = {}
+
+    async def worse(*args: Any, **options: Any) -> Any:
+        asked["last"] = args
+        await asyncio.sleep(0.01)
+        return await method(*asked["last"], **options)
+
+    return worse
+
+
+def text_of(given: Any) -> str:
+    if isinstance(given, Query):
+        return given.text
+    return given if isinstance(given, str) else str(given[0])
+
+
+def encoding(place: int) -> Change:
+    """Stumbles over what UTF-8 cannot hold."""
+
+    def change(method: Callable[..., Any]) -> Callable[..., Any]:
+        def worse(*args: Any, **options: Any) -> Any:
+            text_of(args[place]).encode()
+            return method(*args, **options)
+
+        return worse
+
+    return change
+
+
+def aencoding(place: int) -> Change:
+    """The same, where it is awaited."""
+
+    def change(method: Callable[..., Any]) -> Callable[..., Any]:
+        async def worse(*args: Any, **options: Any) -> Any:
+            text_of(args[place]).encode()
+            return await method(*args, **options)
+
+        return worse
+
+    return change
+
+
+def looping(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Starts an event loop where there is one already."""
+
+    def worse(*args: Any, **options: Any) -> Any:
+        loop, waiting = asyncio.new_event_loop(), asyncio.sleep(0)
+        try:
+            loop.run_until_complete(waiting)
+        finally:
+            waiting.close()
+            loop.close()
+        return method(*args, **options)
+
+    return worse
+
+
+def drifting(place: int) -> Change:
+    """Answers something else when it is awaited."""
+
+    def change(method: Callable[..., Any]) -> Callable[..., Any]:
+        async def worse(*args: Any, **options: Any) -> Any:
+            return await method(*args[:place], another(args[place]), *args[place + 1 :], **options)
+
+        return worse
+
+    return change
+
+
+def worn_out(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Works once."""
+    calls = itertools.count()
+
+    def worse(*args: Any, **options: Any) -> Any:
+        if next(calls):
+            raise ConnectionError("closed")
+        return method(*args, **options)
+
+    return worse
+
+
+def exclusive(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Cannot bear two at once."""
+    busy = threading.Lock()
+
+    def worse(*args: Any, **options: Any) -> Any:
+        if not busy.acquire(blocking=False):
+            raise ConnectionError("busy")
+        try:
+            time.sleep(0.01)
+            return method(*args, **options)
+        finally:
+            busy.release()
+
+    return worse
+
+
+class Mutant(NamedTuple):
+    """A suite with a good implementation, what is done to which method of it, and the test that notices."""
+
+    suite: Any
+    method: str
+    change: Change
+    test: str
+
+
+TWINS = (
+    (GoodRetriever, "retrieve", "aretrieve", 0),
+    (GoodRefiner, "refine", "arefine", 0),
+    (GoodReranker, "refine", "arefine", 0),
+    (GoodSelector, "select", "aselect", 1),
+    (GoodRouter, "decide", "adecide", 0),
+    (GoodTransformer, "transform", "atransform", 0),
+)
+ALONE = (
+    (GoodEmbedder, "embed_queries", 0),
+    (GoodDocumentStore, "fetch", 0),
+    (GoodKeywordIndex, "search", 0),
+    (GoodVectorIndex, "search", 0),
+)
+ANY = [
+    *(Mutant(suite, sync, nothing, "test_answers_are_sound") for suite, sync, _, _ in TWINS),
+    *(Mutant(suite, sync, forgetful(at), "test_the_same_question_has_the_same_answer") for suite, sync, _, at in TWINS),
+    *(Mutant(suite, sync, sharing, "test_many_threads_at_once") for suite, sync, _, _ in TWINS),
+    *(Mutant(suite, sync, encoding(at), "test_odd_texts") for suite, sync, _, at in TWINS),
+    *(Mutant(suite, twin, aencoding(at), "test_awaits_odd_texts") for suite, _, twin, at in TWINS),
+    *(Mutant(suite, sync, looping, "test_works_inside_a_running_event_loop") for suite, sync, _, _ in TWINS),
+    *(Mutant(suite, twin, drifting(at), "test_sync_and_async_agree") for suite, _, twin, at in TWINS),
+    *(Mutant(suite, twin, asharing, "test_sync_and_async_agree") for suite, _, twin, _ in TWINS),
+    *(Mutant(suite, sync, nothing, "test_answers_are_sound") for suite, sync, _ in ALONE),
+    *(Mutant(suite, sync, forgetful(at), "test_the_same_question_has_the_same_answer") for suite, sync, at in ALONE),
+    *(Mutant(suite, sync, sharing, "test_many_threads_at_once") for suite, sync, _ in ALONE),
+    Mutant(GoodEmbedder, "embed_queries", encoding(0), "test_odd_texts"),
+    Mutant(GoodKeywordIndex, "search", encoding(0), "test_odd_texts"),
+    Mutant(GoodLLM, "complete", nothing, "test_answers_are_sound"),
+    Mutant(GoodLLM, "complete", worn_out, "test_the_same_question_has_the_same_answer"),
+    Mutant(GoodLLM, "complete", exclusive, "test_many_threads_at_once"),
+]
+
+
+# ── what can be done to one kind ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def after(spoil: Callable[..., Any]) -> Change:
+    """Does something to the answer."""
+
+    def change(method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **options: spoil(method(*args, **options))
+
+    return change
+
+
+def instead(act: Callable[..., Any]) -> Change:
+    """Does something of its own, given the method and what it was called with."""
+
+    def change(method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **options: act(method, *args, **options)
+
+    return change
+
+
+def remembering(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Hands out what it remembers."""
+    known: dict[str, Any] = {}
+
+    def worse(given: Any, *args: Any, **options: Any) -> Any:
+        key = f"{given} {args} {options}"
+        if key not in known:
+            known[key] = method(given, *args, **options)
+        return known[key]
+
+    return worse
+
+
+def edit(thing: Any, **fields: Any) -> None:
+    for name, value in fields.items():
+        object.__setattr__(thing, name, value)
+
+
+def edits_query(method: Any, query: Any, *args: Any, **options: Any) -> Any:
+    answer = method(query, *args, **options)
+    if isinstance(query, Query):
+        edit(query, text=query.text.lower() + "?")
+    return answer
+
+
+def unchecked(method: Any, query: Any, top_k: Any = 10) -> Any:
+    return Words().every(query)[: top_k if isinstance(top_k, int) else None]
+
+
+def filters_late(method: Any, query: Any, top_k: int = 10) -> Any:
+    query = Query.of(query)
+    found = method(query.text, top_k)
+    return [hit for hit in found if query.filters is None or query.filters.matches(hit.metadata)]
+
+
+def edits_ranking(method: Any, query: Query, ranked: Ranked, top_k: int) -> Any:
+    answer = method(query, ranked, top_k)
+    for hit in ranked.hits:
+        hit.document.metadata["seen"] = True  # type: ignore[index]
+    return answer
+
+
+def edits_first(method: Any, first: Any, *args: Any, **options: Any) -> Any:
+    answer = method(first, *args, **options)
+    first.reverse()
+    return answer
+
+
+def edits_documents(method: Any, query: Any, documents: Any, top_n: int | None = 4) -> Any:
+    answer = method(query, documents, top_n)
+    for document in documents:
+        document.metadata["score"] = 1.0
+    return answer
+
+
+def turned_ties(method: Any, query: Any, documents: Any, top_n: int | None = 4) -> Any:
+    return sorted(method(query, documents[::-1], None), key=lambda document: -document.metadata["score"])[:top_n]
+
+
+def raising(error: Exception) -> Change:
+    def act(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return instead(act)
+
+
+def fails_upward(method: Any, query: Any, ranked: Ranked, top_k: int) -> Any:
+    answer = method(query, ranked, top_k)
+    if answer.degraded:
+        raise LookupError("the model is gone")
+    return answer
+
+
+def fails_silently(method: Any, query: Any, ranked: Ranked, top_k: int) -> Any:
+    return replace(method(query, ranked, top_k), degraded=())
+
+
+def reorders_failures(method: Any, query: Any, ranked: Ranked, top_k: int) -> Any:
+    answer = method(query, ranked, top_k)
+    return replace(answer, hits=answer.hits[::-1]) if answer.degraded else answer
+
+
+def drops_the_rest(method: Any, query: Any, ranked: Ranked, top_k: int) -> Any:
+    return method(query, replace(ranked, hits=ranked.hits[: method.__self__.max_candidates]), top_k)
+
+
+def no_schema(method: Any) -> Any:
+    return lambda prompt, schema=None: method(prompt) if schema is None else None
+
+
+def renames(subject: Any) -> None:
+    names = itertools.count()
+    subject.__class__ = type("Renamed", (type(subject),), {"name": property(lambda _: f"number {next(names)}")})
+
+
+def selection(*indices: int, score: Any = None, confidence: Any = None, reason: str = "why") -> Change:
+    picked = [SingleSelection(index, reason, score) for index in indices]
+    return instead(lambda *_: SelectorResult(picked, confidence))
+
+
+def only_if(condition: Callable[..., bool], change: Change) -> Change:
+    """The change for some calls alone."""
+
+    def both(method: Callable[..., Any]) -> Callable[..., Any]:
+        worse = change(method)
+        return lambda *args, **options: (worse if condition(*args) else method)(*args, **options)
+
+    return both
+
+
+def route(*datasets: Any) -> Change:
+    return instead(lambda *_: RouteDecision(datasets, "why"))
+
+
+def variants(*given: Variant) -> Change:
+    return instead(lambda _, query: Transformed(Query.of(query), given))
+
+
+def of_batch(method: Any, texts: Sequence[str]) -> Any:
+    rows = method(texts).astype(np.float64) + len(texts) * 1e-3
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) if len(texts) else method(texts)
+
+
+def one_for_all(method: Any, texts: Sequence[str]) -> Any:
+    return method(["the same"] * len(texts))
+
+
+def grows(subject: Any) -> None:
+    names = itertools.count(64)
+    subject.__class__ = type("Growing", (type(subject),), {"name": property(lambda _: f"hashing {next(names)}")})
+
+
+def filters_after_cut(method: Any, what: Any, k: int, filters: Filter | None = None) -> Any:
+    found = method(what, k)
+    return [pair for pair in found if filters is None or filters.matches(DOCUMENTS[pair[0]].metadata)]
+
+
+def tells_nothing_of_odd(method: Any, vector: Any, k: int, filters: Filter | None = None) -> Any:
+    return method(vector, k, filters) if np.isfinite(vector).all() else [(0, math.nan)]
+
+
+TOP = "test_answers_are_sound"
+R, F, K, S, O, T, E, L, D, W, V = (  # noqa: E741  (a table is read by its columns)
+    *(GoodRetriever, GoodRefiner, GoodReranker, GoodSelector, GoodRouter, GoodTransformer),
+    *(GoodEmbedder, GoodLLM, GoodDocumentStore, GoodKeywordIndex, GoodVectorIndex),
+)
+SPECIAL = [
+    Mutant(R, "retrieve", after(tuple), TOP),
+    Mutant(R, "retrieve", after(lambda hits: [hit.document for hit in hits]), TOP),
+    Mutant(R, "retrieve", after(lambda hits: hits[::-1]), TOP),
+    Mutant(R, "retrieve", after(lambda hits: [replace(hit, score=math.nan) for hit in hits]), TOP),
+    Mutant(R, "retrieve", after(lambda hits: [replace(hit, score=np.float32(hit.score)) for hit in hits]), TOP),
+    Mutant(R, "retrieve", after(lambda hits: [hits[0], *hits[:-1]]), TOP),
+    Mutant(R, "retrieve", instead(lambda method, query, top_k=10: method(query, top_k + 1)), "test_at_most_top_k"),
+    Mutant(R, "retrieve", after(lambda hits: []), "test_finds_something"),
+    Mutant(
+        R,
+        "retrieve",
+        only_if(
+            lambda query, *_: isinstance(query, Query),
+            instead(lambda method, query, top_k=10: method(another(query), top_k)),
+        ),
+        "test_text_and_query_find_the_same",
+    ),
+    Mutant(R, "retrieve", instead(edits_query), "test_the_query_is_left_as_it_is"),
+    Mutant(R, "retrieve", remembering, "test_the_answer_is_the_callers"),
+    Mutant(R, "retrieve", instead(unchecked), "test_a_bad_top_k_is_refused"),
+    Mutant(
+        R,
+        "retrieve",
+        instead(lambda method, query, top_k=10: method(query if isinstance(query, Query) else str(query), top_k)),
+        "test_a_query_that_is_no_text_is_refused",
+    ),
+    Mutant(
+        R,
+        "retrieve",
+        instead(lambda method, query, top_k=10: method(Query.of(query).text, top_k)),
+        "test_filters_are_honoured",
+    ),
+    Mutant(R, "retrieve", instead(filters_late), "test_filters_act_before_the_cut"),
+    Mutant(F, "refine", after(lambda ranked: ranked.hits), TOP),
+    Mutant(F, "refine", after(lambda ranked: replace(ranked, dropped={})), TOP),
+    Mutant(F, "refine", after(lambda ranked: replace(ranked, hits=(*ranked.hits, ranked.hits[0]))), TOP),
+    Mutant(F, "refine", after(lambda ranked: replace(ranked, hits=list(ranked.hits))), TOP),
+    Mutant(F, "refine", after(lambda ranked: replace(ranked, hits=(Hit(Document("new", "text"), 1.0),))), TOP),
+    Mutant(F, "refine", after(lambda ranked: replace(ranked, refused=Refusal("no"))), TOP),
+    Mutant(F, "refine", after(lambda ranked: replace(ranked, scale="")), TOP),
+    Mutant(F, "refine", instead(edits_ranking), "test_what_came_in_is_left_as_it_was"),
+    Mutant(F, "refine", after(lambda ranked: ranked.hits[0] and ranked), "test_an_empty_ranking"),
+    Mutant(
+        F, "refine", after(lambda ranked: [hit.text.encode() for hit in ranked.hits] and ranked), "test_odd_documents"
+    ),
+    Mutant(F, "depth", instead(lambda _, top_k, scale: min(top_k, 10)), "test_stage_and_depth"),
+    Mutant(K, "refine", instead(edits_ranking), "test_what_came_in_is_left_as_it_was"),
+    Mutant(K, "refine", after(lambda ranked: ranked.hits[0] and ranked), "test_an_empty_ranking"),
+    Mutant(
+        K, "refine", after(lambda ranked: [hit.text.encode() for hit in ranked.hits] and ranked), "test_odd_documents"
+    ),
+    Mutant(K, "depth", instead(lambda _, top_k, scale: 20), "test_stage_and_depth"),
+    Mutant(K, "refine", after(lambda ranked: replace(ranked, hits=ranked.hits[:5])), TOP),
+    Mutant(K, "refine", after(lambda ranked: replace(ranked, hits=ranked.hits[::-1])), TOP),
+    Mutant(K, "rerank", after(lambda found: found[:-1]), "test_rerank_gives_back_the_documents"),
+    Mutant(
+        K,
+        "rerank",
+        after(lambda found: [replace(one, text="") for one in found]),
+        "test_rerank_gives_back_the_documents",
+    ),
+    Mutant(
+        K,
+        "rerank",
+        after(lambda found: [replace(one, metadata={}) for one in found]),
+        "test_scores_stand_in_the_metadata",
+    ),
+    Mutant(K, "rerank", after(lambda found: found[::-1]), "test_scores_stand_in_the_metadata"),
+    Mutant(
+        K,
+        "rerank",
+        instead(lambda method, query, documents, top_n=5: method(query, documents, top_n)),
+        "test_top_n_cuts_and_no_more",
+    ),
+    Mutant(
+        K,
+        "rerank",
+        instead(lambda method, query, documents, top_n=4: method(query, documents[-(top_n or 100) :], top_n)),
+        "test_top_n_cuts_and_no_more",
+    ),
+    Mutant(K, "rerank", instead(edits_documents), "test_documents_are_left_as_they_were"),
+    Mutant(K, "rerank", instead(turned_ties), "test_equal_documents_stay_in_order"),
+    Mutant(K, "arerank", drifting(0), "test_rerank_awaited_and_with_a_query"),
+    Mutant(K, "rerank", raising(IndexError("no documents")), "test_no_documents"),
+    Mutant(
+        K,
+        "rerank",
+        instead(
+            lambda method, query, documents, top_n=4: method(query, documents, None)[
+                : top_n if top_n is None or isinstance(top_n, int) else 1
+            ]
+        ),
+        "test_a_bad_top_n_is_refused",
+    ),
+    Mutant(
+        K,
+        "rerank",
+        instead(lambda method, query, documents, top_n=4: documents[:top_n]),
+        "test_what_is_no_document_is_refused",
+    ),
+    Mutant(K, "", renames, "test_a_name_that_stays"),  # type: ignore[arg-type]
+    Mutant(K, "refine", instead(drops_the_rest), "test_refine_keeps_hits_beyond_its_budget"),
+    Mutant(K, "refine_many", after(lambda found: found[::-1]), "test_several_rankings_as_one_by_one"),
+    Mutant(K, "refine", instead(fails_upward), "test_a_failure_leaves_the_order_and_is_told"),
+    Mutant(K, "refine", instead(fails_silently), "test_a_failure_leaves_the_order_and_is_told"),
+    Mutant(K, "refine", instead(reorders_failures), "test_a_failure_leaves_the_order_and_is_told"),
+    Mutant(
+        K,
+        "rerank",
+        instead(lambda method, query, documents, top_n=4: list(documents)[:top_n]),
+        "test_a_failure_leaves_the_order_and_is_told",
+    ),
+    Mutant(K, "refine", instead(fails_silently), "test_one_that_hangs_is_not_waited_for"),
+    Mutant(S, "select", selection(3), TOP),
+    Mutant(S, "select", selection(-1), TOP),
+    Mutant(S, "select", selection(1, 1), TOP),
+    Mutant(S, "select", selection(), TOP),
+    Mutant(S, "select", selection(1, reason=""), TOP),
+    Mutant(S, "select", selection(1, score=math.nan), TOP),
+    Mutant(S, "select", selection(1, confidence=1.5), TOP),
+    Mutant(
+        S, "select", only_if(lambda choices, _: len(choices) == 1, selection(1)), "test_a_single_choice_needs_no_model"
+    ),
+    Mutant(S, "select", selection(0), "test_no_choices_are_refused"),
+    Mutant(
+        S, "select", only_if(lambda choices, _: len(choices) > 0, selection(0)), "test_what_is_no_choice_is_refused"
+    ),
+    Mutant(
+        S,
+        "select",
+        only_if(lambda choices, query: isinstance(query, Query), selection(2)),
+        "test_text_and_query_choose_the_same",
+    ),
+    Mutant(
+        S,
+        "select",
+        only_if(lambda choices, query: isinstance(choices[0], str), selection(2)),
+        "test_text_and_query_choose_the_same",
+    ),
+    Mutant(S, "select", instead(edits_first), "test_choices_are_left_as_they_were"),
+    Mutant(S, "select", only_if(lambda choices, _: len(choices) > 3, selection(6, 98)), "test_hostile_choices"),
+    Mutant(
+        S,
+        "select",
+        only_if(lambda choices, _: len(choices) > 3, raising(UnicodeEncodeError("utf-8", "x", 0, 1, "lone"))),
+        "test_hostile_choices",
+    ),
+    Mutant(O, "decide", route(), TOP),
+    Mutant(O, "decide", route(Dataset("elsewhere")), TOP),
+    Mutant(O, "route", after(lambda found: found * 2), "test_route_and_decide_agree"),
+    Mutant(O, "route", after(lambda found: []), "test_the_only_dataset"),
+    Mutant(O, "decide", route(Dataset("elsewhere")), "test_bad_datasets_are_refused"),
+    Mutant(T, "transform", variants(Variant(" ", "synonym")), TOP),
+    Mutant(T, "transform", variants(Variant("Red signal lamp beside the track?", "synonym")), TOP),
+    Mutant(T, "transform", variants(Variant("a", "synonym"), Variant("A.", "synonym")), TOP),
+    Mutant(T, "transform", variants(Variant("a", "synonym", math.inf)), TOP),
+    Mutant(T, "transform", variants(Variant("a", "synonym", -1.0)), TOP),
+    Mutant(T, "transform", after(lambda made: replace(made, query=Query(""))), TOP),
+    Mutant(T, "transform", after(lambda made: replace(made, query=Query(made.query.text))), "test_filters_are_kept"),
+    Mutant(
+        T,
+        "transform",
+        only_if(lambda query: not Query.of(query).text, raising(InputError("empty"))),
+        "test_odd_texts_raise_nothing",
+    ),
+    Mutant(E, "embed_queries", after(lambda rows: rows.tolist()), TOP),
+    Mutant(E, "embed_queries", after(lambda rows: rows.astype(np.float64)), TOP),
+    Mutant(E, "embed_queries", after(lambda rows: rows * 2), TOP),
+    Mutant(E, "embed_documents", after(lambda rows: rows[:, :-1]), TOP),
+    Mutant(E, "embed_documents", after(lambda rows: rows[:1]), "test_several_texts"),
+    Mutant(
+        E,
+        "embed_queries",
+        only_if(lambda texts: not texts, after(lambda rows: np.zeros((0,), np.float32))),
+        "test_no_texts",
+    ),
+    Mutant(E, "embed_queries", instead(of_batch), "test_a_text_does_not_depend_on_its_batch"),
+    Mutant(
+        E,
+        "embed_documents",
+        instead(lambda method, texts: method(sorted(texts))),
+        "test_a_text_does_not_depend_on_its_batch",
+    ),
+    Mutant(E, "embed_documents", instead(one_for_all), "test_different_texts_have_different_vectors"),
+    Mutant(E, "embed_documents", instead(edits_first), "test_texts_are_left_as_they_were"),
+    Mutant(E, "embed_documents", remembering, "test_vectors_are_the_callers"),
+    Mutant(E, "", grows, "test_name_and_dimensions_stay"),  # type: ignore[arg-type]
+    Mutant(L, "complete", after(lambda made: made.text.encode()), TOP),
+    Mutant(L, "complete", no_schema, "test_a_schema_does_no_harm"),
+    Mutant(D, "fetch", after(tuple), TOP),
+    Mutant(
+        D,
+        "fetch",
+        after(lambda found: [one and replace(one, text=one.text.replace("\0", "")) for one in found]),
+        "test_every_document_alone",
+    ),
+    Mutant(D, "fetch", instead(lambda method, keys: method(sorted(set(keys)))), "test_the_order_of_the_keys"),
+    Mutant(D, "fetch", after(lambda found: [one for one in found if one]), "test_unknown_keys"),
+    Mutant(D, "fetch", instead(lambda method, keys: method([keys[0], *keys[1:]])), "test_no_keys"),
+    Mutant(W, "search", after(lambda found: found[::-1]), TOP),
+    Mutant(W, "search", after(lambda found: [(10**6, 9.0), *found][:5]), TOP),
+    Mutant(
+        W, "search", instead(lambda method, query, k, filters=None: method(query, k + 1, filters)), "test_at_most_k"
+    ),
+    Mutant(
+        W,
+        "search",
+        instead(
+            lambda method, query, k, filters=None: sorted(method(query, 100, filters)[-k:], key=lambda pair: -pair[1])
+        ),
+        "test_at_most_k",
+    ),
+    Mutant(W, "search", after(lambda found: [(key, 2 * score) for key, score in found]), "test_search_and_score_agree"),
+    Mutant(W, "score", instead(lambda method, query, keys: method(query, sorted(keys))), "test_search_and_score_agree"),
+    Mutant(W, "score", instead(lambda method, query, keys: method(query, keys or [0])), "test_no_keys"),
+    Mutant(W, "search", instead(lambda method, query, k, filters=None: method(query, k)), "test_filters_are_honoured"),
+    Mutant(W, "search", instead(filters_after_cut), "test_filters_act_before_the_cut"),
+    Mutant(
+        W,
+        "search",
+        instead(lambda method, query, k, filters=None: method(query.encode("ascii", "ignore").decode(), k, filters)),
+        "test_words_of_every_language_are_found",
+    ),
+    Mutant(
+        W, "score", after(lambda scores: [score or 0.1 for score in scores]), "test_what_has_no_word_scores_nothing"
+    ),
+    Mutant(
+        W,
+        "search",
+        instead(
+            lambda method, query, k, filters=None: sorted(
+                method(query, k, filters), key=lambda pair: -len(DOCUMENTS[pair[0]].text)
+            )
+        ),
+        "test_rare_words_count_more",
+    ),
+    Mutant(V, "search", after(lambda found: [key for key, _ in found]), TOP),
+    Mutant(
+        V, "search", instead(lambda method, vector, k, filters=None: method(vector, k + 1, filters)), "test_at_most_k"
+    ),
+    Mutant(V, "search", after(lambda found: [(key, score - 1) for key, score in found]), "test_search_and_score_agree"),
+    Mutant(V, "score", instead(lambda method, vector, keys: method(vector, keys or [0])), "test_no_keys"),
+    Mutant(
+        V, "search", instead(lambda method, vector, k, filters=None: method(vector, k)), "test_filters_are_honoured"
+    ),
+    Mutant(V, "search", instead(filters_after_cut), "test_filters_act_before_the_cut"),
+    Mutant(V, "search", after(lambda found: found[:-1]), "test_the_nearest_are_found"),
+    Mutant(
+        V,
+        "score",
+        after(lambda scores: [0.0 if math.isnan(score) else score for score in scores]),
+        "test_unknown_keys_have_no_cosine",
+    ),
+    Mutant(V, "search", instead(tells_nothing_of_odd), "test_odd_vectors"),
+    Mutant(
+        V,
+        "score",
+        instead(lambda method, vector, keys: (method(vector, keys), vector.fill(0))[0]),
+        "test_the_vector_is_left_as_it_was",
+    ),
+]
+
+
+def suite_of(mutant: Mutant) -> Any:
+    """The suite, over the good implementation after the change."""
+    suite = mutant.suite()
+    made: list[Any] = []
+
+    def make() -> Any:
+        if not made:
+            subject = mutant.suite().make()
+            one = subject[0] if isinstance(subject, tuple) else subject
+            if mutant.method:
+                setattr(one, mutant.method, mutant.change(getattr(one, mutant.method)))
+            else:
+                mutant.change(one)
+            made.append(subject)
+        return made[0]
+
+    suite.make = make
+    return suite
+
+
+@pytest.mark.parametrize("mutant", [*ANY, *SPECIAL], ids=lambda mutant: f"{mutant.suite.__name__}-{mutant.test}")
+def test_what_breaks_a_promise_fails_the_test_of_that_promise(mutant: Mutant) -> None:
+    with pytest.raises(AssertionError) as caught:
+        getattr(suite_of(mutant), mutant.test)()
+    assert len(str(caught.value)) > 20  # it tells
+
+
+GOOD = (R, F, K, S, O, T, E, L, D, W, V)
+
+
+def promises_of(suite: Any) -> list[str]:
+    return [name for name in dir(suite) if name.startswith("test_")]
+
+
+@pytest.mark.parametrize(("suite", "test"), [(suite, test) for suite in GOOD for test in promises_of(suite)])
+def test_every_test_of_every_suite_can_pass_and_fail(suite: Any, test: str) -> None:
+    getattr(suite(), test)()
+    assert any(mutant.suite is suite and mutant.test == test for mutant in [*ANY, *SPECIAL])
+
+
+def test_every_suite_is_here() -> None:
+    published = {name for name in testing.__all__ if name.endswith("Conformance")}
+    assert published == {suite.__mro__[1].__name__ for suite in GOOD if suite is not R} | {"RetrieverConformance"}
+
+
+@pytest.mark.parametrize("suite", [getattr(testing, name) for name in testing.__all__ if name.endswith("Conformance")])
+def test_a_suite_says_what_it_wants(suite: Any) -> None:
+    with pytest.raises(NotImplementedError, match=r"overrides make\(\) and returns"):
+        suite().make()
+
+
+def test_importing_the_suites_needs_no_pytest() -> None:
+    code = "import sys, pointsman.testing; print(' '.join(sys.modules))"
+    assert "pytest" not in subprocess.check_output([sys.executable, "-c", code], text=True).split()
+
+
+def test_a_users_file_is_four_lines(tmp_path: Any) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "from pointsman.testing import RetrieverConformance\n"
+        "from pointsman import BaseRetriever\n\n"
+        "class Empty(BaseRetriever):\n    def retrieve(self, query, top_k=10):\n        return []\n\n"
+        "class TestMine(RetrieverConformance):\n    def make(self):\n        return Empty()\n",
+        "utf-8",
+    )
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "override answerable_query() with a query that has some" in ran.stdout
+    assert "2 skipped" in ran.stdout

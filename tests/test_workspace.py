@@ -62,7 +62,7 @@ def test_search_over_all_and_over_some(workspace: Workspace) -> None:
     assert {(hit.dataset, hit.id) for hit in context} == {("one", "a"), ("two", "a")}
     assert context.plan.datasets == ("one", "two")
     assert [span.stage for span in context.trace.spans] == [
-        *("plan", "retrieve", "retrieve", "fuse", "fetch", "rerank", "refuse")
+        *("transform", "plan", "retrieve", "retrieve", "fuse", "fetch", "rerank", "refuse")
     ]
     assert {hit.dataset for hit in workspace.search("red signal", datasets=["two"])} == {"two"}
     assert {hit.id for hit in workspace.search("red signal lamp", filters="year < 2000")} == {"b"}

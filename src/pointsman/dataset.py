@@ -19,7 +19,8 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import DatasetBranch, hits_of
 from pointsman.retrieval.calibration import CosineSpread
-from pointsman.retrieval.pool import DEPTH, LISTS, Pool, gather
+from pointsman.retrieval.policy import Looking, span_of
+from pointsman.retrieval.pool import DEPTH, LISTS, Pool, gather, with_feedback
 from pointsman.retrieval.retrievers import checked
 from pointsman.retrieval.workflow import RetrievalWorkflow, method_for
 from pointsman.types import AddResult, Document, Query
@@ -40,6 +41,8 @@ _TECHNIQUES = ("vector", "keyword", "hybrid")
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
 _BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
 _USUAL_SIGMA = 0.05  # until there are documents enough to tell, where the embedder doesn't say
+_SCRIPT_SAMPLE = 200  # documents that tell which scripts a dataset is written in
+_WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one that it is written in
 _SPREAD_QUERIES, _SPREAD_DOCUMENTS, _SPREAD_LEAST = 32, 1000, 64
 
 
@@ -227,20 +230,41 @@ class Dataset:
         return await RetrievalWorkflow().asearch(query, [self], k, **options)
 
     def candidates(
-        self, query: Query, method: str = "auto", depth: int = DEPTH, *, as_passage: bool = False
+        self,
+        query: Query,
+        method: str = "auto",
+        depth: int = DEPTH,
+        *,
+        as_passage: bool = False,
+        looking: Looking | None = None,
     ) -> Pool[int]:
         """What the lists that ``method`` needs have to offer, with all scores; keys are the dataset's own.
 
-        With ``as_passage`` the text is embedded as a document would be, since it reads like one.
+        Args:
+            query: what to look for.
+            method: see `lists_for`.
+            depth: candidates a list.
+            as_passage: the text is embedded as a document would be, since it reads like one.
+            looking: what to look up besides.
         """
         words, near = self.lists_for(method)
         stores = self._collection
         stores.refresh()
         vectors = self._vectors() if near and not stores.truth.is_empty() else None
         vector = self._vector(query.text, as_passage=as_passage) if vectors is not None else None
-        return gather(
-            query.text, vector, stores.keyword if words else None, vectors, filters=query.filters, depth=depth
-        )
+        asked = self._without_absent_scripts(query.text, looking.absent_script) if looking else query.text
+        pool = gather(asked, vector, stores.keyword if words else None, vectors, filters=query.filters, depth=depth)
+        if looking is None or not looking.feedback or not words or vectors is None or vector is None:
+            return pool
+        spread = self.cosine_spread
+        if span_of(pool, spread) >= looking.feedback_below:
+            return pool
+        first = [key for key, _ in pool.fused("hybrid", spread).ranking[: looking.feedback_top]]
+        rows = vectors.of(first)
+        if not len(rows):
+            return pool
+        moved = vector + looking.feedback * rows.mean(axis=0)
+        return with_feedback(pool, asked, moved, stores.keyword, vectors, filters=query.filters, depth=depth)
 
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
         """Documents for keys out of ``candidates``; None where one has been deleted since."""
@@ -419,6 +443,17 @@ class Dataset:
 
         return self.embedder if isinstance(self.embedder, CachedEmbedder) else CachedEmbedder(self.embedder)
 
+    def _without_absent_scripts(self, text: str, least: float) -> str:
+        """A text without the words of scripts that hardly any document is written in."""
+        from pointsman.text import without_scripts
+
+        stored = self._collection.truth.meta("scripts")
+        if not stored:
+            return text
+        shares = json.loads(stored)
+        absent = [script for script in ("han", "cyrillic") if shares.get(script, 0.0) < least]
+        return without_scripts(text, absent) if absent else text
+
     def _vector(self, text: str, *, as_passage: bool = False) -> NDArray[np.float32]:
         if not as_passage:
             return self.query_vectors(text)
@@ -450,7 +485,23 @@ class Dataset:
             # An embedder's own σ does as well as the dataset's (.7262 against .7252 nDCG@10 over 15 collections), and
             # keeps the scores of different datasets, and of one that grows, on one scale.
             spread = CosineSpread(spread.mean, known or _USUAL_SIGMA)
-        stores.truth.set_meta(cosine_spread=json.dumps([spread.mean, spread.sigma]), cosine_spread_at=str(count))
+        stores.truth.set_meta(
+            cosine_spread=json.dumps([spread.mean, spread.sigma]),
+            cosine_spread_at=str(count),
+            scripts=json.dumps(self._scripts()),
+        )
+
+    def _scripts(self) -> dict[str, float]:
+        """The share of documents, of a sample, that are written in each script at least in part."""
+        from pointsman.text import scripts
+
+        ids = self.ids()
+        sample = self._collection.truth.get(ids[:: max(1, len(ids) // _SCRIPT_SAMPLE)][:_SCRIPT_SAMPLE])
+        found = [scripts(document.searchable[:1000]) for document in sample if document is not None]
+        return {
+            script: sum(share.get(script, 0.0) > _WRITTEN_IN for share in found) / max(len(found), 1)
+            for script in ("han", "cyrillic", "latin")
+        }
 
     def _likely_queries(self) -> NDArray[np.float32]:
         """Stand-ins for questions nobody has asked yet: titles, or first sentences, of documents spread evenly."""

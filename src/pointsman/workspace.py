@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,18 +12,23 @@ from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, IndexingTechnique, QueryVectors, check_name
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, UnknownNameError
 from pointsman.filters import parse_filter
+from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS
+from pointsman.retrieval.policy import POLICY, Policy, measured, stored
+from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.rerank.calibrated import CalibratedReranker
-from pointsman.retrieval.workflow import RetrievalWorkflow, check_strategy, method_for, shared_spread
+from pointsman.retrieval.strategies import BaseRetrievalStrategy, auto
+from pointsman.retrieval.transform.base import QueryTransformer
+from pointsman.retrieval.workflow import RetrievalWorkflow, method_for, shared_spread
 from pointsman.types import Plan, Query, RetrievalContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pointsman.filters import Filter
-    from pointsman.protocols import Embedder
+    from pointsman.protocols import LLM, Embedder
 
 FORMAT = 1
 _MANIFEST = "workspace.json"
@@ -36,7 +41,9 @@ class Workspace:
         path: the folder; made, with what it needs, on the first write.
         embedder: for every dataset; the default embedder unless given.
         workflow: how to search: router, reranker, further refiners, time limit. Unless it has its own, searches rerank
-            by the offline reranker and refuse by the default calibration.
+            by the offline reranker, refuse by the default calibration, and decide by the policy that was fitted to the
+            workspace, or the measured one.
+        llm: for the strategies that need a language model.
 
     Raises:
         FormatVersionError: a newer Pointsman wrote it.
@@ -44,10 +51,16 @@ class Workspace:
     """
 
     def __init__(
-        self, path: str | Path, *, embedder: Embedder | None = None, workflow: RetrievalWorkflow | None = None
+        self,
+        path: str | Path,
+        *,
+        embedder: Embedder | None = None,
+        workflow: RetrievalWorkflow | None = None,
+        llm: LLM | None = None,
     ) -> None:
         self.path = Path(path)
-        self.workflow = workflow or RetrievalWorkflow()
+        self.workflow = workflow or RetrievalWorkflow(policy=stored(self.path) or measured())
+        self.llm = llm
         self._embedder = embedder
         self._query_vectors = QueryVectors(self._loaded_embedder)
         self._datasets: dict[str, Dataset] = {}
@@ -128,6 +141,7 @@ class Workspace:
         filters: str | Mapping[str, Any] | Filter | None = None,
         rerank: bool | BaseRefiner | None = None,
         refuse: bool | BaseRefiner | None = None,
+        effort: str = "balanced",
         timeout: float | None = None,
     ) -> RetrievalContext:
         """Search datasets and answer with the best hits of all.
@@ -136,21 +150,24 @@ class Workspace:
             query: what is asked.
             k: how many hits.
             datasets: names; all of them unless given.
-            strategy: ``"auto"`` (today: hybrid wherever a dataset keeps both indexes), ``"bm25"``, ``"vector"``,
-                ``"hybrid"``, or a fusion method's name such as ``"rrf"``.
+            strategy: ``"auto"`` (by the policy), ``"bm25"``, ``"vector"``, ``"hybrid"``, a fusion method's name such
+                as ``"rrf"``, or a registered strategy's such as ``"decomposition"``; some of those need the workspace's
+                ``llm``.
             filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
             rerank: False leaves the ranking as fused; True reranks by the workflow's reranker, or the offline one, in
                 any case; a reranker of its own takes that. Unless given, the workflow decides; a fusion method that was
                 asked for by name is then left alone by the offline reranker.
             refuse: False answers with whatever was found, relevant or not; a `Refuser` takes that one.
+            effort: of ``"auto"``: ``"fast"`` is the lists alone; ``"balanced"`` also corrects spelling and takes
+                complex questions apart; ``"thorough"`` reads the lists three times as deep.
             timeout: seconds for the whole search, instead of the workflow's own.
 
         Raises:
             InputError: any of these cannot be used.
             RetrievalError: nothing could be searched; it carries every cause.
         """
-        query, chosen, workflow = self._asked(query, datasets, strategy, filters, rerank, refuse)
-        return workflow.search(query, chosen, k, strategy=strategy, timeout=timeout)
+        query, search = self._asked(query, datasets, strategy, filters, rerank, refuse, effort)
+        return search.named(search.workflow.search(query, search.sources, k, timeout=timeout))
 
     async def asearch(
         self,
@@ -162,13 +179,14 @@ class Workspace:
         filters: str | Mapping[str, Any] | Filter | None = None,
         rerank: bool | BaseRefiner | None = None,
         refuse: bool | BaseRefiner | None = None,
+        effort: str = "balanced",
         timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
     ) -> RetrievalContext:
         """The same, awaited."""
-        query, chosen, workflow = await in_thread(
-            self._asked, query, datasets, strategy, filters, rerank, refuse
+        query, search = await in_thread(
+            self._asked, query, datasets, strategy, filters, rerank, refuse, effort
         )  # opening a dataset for the first time reads files
-        return await workflow.asearch(query, chosen, k, strategy=strategy, timeout=timeout)
+        return search.named(await search.workflow.asearch(query, search.sources, k, timeout=timeout))
 
     def search_many(
         self,
@@ -180,6 +198,7 @@ class Workspace:
         filters: str | Mapping[str, Any] | Filter | None = None,
         rerank: bool | BaseRefiner | None = None,
         refuse: bool | BaseRefiner | None = None,
+        effort: str = "balanced",
         timeout: float | None = None,
     ) -> list[RetrievalContext]:
         """Answer many questions, one context each in their order, embedding and reranking them in common batches.
@@ -188,8 +207,8 @@ class Workspace:
         """
         parsed = parse_filter(filters) if filters else None
         asked = [Query.of(query, parsed) for query in queries]
-        _, chosen, workflow = self._asked("", datasets, strategy, None, rerank, refuse)
-        return workflow.search_many(asked, chosen, k, strategy=strategy, timeout=timeout)
+        _, search = self._asked("", datasets, strategy, None, rerank, refuse, effort)
+        return list(map(search.named, search.workflow.search_many(asked, search.sources, k, timeout=timeout)))
 
     async def asearch_many(self, queries: Sequence[str | Query], k: int = 5, **options: Any) -> list[RetrievalContext]:
         """The same, awaited; it runs in a worker thread."""
@@ -208,17 +227,32 @@ class Workspace:
         filters: str | Mapping[str, Any] | Filter | None,
         rerank: bool | BaseRefiner | None,
         refuse: bool | BaseRefiner | None,
-    ) -> tuple[Query, list[Dataset], RetrievalWorkflow]:
-        """The query, the datasets and the stages of one search."""
-        check_strategy(strategy)
+        effort: str,
+    ) -> tuple[Query, _Search]:
+        """The query, and how to search for it."""
+        auto.check_effort(effort)
         query = Query.of(query, parse_filter(filters) if filters else None)
         if isinstance(names, str):
             names = [names]
         wanted = self.names() if names is None else list(dict.fromkeys(names))
         chosen = [self.dataset(name, create=False) for name in wanted]
-        for dataset in chosen:
-            dataset.lists_for(strategy)  # what it cannot do is said before anything is searched
-        return query, chosen, self._staged(strategy, chosen, rerank, refuse)
+        workflow = self._staged(strategy, chosen, rerank, refuse)
+        if strategy == "auto":
+            added = auto.transformer(chosen, effort) if workflow.policy is not None else None
+            steps = [step for step in (workflow.transformer, added) if step is not None]
+            transformer = QueryTransformer(*steps) if len(steps) > 1 else next(iter(steps), None)
+            depth = 3 * workflow.depth if effort == "thorough" else workflow.depth
+            return query, _Search(replace(workflow, strategy="auto", transformer=transformer, depth=depth), chosen)
+        if strategy in LISTS:
+            for dataset in chosen:
+                dataset.lists_for(strategy)  # what it cannot do is said before anything is searched
+            return query, _Search(replace(workflow, strategy=strategy), chosen)
+        if strategy not in STRATEGIES.names():
+            raise UnknownNameError("strategy", strategy, ("auto", *LISTS, *STRATEGIES.names()))
+        made = STRATEGIES.create(strategy, *chosen, llm=self.llm)
+        if type(made).search is not BaseRetrievalStrategy.search:  # it does everything itself
+            return query, _Search(replace(workflow, strategy="auto"), [made], strategy)
+        return query, _Search(made.applied_to(workflow), made.searched, strategy)
 
     def _staged(
         self,
@@ -242,6 +276,18 @@ class Workspace:
             refiners.insert(0, Refuser(embedder={dataset.name: dataset.stores.embedder for dataset in datasets}))
         return replace(workflow, reranker=reranker, refiners=refiners)
 
+    def keep(self, policy: Policy | None) -> None:
+        """Decide by this policy from now on, also when the workspace is opened again; None: by the measured one."""
+        from pointsman.store.files import replacing
+
+        if policy is None:
+            (self.path / POLICY).unlink(missing_ok=True)
+        else:
+            _write_manifest(self.path)
+            with replacing(self.path / POLICY) as file:
+                file.write(policy.to_json().encode())
+        self.workflow = replace(self.workflow, policy=policy or measured())
+
     def close(self) -> None:
         """Close every dataset."""
         for dataset in self._datasets.values():
@@ -264,11 +310,30 @@ class Workspace:
         return iter(self.datasets())
 
 
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """How one search is done: by which stages, over what, and under which name if it has one of its own."""
+
+    workflow: RetrievalWorkflow
+    sources: Sequence[Any]
+    strategy: str | None = None
+
+    def named(self, context: RetrievalContext) -> RetrievalContext:
+        """The answer, with the strategy's name in its plan."""
+        if self.strategy is None:
+            return context
+        return replace(context, plan=replace(context.plan, strategy=self.strategy))
+
+
 def open_workspace(
-    path: str | Path, *, embedder: Embedder | None = None, workflow: RetrievalWorkflow | None = None
+    path: str | Path,
+    *,
+    embedder: Embedder | None = None,
+    workflow: RetrievalWorkflow | None = None,
+    llm: LLM | None = None,
 ) -> Workspace:
     """`pointsman.open`: the workspace at this path, made on the first write."""
-    return Workspace(path, embedder=embedder, workflow=workflow)
+    return Workspace(path, embedder=embedder, workflow=workflow, llm=llm)
 
 
 def _check_folder(path: Path) -> None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
 from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe
-from pointsman.retrieval.pool import LISTS, Fused, Part, Pool, Ranking, merge
+from pointsman.retrieval.pool import LISTS, SCALES, Fused, Part, Pool, Ranking, merge
 from pointsman.types import Hit, HitKey, Provenance, Query, Span
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
     from pointsman.protocols import Retriever
     from pointsman.retrieval.journal import Journal
+    from pointsman.retrieval.policy import Looking
 
 log = logging.getLogger(__name__)
 
@@ -71,14 +72,15 @@ class DatasetBranch:
     Args:
         dataset: what to search.
         method: ``"auto"``, or a name of `pointsman.retrieval.pool.LISTS`.
+        looking: what to look up besides, by the policy.
 
     Raises:
         InputError: the dataset does not keep what the method needs.
     """
 
-    def __init__(self, dataset: Dataset, method: str = "auto") -> None:
+    def __init__(self, dataset: Dataset, method: str = "auto", looking: Looking | None = None) -> None:
         dataset.lists_for(method)
-        self.dataset, self.method, self.name = dataset, method, dataset.name
+        self.dataset, self.method, self.name, self.looking = dataset, method, dataset.name, looking
 
     def look(self, query: Query, depth: int, method: str | None = None, *, as_passage: bool = False) -> Call[Found]:
         """See `Branch`; by another method, and embedding the text as a passage, if a variant wants that."""
@@ -88,7 +90,8 @@ class DatasetBranch:
             way = method if all(have for have, want in zip(kept, wanted, strict=True) if want) else "auto"
 
         def sync() -> Found:
-            pool = self.dataset.candidates(query, way, depth, as_passage=as_passage)
+            looking = None if as_passage or method is not None else self.looking
+            pool = self.dataset.candidates(query, way, depth, as_passage=as_passage, looking=looking)
             return self._found(query, pool, as_passage=as_passage)
 
         return Call(sync, lambda: in_thread(sync))
@@ -111,9 +114,10 @@ class DatasetBranch:
             return score
 
         def complete(keys: Sequence[int]) -> Mapping[str, Mapping[int, float]]:
-            return {source: dataset.scores(query, source, keys, as_passage=as_passage) for source in pool.lists}
+            own = [source for source in pool.lists if source in SCALES]  # a list made by feedback scores nobody else
+            return {source: dataset.scores(query, source, keys, as_passage=as_passage) for source in own}
 
-        return Found(pool, fetch, ids, {source: scorer(source) for source in pool.lists}, complete)
+        return Found(pool, fetch, ids, {source: scorer(source) for source in pool.lists if source in SCALES}, complete)
 
 
 class RetrieverBranch:

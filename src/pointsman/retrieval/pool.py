@@ -38,6 +38,12 @@ LISTS = {"bm25": (True, False), "vector": (False, True), "hybrid": (True, True),
 SCALES = {"bm25": "bm25", "vector": "cosine"}
 """What the scores of a list are, by the list's name, where it is known."""
 
+FEEDBACK = "feedback"
+"""A second list of cosines, to the query moved towards its first hits; where it was made it stands for the first."""
+
+OWN = frozenset({*SCALES, FEEDBACK})
+"""Lists of our own indexes, whose raw scores can be added on one scale."""
+
 BY_RANK = frozenset({"rrf", "weighted_rrf", "round_robin"})
 """Methods that look at ranks only: their scores say nothing about how relevant something is."""
 
@@ -98,7 +104,7 @@ class Pool(Generic[Key]):
         if method == "hybrid":
             if spread is not None and self.lists.keys() >= SCALES.keys() <= self.scores.keys():
                 own = self._calibrated(spread, weights)
-                return own if len(self.lists) == len(SCALES) else self._beside(own, weights)
+                return own if self.lists.keys() <= OWN else self._beside(own, weights)
             if len(self.lists) <= 1:
                 return self._alone(next(iter(self.lists), ""))
             method = "rrf"
@@ -116,17 +122,22 @@ class Pool(Generic[Key]):
         given = [weights.get(name, 1.0) for name in names] if weights else None
         return Fused(fuse(lists, method, given), method, _part(method, dict(zip(names, lists, strict=True)), weights))
 
-    def evidence(self, spread: CosineSpread) -> dict[Key, float]:
+    def evidence(self, spread: CosineSpread, weights: Mapping[str, float] | None = None) -> dict[Key, float]:
         """The calibrated sum of every candidate, or what there is of it where only one of the two was searched.
 
         A document without a vector counts as one at chance distance.
         """
-        scale = KAPPA / spread.sigma
-        total: dict[Key, float] = dict(self.scores.get("bm25", {}))
-        for key, cosine in self.scores.get("vector", {}).items():
-            near = 0.0 if math.isnan(cosine) else scale * (cosine - spread.mean)
-            total[key] = total.get(key, 0.0) + near
+        weights = weights or {}
+        words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0) * KAPPA / spread.sigma
+        total: dict[Key, float] = {key: words * score for key, score in self.scores.get("bm25", {}).items()}
+        for key, cosine in self._cosines().items():
+            total[key] = total.get(key, 0.0) + (0.0 if math.isnan(cosine) else near * (cosine - spread.mean))
         return total
+
+    def _cosines(self) -> Mapping[Key, float]:
+        """The cosine that counts: after the feedback where there was any."""
+        vector = self.scores.get("vector", {})
+        return {**vector, **self.scores[FEEDBACK]} if FEEDBACK in self.scores else vector
 
     def _alone(self, name: str) -> Fused[Key]:
         ranking = self.lists.get(name, ())
@@ -134,7 +145,7 @@ class Pool(Generic[Key]):
 
     def _beside(self, own: Fused[Key], weights: Mapping[str, float]) -> Fused[Key]:
         """The calibrated sum and foreign lists: one vote each, by rank."""
-        foreign = {name: ranking for name, ranking in self.lists.items() if name not in SCALES}
+        foreign = {name: ranking for name, ranking in self.lists.items() if name not in OWN}
         lists = [[(key, None) for key, _ in ranking] for ranking in (own.ranking, *foreign.values())]
         by_rank = _part("rrf", self.lists, weights)
 
@@ -144,7 +155,8 @@ class Pool(Generic[Key]):
         return Fused(fuse(lists, "rrf", [1.0, *(weights.get(name, 1.0) for name in foreign)]), "rrf", part)
 
     def _calibrated(self, spread: CosineSpread, weights: Mapping[str, float]) -> Fused[Key]:
-        bm25, cosine = self.scores["bm25"], self.scores["vector"]
+        bm25, cosine = self.scores["bm25"], self._cosines()
+        source_of_cosines = FEEDBACK if FEEDBACK in self.scores else "vector"
         keys = list(dict.fromkeys(chain(bm25, cosine)))
         above = [cosine.get(key, math.nan) - spread.mean for key in keys]
         words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0)
@@ -162,6 +174,8 @@ class Pool(Generic[Key]):
         def part(source: str, key: Key, _: int | None) -> float | None:
             if source == "bm25":
                 return words * bm25.get(key, 0.0)
+            if source != source_of_cosines:
+                return None
             return vector_share * (cosine[key] - spread.mean) if key in cosine else None
 
         return Fused(ranking, "calibrated", part)
@@ -190,6 +204,27 @@ def gather(
         bm25.update(zip(only_near, keyword_index.score(query, only_near), strict=True))
         cosine.update(zip(only_words, vector_index.score(vector, only_words), strict=True))
     return Pool(lists, scores)
+
+
+def with_feedback(
+    pool: Pool[Key],
+    query: str,
+    moved: NDArray[np.float32],
+    keyword_index: KeywordIndex[Key],
+    vector_index: VectorIndex[Key],
+    *,
+    filters: Filter | None = None,
+    depth: int = DEPTH,
+) -> Pool[Key]:
+    """The same pool with a third list, found by the query's vector as its first hits have moved it (Rocchio, 1971)."""
+    near = vector_index.search(moved, depth, filters)
+    bm25, cosine = dict(pool.scores["bm25"]), dict(pool.scores["vector"])
+    new = [key for key, _ in near if key not in bm25]
+    bm25.update(zip(new, keyword_index.score(query, new), strict=True))
+    lists = {**pool.lists, FEEDBACK: near}
+    known = list(bm25)
+    feedback = dict(zip(known, vector_index.score(moved, known), strict=True))
+    return Pool(lists, {"bm25": bm25, "vector": cosine, FEEDBACK: feedback})
 
 
 def merge(pools: Mapping[Name, Pool[Key]]) -> Pool[tuple[Name, Key]]:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,13 +32,15 @@ from pointsman.retrieval.dispatch import Breaker, Call, Deadline, Mode, Tasks, T
 from pointsman.retrieval.fusion import METHODS, RRF_K, fuse
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.pool import DEPTH, LISTS, SCALES, Fused, Pool
+from pointsman.retrieval.policy import Policy, measured
+from pointsman.retrieval.pool import DEPTH, LISTS, OWN, SCALES, Fused, Pool
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.retrievers import checked
 from pointsman.types import Plan, Query, Ranked, RetrievalContext
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
+    from pointsman.retrieval.policy import Looking
     from pointsman.retrieval.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer, Variant
 
@@ -70,6 +72,7 @@ class RetrievalWorkflow:
         depth: candidates a list.
         timeout: seconds for the whole search; None: no limit.
         breaker: when to leave a failing branch out for a while.
+        policy: what ``"auto"`` decides by; None: ``"auto"`` is plain hybrid search.
 
     Raises:
         InputError: an option cannot be used.
@@ -83,6 +86,7 @@ class RetrievalWorkflow:
     depth: int = DEPTH
     timeout: float | None = TIMEOUT
     breaker: Breaker = field(default_factory=Breaker)
+    policy: Policy | None = field(default_factory=measured)
 
     def __post_init__(self) -> None:
         check_strategy(self.strategy)
@@ -186,9 +190,13 @@ class RetrievalWorkflow:
         ]
         _embed_all(asked, plans)
         ranked, errors = [], []
+        final = []
         for way, (query, variants), (plan, branches) in zip(ways, asked, plans, strict=True):
+            final.append(plan)
             try:
-                ranked.append(way.fuse(run(way.retrieve(query, variants, plan, branches)), plan))
+                candidates = run(way.retrieve(query, variants, plan, branches))
+                final[-1], one = way.fuse(candidates, plan, by_policy=way.decides(strategy))
+                ranked.append(one)
             except RetrievalError as error:
                 errors.append(error)
                 ranked.append(Ranked((), "none", degraded=(describe(error),)))
@@ -198,8 +206,7 @@ class RetrievalWorkflow:
         for refiner in ways[0].refiners() if ways else ():
             ranked = _refine_all(refiner, ways, [query for query, _ in asked], ranked)
         return [
-            way.answer(query, plan, one)
-            for way, (query, _), (plan, _), one in zip(ways, asked, plans, ranked, strict=True)
+            way.answer(query, plan, one) for way, (query, _), plan, one in zip(ways, asked, final, ranked, strict=True)
         ]
 
     async def asearch_many(
@@ -221,7 +228,7 @@ class RetrievalWorkflow:
         query, variants = await way.transform(asked)
         plan, chosen = await way.plan(query, datasets, strategy or self.strategy)
         candidates = await way.retrieve(query, variants, plan, chosen)
-        ranked = way.fuse(candidates, plan)
+        plan, ranked = way.fuse(candidates, plan, by_policy=way.decides(strategy))
         for refiner in way.refiners():
             if ranked.refused is None:
                 ranked = await way.refine(refiner, query, ranked)
@@ -271,11 +278,23 @@ class _Way:
                 chosen, routed = list(searchables.values()), f"{decision.reason}; "
                 if decision.fallback is not None:
                     self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
-        method, why = method_for(chosen, strategy)
+        policy = self.workflow.policy
+        if strategy == "auto" and policy is not None and policy.strategy is not None:
+            method, why = policy.strategy, f"a fixed strategy, as fitted to your labels ({policy.name})"
+        else:
+            method, why = method_for(chosen, strategy)
         plan = Plan(tuple(searchables), method, f"{routed}{why}")
         detail = f"{method} over {', '.join(searchables) or 'nothing'}: {plan.reason}"
         self.journal.span("plan", detail, started, len(searchables))
-        return plan, [_branch(name, one, method, strategy) for name, one in searchables.items()]
+        looking = None
+        if self.decides(strategy) and policy is not None and method == "hybrid":
+            looking = policy.looking(len(searchables))
+        return plan, [_branch(name, one, method, strategy, looking) for name, one in searchables.items()]
+
+    def decides(self, strategy: str | None) -> bool:
+        """Whether the policy decides: nobody has asked for anything else, and it is there."""
+        policy = self.workflow.policy
+        return (strategy or self.workflow.strategy) == "auto" and policy is not None and policy.strategy is None
 
     async def retrieve(
         self, query: Query, variants: Sequence[Variant], plan: Plan, branches: Sequence[Branch]
@@ -309,18 +328,24 @@ class _Way:
         answered = [b.dataset for b in branches if isinstance(b, DatasetBranch) and b.name in own]
         return Candidates(together(own, many=many) if own else None, beside, shared_spread(answered))
 
-    def fuse(self, candidates: Candidates, plan: Plan) -> Ranked:
+    def fuse(self, candidates: Candidates, plan: Plan, *, by_policy: bool) -> tuple[Plan, Ranked]:
         """One ranking out of all lists, and the documents of those that the later stages want to see."""
         started = self.journal.now()
+        detail = ""
+        if by_policy and candidates.weighable(plan) and self.workflow.policy is not None:
+            assert candidates.own is not None
+            assert candidates.spread is not None
+            weights, why = self.workflow.policy.weigh(candidates.own.pool, candidates.spread)
+            plan, detail = replace(plan, weights=weights, reason=f"{plan.reason}; {why}"), f": {why}"
         found, fused = candidates.fused(plan)
         if found is None:
-            return Ranked((), "none")
+            return plan, Ranked((), "none")
         self.journal.fused(found, fused)
-        self.journal.span("fuse", fused.scale, started, len(fused.ranking))
+        self.journal.span("fuse", f"{fused.scale}{detail}", started, len(fused.ranking))
         started = self.journal.now()
         hits = tuple(hits_of(found, fused, self.depth(fused.scale)))
         self.journal.span("fetch", "documents", started, len(hits))
-        return Ranked(hits, fused.scale)
+        return plan, Ranked(hits, fused.scale)
 
     def refiners(self) -> list[BaseRefiner]:
         """The stages after the fusion, in order."""
@@ -393,6 +418,15 @@ class Candidates:
     beside: Sequence[tuple[str, Variant, Found]]
     spread: CosineSpread | None
 
+    def weighable(self, plan: Plan) -> bool:
+        """Whether the query's own lists are words and vectors, to be added by weights."""
+        return (
+            plan.strategy == "hybrid"
+            and self.own is not None
+            and self.spread is not None
+            and self.own.pool.lists.keys() >= SCALES.keys()
+        )
+
     def fused(self, plan: Plan) -> tuple[Found | None, Fused[Any]]:
         """One ranking. Variants add to the query's own evidence, and cannot outvote it together."""
         empty: Pool[Any] = Pool()
@@ -401,7 +435,7 @@ class Candidates:
         if not self.beside:
             return self.own, main
         if self.own is not None and main.scale == "calibrated" and all(_is_raw(found) for _, _, found in self.beside):
-            return self._summed(self.own)
+            return self._summed(self.own, weights)
         beside = method if method in METHODS else "hybrid"  # a variant may have been searched by other lists
         parts = {label: found.pool.fused(beside, self.spread, weights) for label, _, found in self.beside}
         total = sum(variant.weight for _, variant, _ in self.beside)
@@ -415,7 +449,7 @@ class Candidates:
 
         return found, Fused(ranking, "rrf", part)
 
-    def _summed(self, own: Found) -> tuple[Found, Fused[Any]]:
+    def _summed(self, own: Found, weights: Mapping[str, float]) -> tuple[Found, Fused[Any]]:
         """The calibrated sums for the query and its variants, added up: evidence of one kind, on one scale.
 
         A document answers one sub-question, so of those the best counts; of other variants the weighted mean does.
@@ -431,7 +465,7 @@ class Candidates:
             for key in scores
         )
         keys = list(every)
-        evidence = {label: completed(found, keys).pool.evidence(spread) for label, _, found in self.beside}
+        evidence = {label: completed(found, keys).pool.evidence(spread, weights) for label, _, found in self.beside}
         own = completed(own, keys)
         kinds = {label: variant for label, variant, _ in self.beside}
         parts = [label for label, variant in kinds.items() if variant.kind in PARTS]
@@ -439,7 +473,7 @@ class Candidates:
         groups = (bool(parts) + bool(others)) or 1
         share = max((kinds[label].weight for label in parts), default=0.0) / groups
         total = groups * max(1.0, sum(kinds[label].weight for label in others))
-        base = own.pool.evidence(spread)
+        base = own.pool.evidence(spread, weights)
         scores = {}
         for key in keys:
             score = base.get(key, 0.0)
@@ -466,7 +500,7 @@ class Candidates:
 
 def _is_raw(found: Found) -> bool:
     """Whether all of its scores are those of our own lists."""
-    return bool(found.pool.lists) and found.pool.lists.keys() <= SCALES.keys()
+    return bool(found.pool.lists) and found.pool.lists.keys() <= OWN
 
 
 class _OfVariant:
@@ -581,7 +615,7 @@ def _by_name(searchables: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def _branch(name: str, one: Any, method: str, strategy: str) -> Branch:
+def _branch(name: str, one: Any, method: str, strategy: str, looking: Looking | None) -> Branch:
     if not _is_dataset(one):
         return RetrieverBranch(one, name)
-    return DatasetBranch(one, method if strategy != "auto" else "auto")
+    return DatasetBranch(one, method if strategy != "auto" or method not in {"hybrid", "vector"} else "auto", looking)

@@ -219,14 +219,25 @@ class KeywordIndex:
             )
         return scores
 
+    def known(self, text: str) -> bool:
+        """Whether every word of a text occurs in some document."""
+        self._refresh()
+        view = self._current()
+        return all(self._count(view, term) for term in self._terms(text))
+
     def _idf(self, view: _View, term: str) -> float:
+        n = self._count(view, term)
+        return math.log(1 + (view.documents - n + 0.5) / (n + 0.5))
+
+    def _count(self, view: _View, term: str) -> int:
+        """How many documents hold a term."""
         n = view.frequencies.get(term)
         if n is None:  # counted, not looked up: the dictionary's number includes deleted documents until a merge
             if len(view.frequencies) > 100_000:
                 view.frequencies.clear()
             n = view.searcher.search(_term(term), 1, count=True).count or 0  # type: ignore[attr-defined]  # stubs lack it
             view.frequencies[term] = n
-        return math.log(1 + (view.documents - n + 0.5) / (n + 0.5))
+        return n
 
     def _term_counts(self, view: _View, keys: Sequence[int]) -> list[tuple[int, Counter[str]]]:
         with self._guard:

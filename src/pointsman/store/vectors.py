@@ -189,6 +189,12 @@ class VectorIndex:
             scores[places] = matrix[rows] @ vector
         return scores.tolist()
 
+    def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
+        """The vectors of those keys that have one, shape ``(at most len(keys), dimensions)``."""
+        state = self._current()
+        found = [matrix[rows] for matrix, _, rows in _located(state, np.asarray(keys, np.int64))]
+        return np.concatenate([*found, np.zeros((0, state.base.matrix.shape[1]), np.float32)])
+
     def vectors(self, limit: int, seed: int = 0) -> NDArray[np.float32]:
         """At most ``limit`` live vectors, drawn evenly; the same ones for the same seed and content."""
         state = self._current()

@@ -6,6 +6,7 @@ The analyser does not need it: it works script by script, so mixed text is never
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from pointsman.text._stopwords import ENGLISH
 from pointsman.text.unicode import normalize
@@ -90,6 +91,17 @@ def scripts(text: str) -> dict[str, float]:
     (0.75, 0.0)
     """
     return _shares(_sample(text))
+
+
+def without_scripts(text: str, names: Iterable[str]) -> str:
+    """A text without its runs of these scripts, named as in `scripts`.
+
+    >>> without_scripts("EGFR 抑制剂 dose", ["han"])
+    'EGFR   dose'
+    """
+    for name in names:
+        text = _SCRIPTS[name].sub(" ", text)
+    return text
 
 
 def detect(text: str) -> str:

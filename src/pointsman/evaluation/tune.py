@@ -1,0 +1,173 @@
+"""Fitting the automatic choice to somebody's own labels, and keeping it as it was unless that is surely better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman.errors import InputError
+from pointsman.retrieval.policy import Policy, measured
+from pointsman.types import Query
+
+if TYPE_CHECKING:
+    from pointsman.dataset import Dataset
+    from pointsman.evaluation.run import Progress
+    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.pool import Pool
+
+FEWEST: Final = 10
+"""Labelled queries below which nothing is fitted: the default is far safer then."""
+
+WEIGHTS: Final = tuple(math.exp(step / 4) for step in range(-8, 9))
+"""Weights of the vectors that are tried: from 1/7 to 7, the default 1 in the middle."""
+
+FIXED: Final = ("bm25", "vector")
+"""Fixed strategies that are compared."""
+
+_PRIOR: Final = 0.5  # of nDCG times labels, for each squared natural logarithm of the weight
+_FOLDS: Final = 5
+_Z: Final = 1.645  # a gain counts from where the one-sided 95 % interval leaves zero behind
+
+Grades = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What fitting found.
+
+    Attributes:
+        policy: the one to use: the default again, unless something was surely better.
+        chosen: ``"default"``, ``"fitted"``, or a fixed strategy's name.
+        reason: in words, with the figures.
+        queries: how many labelled queries there were.
+        ndcg: nDCG@k by candidate; of the fitted one on queries that it was not fitted to.
+        lower: by candidate, the lower end of the interval of its gain over the default.
+    """
+
+    policy: Policy
+    chosen: str
+    reason: str
+    queries: int
+    ndcg: Mapping[str, float]
+    lower: Mapping[str, float]
+
+
+def tune(
+    dataset: Dataset,
+    queries: Mapping[str, str],
+    qrels: Grades,
+    *,
+    k: int = 10,
+    policy: Policy | None = None,
+    on_progress: Progress | None = None,
+) -> Tuning:
+    """Fit how much vectors count to labelled queries of a dataset.
+
+    One parameter is fitted, with a prior centred on the default: the fewer labels, the more a weight must win by. It is
+    judged by cross-validation, and compared with the default and the fixed strategies query by query. The default is
+    kept unless the gain of another is beyond its confidence interval.
+
+    Args:
+        dataset: keeps words and vectors.
+        queries: texts by query id.
+        qrels: query id -> document id -> grade.
+        k: the cutoff of nDCG.
+        policy: the default; the measured policy unless given.
+        on_progress: told how many queries are done.
+
+    Raises:
+        InputError: the dataset keeps one list only, or fewer than ten queries have relevant documents in it.
+    """
+    if dataset.lists_for("auto") != (True, True):
+        raise InputError(f"dataset {dataset.name!r} keeps one list only; there is nothing to weigh")
+    default = replace(policy or measured(), vector_weight=1.0, strategy=None)
+    judged = _judged(dataset, queries, qrels)
+    if len(judged) < FEWEST:
+        raise InputError(
+            f"{len(judged)} labelled queries have relevant documents in {dataset.name!r}; "
+            f"with fewer than {FEWEST} the default is safer than anything fitted"
+        )
+    told = on_progress or (lambda *_: None)
+    curves: list[list[float]] = []
+    fixed: dict[str, list[float]] = {name: [] for name in FIXED}
+    spread = dataset.cosine_spread
+    for number, (text, grades) in enumerate(judged, 1):
+        pool = dataset.candidates(Query(text), looking=default.looking(1))
+        curves.append(_curve(pool, spread, default, grades, k))
+        for name in FIXED:
+            fixed[name].append(_ndcg([key for key, _ in pool.lists[name]], grades, k))
+        told(number, len(judged), "looking")
+    return _decided(default, np.array(curves), {name: np.array(values) for name, values in fixed.items()})
+
+
+def _judged(dataset: Dataset, queries: Mapping[str, str], qrels: Grades) -> list[tuple[str, dict[int, int]]]:
+    found = []
+    for query, text in queries.items():
+        grades = {name: grade for name, grade in qrels.get(query, {}).items() if grade > 0}
+        keys = dataset.stores.truth.keys(list(grades))
+        if keys:
+            found.append((text, {key: grades[name] for name, key in keys.items()}))
+    return found
+
+
+def _curve(pool: Pool[int], spread: CosineSpread, policy: Policy, grades: Mapping[int, int], k: int) -> list[float]:
+    """nDCG@k for every weight."""
+    weights, _ = policy.weigh(pool, spread)
+    factor = weights.get("vector", 1.0)
+    return [
+        _ndcg([key for key, _ in pool.fused("hybrid", spread, {"vector": factor * weight}).ranking], grades, k)
+        for weight in WEIGHTS
+    ]
+
+
+def _ndcg(ranking: Sequence[int], grades: Mapping[int, int], k: int) -> float:
+    """As `measure` has it: the grade is the gain."""
+    return _gain([grades.get(key, 0) for key in ranking[:k]]) / _gain(sorted(grades.values(), reverse=True)[:k])
+
+
+def _gain(grades: Sequence[int]) -> float:
+    return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
+
+
+def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
+    count, usual = len(curves), WEIGHTS.index(1.0)
+    held_out = np.empty(count)
+    for fold in range(_FOLDS):
+        inside = np.arange(count) % _FOLDS == fold
+        held_out[inside] = curves[inside][:, _best(curves[~inside])]
+    base = curves[:, usual]
+    candidates = {"fitted": held_out, **fixed}
+    lower = {name: _lower(values - base) for name, values in candidates.items()}
+    ndcg = {"default": float(base.mean()), **{name: float(values.mean()) for name, values in candidates.items()}}
+    sure = [name for name in candidates if lower[name] > 0]
+    shown = ", ".join(f"{name} {ndcg[name]:.4f} (gain at least {lower[name]:+.4f})" for name in candidates)
+    if not sure:
+        reason = f"the default is kept: on {count} queries it has {ndcg['default']:.4f}, and no gain is sure: {shown}"
+        return Tuning(default, "default", reason, count, ndcg, lower)
+    chosen = max(sure, key=ndcg.__getitem__)
+    if chosen == "fitted":
+        weight = WEIGHTS[_best(curves)]
+        note = {"vector_weight": f"fitted to {count} labelled queries by pointsman tune"}
+        policy = replace(default, name="tuned", vector_weight=weight, origin={**default.origin, **note})
+        what = f"vectors count {weight:.2f}"
+    else:
+        note = {"strategy": f"beats the default on {count} labelled queries, by pointsman tune"}
+        policy = replace(default, name="tuned", strategy=chosen, origin={**default.origin, **note})
+        what = f"the fixed strategy {chosen!r}"
+    reason = f"{what}: on {count} queries the default has {ndcg['default']:.4f}; {shown}"
+    return Tuning(policy, chosen, reason, count, ndcg, lower)
+
+
+def _best(curves: Any) -> int:
+    """The weight with the highest mean, less what the prior takes for going far from 1."""
+    penalty = _PRIOR * np.log(WEIGHTS) ** 2 / len(curves)
+    return int(np.argmax(curves.mean(axis=0) - penalty))
+
+
+def _lower(gains: Any) -> float:
+    """The lower end of the one-sided 95 % interval of a mean gain."""
+    return float(gains.mean() - _Z * gains.std(ddof=1) / math.sqrt(len(gains)))

@@ -1,0 +1,159 @@
+"""The automatic choice: from a query and cheap evidence to how much each list counts and what else is looked up.
+
+The base is the calibrated sum of words and vectors. Three things are decided for each query, by constants that stand
+with their origin in ``policy.json``:
+
+- **Vectors count more where one of them stands out.** The *span* is how many σ the best cosine lies above chance. Where
+  answers are one sentence long, or in another language than the question, it is large, and words are then the weaker
+  witness: their weight sinks as the span grows from ``span_from`` on.
+- **Feedback where none stands out.** Below ``feedback_below`` the query's vector is moved towards its first hits and
+  the vectors are searched once more (Rocchio 1971). Above it, that was measured to hurt.
+- **Words in a script that the documents don't have are left out** of keyword search: the few stray Chinese words of an
+  English dataset would win every Chinese question.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pointsman.errors import InputError
+from pointsman.retrieval.pool import LISTS
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.pool import Pool
+
+
+POLICY = "policy.json"
+"""The file in a workspace's folder that holds the policy fitted to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """What a dataset is to look up beyond its two lists; see `Policy`."""
+
+    feedback: float = 0.0
+    feedback_top: int = 3
+    feedback_below: float = math.inf
+    absent_script: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The constants of the automatic choice.
+
+    Attributes:
+        name: what it is called.
+        span_from: σ above chance from which vectors count more: ``span / span_from`` times as much.
+        span_most: how many times as much at most.
+        feedback: the weight of the mean of the first hits' vectors, where the query's has 1; 0: no feedback.
+        feedback_top: how many first hits.
+        feedback_below: the span below which there is feedback.
+        absent_script: the share of documents below which a script counts as absent.
+        vector_weight: what vectors count at all, as fitted to somebody's labels; 1: as measured on public collections.
+        strategy: a fixed strategy to take instead, where that was found better; None: decide.
+        origin: where each number came from.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+
+    name: str = "measured"
+    span_from: float = 5.0
+    span_most: float = 2.5
+    feedback: float = 0.3
+    feedback_top: int = 3
+    feedback_below: float = 5.0
+    absent_script: float = 0.05
+    vector_weight: float = 1.0
+    strategy: str | None = None
+    origin: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("span_from", 1e-6, math.inf),
+            ("span_most", 1.0, 100.0),
+            ("feedback", 0.0, 10.0),
+            ("feedback_top", 1, 100),
+            ("feedback_below", 0.0, math.inf),
+            ("absent_script", 0.0, 1.0),
+            ("vector_weight", 0.0, 1000.0),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
+                raise InputError(f"{name} of a policy is a number from {least:g} to {most:g}, not {value!r:.80}")
+        if self.strategy is not None and self.strategy not in LISTS:
+            raise InputError(f"strategy of a policy is one of {', '.join(LISTS)}, or none, not {self.strategy!r:.80}")
+
+    def looking(self, datasets: int) -> Looking:
+        """What so many datasets are to look up; feedback needs all hits in one place, so there is none over several."""
+        feedback = self.feedback if datasets == 1 else 0.0
+        return Looking(feedback, self.feedback_top, self.feedback_below, self.absent_script)
+
+    def weigh(self, pool: Pool[Any], spread: CosineSpread) -> tuple[dict[str, float], str]:
+        """The weights of the lists for what was found, and why."""
+        span = span_of(pool, spread)
+        factor = min(max(span / self.span_from, 1.0), self.span_most)
+        weight = self.vector_weight * factor
+        tuned = f", {self.vector_weight:g} by your labels" if self.vector_weight != 1 else ""
+        if factor == 1:
+            return ({"vector": weight} if tuned else {}), f"the best vector lies {span:.1f} σ above chance{tuned}"
+        return {"vector": weight}, f"vectors count {weight:.2f}: the best lies {span:.1f} σ above chance{tuned}"
+
+    def to_json(self) -> str:
+        """The policy as `from_json` reads it."""
+        return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """A policy out of a file.
+
+        Raises:
+            InputError: it is none, or a number is out of range.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"a policy is JSON, and this is not: {error}") from None
+        if not isinstance(values, dict):
+            raise InputError(f"a policy is a JSON object, not {type(values).__name__}")
+        unknown = sorted(set(values) - {one.name for one in fields(cls)})
+        if unknown:
+            raise InputError(
+                f"a policy has no {', '.join(map(repr, unknown))[:200]}; it has {', '.join(asdict(cls()))}"
+            )
+        return cls(**values)
+
+
+def span_of(pool: Pool[Any], spread: CosineSpread) -> float:
+    """How many σ the best cosine lies above chance; 0 where no vectors were searched."""
+    ranking = pool.lists.get("vector")
+    return max(0.0, (ranking[0][1] - spread.mean) / spread.sigma) if ranking else 0.0
+
+
+@cache
+def measured() -> Policy:
+    """The policy that comes with Pointsman."""
+    return Policy.from_json(resources.files("pointsman.retrieval").joinpath("policy.json").read_text("utf-8"))
+
+
+def stored(folder: Path) -> Policy | None:
+    """The policy that was fitted for a workspace and kept in its folder, if there is one.
+
+    Raises:
+        InputError: the file is no policy.
+    """
+    path = folder / POLICY
+    if not path.exists():
+        return None
+    try:
+        return Policy.from_json(path.read_text("utf-8"))
+    except InputError as error:
+        raise InputError(f"{path}: {error}; delete it, or fit it again with 'pointsman tune'") from None

@@ -1,0 +1,53 @@
+"""Strategies: ways to search that have a name (I2, I3).
+
+All of them are in the registry `pointsman.registry.STRATEGIES` as soon as this package is imported.
+"""
+
+from __future__ import annotations
+
+from pointsman.registry import STRATEGIES
+from pointsman.retrieval.strategies.base import BaseRetrievalStrategy, register_strategy
+from pointsman.retrieval.strategies.budget import Budget, MeteredLLM, spending
+from pointsman.retrieval.strategies.context import ContextualCompressionStrategy, ParentChildStrategy
+from pointsman.retrieval.strategies.decomposition import DecompositionStrategy
+from pointsman.retrieval.strategies.feedback import PRFStrategy
+from pointsman.retrieval.strategies.generated import HyDEStrategy, Query2DocStrategy
+from pointsman.retrieval.strategies.multi_query import MultiQueryStrategy
+from pointsman.retrieval.strategies.plain import BM25Strategy, HybridStrategy, VectorStrategy
+from pointsman.retrieval.strategies.sparse import SparseEmbedder, SparseStrategy
+
+__all__ = [
+    "STRATEGIES",
+    "BM25Strategy",
+    "BaseRetrievalStrategy",
+    "Budget",
+    "ContextualCompressionStrategy",
+    "DecompositionStrategy",
+    "HyDEStrategy",
+    "HybridStrategy",
+    "MeteredLLM",
+    "MultiQueryStrategy",
+    "PRFStrategy",
+    "ParentChildStrategy",
+    "Query2DocStrategy",
+    "SparseEmbedder",
+    "SparseStrategy",
+    "VectorStrategy",
+    "register_strategy",
+    "spending",
+]
+
+for _strategy in (
+    VectorStrategy,
+    BM25Strategy,
+    HybridStrategy,
+    ParentChildStrategy,
+    SparseStrategy,
+    HyDEStrategy,
+    Query2DocStrategy,
+    DecompositionStrategy,
+    MultiQueryStrategy,
+    ContextualCompressionStrategy,
+    PRFStrategy,
+):
+    register_strategy(_strategy)

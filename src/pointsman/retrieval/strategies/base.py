@@ -1,0 +1,179 @@
+"""What every strategy is: a recipe for a search, over sources that it was given (I2).
+
+A strategy adds to a search and replaces nothing: the query itself always takes part, with a weight that whatever was
+generated cannot outvote. What fails leaves the plain answer, marked in ``degraded``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pointsman._twins import wait_for
+from pointsman.errors import InputError
+from pointsman.registry import STRATEGIES
+from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.branches import named
+from pointsman.retrieval.hybrid import TIMEOUT
+from pointsman.retrieval.pool import SCALES
+from pointsman.retrieval.retrievers import checked
+from pointsman.retrieval.strategies.budget import Budget, MeteredLLM, spending
+from pointsman.retrieval.transform.base import QueryTransformer
+from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.types import Hits, Query
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.refine import BaseRefiner
+    from pointsman.retrieval.transform.base import BaseTransformer
+    from pointsman.types import RetrievalContext
+
+_MODEL_SHARE = 0.5
+"""Of the time of a search: what a model may take at most, so that the search itself has time left."""
+
+
+class BaseRetrievalStrategy(BaseRetriever):
+    """A way to search, with a name.
+
+    A subclass says what its searches have beside the query: a transformer (variants of the query to search for), and
+    refiners (what is done with the ranking). Or it overrides `search`, and does everything itself.
+
+    Example:
+        >>> from pointsman.retrieval.strategies import BaseRetrievalStrategy, register_strategy
+        >>> from pointsman.retrieval.transform import RuleExpander
+        >>> class Abbreviations(BaseRetrievalStrategy):
+        ...     name = "abbreviations"
+        ...
+        ...     def transformer(self):
+        ...         return RuleExpander(["synonym"], {"llm": ["large language model"]})
+
+    Attributes:
+        name: what it is registered under.
+        needs_llm: whether it cannot be had without a language model.
+        method: how datasets are searched: ``"auto"`` (hybrid wherever a dataset keeps both indexes), ``"vector"``,
+            ``"bm25"``, ``"hybrid"`` or a fusion method's name.
+    """
+
+    name: ClassVar[str] = ""
+    needs_llm: ClassVar[bool] = False
+    method: ClassVar[str] = "auto"
+
+    def __init__(
+        self,
+        *sources: Any,
+        llm: Any = None,
+        reranker: BaseRefiner | None = None,
+        budget: Budget | None = None,
+        timeout: float | None = TIMEOUT,
+    ) -> None:
+        """Choose what is searched. A subclass with options of its own sets them before it calls this.
+
+        Args:
+            sources: at least one dataset or retriever; another strategy is a retriever.
+            llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
+            reranker: orders what was found anew.
+            budget: what one search may spend on the model; ``Budget()`` unless given, and never more than half of
+                ``timeout``.
+            timeout: seconds for one search; then it answers with what it has. None: no limit.
+
+        Raises:
+            InputError: there is no source, something is neither dataset nor retriever, the strategy needs a model and
+                there is none, or an option cannot be used.
+        """
+        kind = type(self).__name__
+        if not sources:
+            raise InputError(f"{kind} needs at least one dataset or retriever to search")
+        named([source for source in sources if not is_dataset(source)], None)  # says what is no retriever, now
+        if llm is None and self.needs_llm:
+            raise InputError(f"{kind} needs a language model; give it one with llm=…, or use another strategy")
+        self.sources = sources
+        self.llm = None if llm is None else MeteredLLM(llm)
+        self.reranker = reranker
+        budget = budget or Budget()
+        if timeout is not None and timeout > 0:
+            budget = replace(budget, seconds=min(budget.seconds, _MODEL_SHARE * timeout))
+        self.budget = budget
+        self.searched = list(self.searchables(sources))
+        for source in self.searched:
+            if is_dataset(source):
+                source.lists_for(self.method)
+            elif self.method in SCALES:
+                what = type(source).__name__
+                raise InputError(f"{kind} searches the lists of datasets; {what} is none, use HybridStrategy for it")
+        plain = RetrievalWorkflow(strategy=self.method, reranker=reranker, timeout=timeout)
+        self.workflow: RetrievalWorkflow = self.applied_to(plain)
+
+    # ── what a subclass gives ────────────────────────────────────────────────────────────────────────────────────
+
+    def transformer(self) -> BaseTransformer | None:
+        """What adds variants of the query; asked for once, at construction."""
+        return None
+
+    def refiners(self) -> Sequence[BaseRefiner]:
+        """What is done with the ranking, in order, after the reranker; asked for once, at construction."""
+        return ()
+
+    def searchables(self, sources: Sequence[Any]) -> Sequence[Any]:
+        """What is searched, given these sources: themselves, unless a strategy brings lists of its own."""
+        return sources
+
+    # ── as a recipe ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def applied_to(self, workflow: RetrievalWorkflow) -> RetrievalWorkflow:
+        """The same workflow with this strategy in it: its method, its transformer last, its refiners first."""
+        transformer = self.transformer()
+        if transformer is not None and workflow.transformer is not None:
+            transformer = QueryTransformer(workflow.transformer, transformer)
+        return replace(
+            workflow,
+            strategy=self.method,
+            transformer=transformer or workflow.transformer,
+            refiners=(*self.refiners(), *workflow.refiners),
+        )
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def search(self, query: str | Query, k: int = 5) -> Hits:
+        """At most ``k`` hits, best first, as `Hits`: with the trace, and with what did not work.
+
+        Raises:
+            RetrievalError: nothing could be searched; it carries every cause.
+            InputError: the query or the number cannot be used.
+        """
+        with spending(self.budget):
+            return _hits(await self.workflow.asearch(Query.of(query), self.searched, checked(k)))
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
+        """The same from synchronous code."""
+        if type(self).search is not BaseRetrievalStrategy.search:
+            return wait_for(self.aretrieve, query, top_k)
+        with spending(self.budget):
+            return _hits(self.workflow.search(Query.of(query), self.searched, checked(top_k)))
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> Hits:
+        """The same as ``search``, as a retriever."""
+        found = await self.search(query, top_k)
+        return found if isinstance(found, Hits) else Hits(found)  # a subclass's own search may give a plain list
+
+
+def register_strategy(cls: type[BaseRetrievalStrategy], *, replace: bool = False) -> type[BaseRetrievalStrategy]:
+    """Register a strategy under its name; also as a decorator.
+
+    Raises:
+        InputError: it is no strategy, has no name, or the name is taken and ``replace`` is False.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, BaseRetrievalStrategy)):
+        raise InputError(f"a strategy subclasses BaseRetrievalStrategy, {cls!r:.80} does not")
+    if not cls.name:
+        raise InputError(f"{cls.__name__} has no name to be registered under; set its class attribute name")
+    STRATEGIES.register(cls.name, cls, replace=replace)
+    return cls
+
+
+def is_dataset(source: Any) -> bool:
+    """Whether a source is a dataset, and not a retriever."""
+    return callable(getattr(source, "candidates", None))
+
+
+def _hits(context: RetrievalContext) -> Hits:
+    return Hits(context.hits, context.trace, context.degraded)

@@ -1,0 +1,223 @@
+"""Strategies that change what is read of a hit: less of it, or more around it (I2, I3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pointsman.errors import InputError
+from pointsman.retrieval.compress import ExtractiveCompressor, LLMCompressor, ParentExpander, WindowExpander
+from pointsman.retrieval.refine import BaseRefiner
+from pointsman.retrieval.strategies.base import BaseRetrievalStrategy, is_dataset
+from pointsman.retrieval.strategies.budget import Budget, spending
+from pointsman.retrieval.strategies.generated import at_least_one
+
+if TYPE_CHECKING:
+    from pointsman.protocols import Embedder
+    from pointsman.retrieval.compress.expand import PassageStore, Stores, _Group, _Look
+    from pointsman.retrieval.workflow import RetrievalWorkflow
+    from pointsman.types import Hit, HitKey, Query, Ranked
+
+FACTOR = 3
+"""Hits that are fetched for each one of the answer."""
+
+
+class Wider(BaseRefiner):
+    """A refiner that works on more hits than the answer is to have; the workflow cuts in the end.
+
+    Args:
+        refiner: what works on them.
+        factor: how many for each one of the answer.
+        budget: what it may spend on a model, where no account is open.
+    """
+
+    def __init__(self, refiner: BaseRefiner, factor: int = FACTOR, budget: Budget | None = None) -> None:
+        self.refiner, self.factor, self.budget = refiner, factor, budget or Budget()
+        self.stage, self.timeout, self.in_place = refiner.stage, refiner.timeout, refiner.in_place
+
+    def depth(self, top_k: int, scale: str) -> int:
+        """As many as the refiner wants for the larger answer."""
+        return max(self.factor * top_k, self.refiner.depth(self.factor * top_k, scale))
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """See `BaseRefiner`."""
+        with spending(self.budget):
+            return self.refiner.refine(query, ranked, self.factor * top_k)
+
+    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """The same, awaited."""
+        with spending(self.budget):
+            return await self.refiner.arefine(query, ranked, self.factor * top_k)
+
+
+class OfExcerpts(BaseRefiner):
+    """Shows a reranker what compression has left of the hits, not the whole documents."""
+
+    def __init__(self, refiner: BaseRefiner) -> None:
+        """Choose the reranker."""
+        self.refiner = refiner
+        self.stage, self.timeout, self.in_place = refiner.stage, refiner.timeout, refiner.in_place
+
+    def depth(self, top_k: int, scale: str) -> int:
+        """As many as the reranker wants."""
+        return self.refiner.depth(top_k, scale)
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """See `BaseRefiner`."""
+        return _whole(self.refiner.refine(query, _shown(ranked), top_k), ranked)
+
+    async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """The same, awaited."""
+        return _whole(await self.refiner.arefine(query, _shown(ranked), top_k), ranked)
+
+
+def _shown(ranked: Ranked) -> Ranked:
+    hits = (replace(hit, document=replace(hit.document, text=hit.text), excerpt=None) for hit in ranked.hits)
+    return replace(ranked, hits=tuple(hits))
+
+
+def _whole(refined: Ranked, ranked: Ranked) -> Ranked:
+    known = {hit.key: hit for hit in ranked.hits}
+    hits = (
+        replace(hit, document=known[hit.key].document, excerpt=known[hit.key].excerpt) if hit.key in known else hit
+        for hit in refined.hits
+    )
+    return replace(refined, hits=tuple(hits))
+
+
+class ContextualCompressionStrategy(BaseRetrievalStrategy):
+    """Three times as many hits are fetched, compressed, reranked by what is left of them, and cut (I3).
+
+    In the end all texts of the answer together have at most ``max_length`` characters: first each third of the hits has
+    that much, and what stays in the answer is cut to it. A hit that bears nothing on the query may drop out.
+    """
+
+    name: ClassVar[str] = "compression"
+
+    def __init__(
+        self,
+        *sources: Any,
+        llm: Any = None,
+        max_length: int = 1000,
+        embedder: Embedder | None = None,
+        mode: Literal["extract", "summary"] = "extract",
+        **options: Any,
+    ) -> None:
+        """Choose sources and length; see `BaseRetrievalStrategy`.
+
+        Args:
+            sources: what is searched.
+            llm: compresses; without it the sentences that bear most on the query are kept.
+            max_length: characters of all texts of an answer together.
+            embedder: helps to find those sentences; by their words alone unless given.
+            mode: of `LLMCompressor`.
+            options: of `BaseRetrievalStrategy`; the ``reranker`` sees the compressed texts.
+
+        Raises:
+            InputError: an option cannot be used.
+        """
+        self.max_length = at_least_one("max_length", max_length)
+        self._embedder, self._mode = embedder, mode
+        super().__init__(*sources, llm=llm, **options)
+
+    def refiners(self) -> Sequence[BaseRefiner]:
+        """Compress many, rerank them, compress the answer to its length."""
+        last = ExtractiveCompressor(self._embedder, max_chars=self.max_length)
+        first: BaseRefiner = ExtractiveCompressor(self._embedder, max_chars=FACTOR * self.max_length)
+        if self.llm is not None:
+            first = LLMCompressor(self.llm, self._mode, max_chars=FACTOR * self.max_length, fallback=last, retries=0)
+        again = [] if self.reranker is None else [OfExcerpts(self.reranker)]
+        return [Wider(first, budget=self.budget), *again, last]
+
+    def applied_to(self, workflow: RetrievalWorkflow) -> RetrievalWorkflow:
+        """The workflow's own reranker is this strategy's when it is the same one, and is not asked twice."""
+        applied = super().applied_to(workflow)
+        return replace(applied, reranker=None) if workflow.reranker is self.reranker else applied
+
+
+class AutoMerger(ParentExpander):
+    """Puts the parent in the place of its children where enough of them were found; else they stay.
+
+    Args:
+        fetch: the datasets that hits come from, by name.
+        parent_key: the name in the metadata that holds the parent's id.
+        least: children that must have been found.
+        share: of all the parent's passages that must have been found, where it is known how many there are.
+    """
+
+    def __init__(self, fetch: Stores, parent_key: str = "parent", *, least: int = 2, share: float = 0.5) -> None:
+        super().__init__(fetch, parent_key)
+        if not 0 <= share <= 1:
+            raise InputError(f"share is from 0 to 1, not {share!r:.80}")
+        self.least, self.share = at_least_one("least", least), share
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """See `ParentExpander`; a parent that was itself found as well is there once."""
+        refined = super().refine(query, ranked, top_k)
+        first: dict[HitKey, Hit] = {}
+        for hit in refined.hits:
+            first.setdefault(hit.key, hit)
+        return replace(refined, hits=tuple(first.values()))
+
+    def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
+        groups = []
+        for group in super()._groups(hits, look):
+            found, best = len(group.members), hits[group.members[0]]
+            among = look.safely(best, lambda best=best: self._passages(best, look)) or 0  # type: ignore[misc]
+            if found >= self.least and found >= self.share * among:
+                groups.append(group)
+            else:
+                look.note("whose parent has too few of its passages found")
+        return groups
+
+    def _passages(self, hit: Hit, look: _Look) -> int:
+        """How many passages the hit's parent has; 0 where that is not known."""
+        return len(look.source(hit).of_parent(hit.metadata[self.parent_key], self.parent_key))
+
+
+class ParentChildStrategy(BaseRetrievalStrategy):
+    """Small passages are searched, and more is answered: their parent where many of them were found, or a window.
+
+    Passages say in their metadata where they belong, as those of ``pointsman index`` do: ``parent``, or ``source`` and
+    ``position``; see `pointsman.retrieval.compress.ParentExpander` and `WindowExpander`. A hit without that stays as it
+    is.
+    """
+
+    name: ClassVar[str] = "parent_child"
+
+    def __init__(
+        self,
+        *sources: Any,
+        parent_key: str = "parent",
+        least: int = 2,
+        share: float = 0.5,
+        sentence_window: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Choose sources and what is put around a hit; see `BaseRetrievalStrategy`.
+
+        Args:
+            sources: what is searched; at least one dataset, from which parents and neighbours are read.
+            parent_key: the name in the metadata that holds the parent's id.
+            least: children of a parent that must have been found for it to be answered; 1: always the parent.
+            share: of the parent's passages that must have been found, 0 to 1, where it is known how many there are.
+            sentence_window: passages before and after a hit instead of its parent; None: parents.
+            options: of `BaseRetrievalStrategy`.
+
+        Raises:
+            InputError: there is no dataset among the sources, or an option cannot be used.
+        """
+        stores: Mapping[str | None, PassageStore] = {one.name: one for one in sources if is_dataset(one)}
+        if sources and not stores:
+            raise InputError("ParentChildStrategy reads parents from datasets; give it at least one dataset")
+        if sentence_window is not None:
+            at_least_one("sentence_window", sentence_window)
+            self._expander: BaseRefiner = WindowExpander(stores, sentence_window, sentence_window)
+        else:
+            self._expander = Wider(AutoMerger(stores, parent_key, least=least, share=share))
+        super().__init__(*sources, **options)
+
+    def refiners(self) -> Sequence[BaseRefiner]:
+        """The expander."""
+        return [self._expander]

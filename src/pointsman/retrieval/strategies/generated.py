@@ -1,0 +1,199 @@
+"""Strategies that search for what a language model writes: HyDE and Query2Doc (I3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+from pointsman.errors import InputError, ModelError
+from pointsman.llm import Completion, aask, ask
+from pointsman.prompts import fenced, fill, quoted
+from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
+from pointsman.retrieval.strategies.prompts import PASSAGE
+from pointsman.retrieval.strategies.together import Together
+from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
+from pointsman.retrieval.transform.generation import _answer as without_thinking
+from pointsman.retrieval.transform.generation import usable
+from pointsman.retrieval.transform.llm import LLMExpander
+from pointsman.text import detect
+from pointsman.types import Query
+
+log = logging.getLogger(__name__)
+
+_LONGEST_QUERY = 4_000
+"""Characters of a query that a passage is asked for; longer ones read like a passage themselves."""
+
+_REPEATED = 5
+"""How often Query2Doc repeats the query before the passage, where words are searched for: §2 of the paper."""
+
+
+class PassageWriter(BaseTransformer):
+    """A language model writes a passage that might answer the query; what is searched for is made of it.
+
+    Args:
+        llm: anything with ``complete(prompt)``.
+        make: variants out of a query and the passage.
+        timeout: seconds for the call, where the budget does not leave less.
+    """
+
+    def __init__(
+        self, llm: Any, make: Callable[[str, str], Sequence[Variant]], *, timeout: float | None = 30.0
+    ) -> None:
+        self.llm, self.make, self.timeout = llm, make, timeout
+
+    def transform(self, query: str | Query) -> Transformed:
+        """The query with the variants; without any, and marked, where the model gave nothing of use."""
+        query = Query.of(query)
+        if (passed := _passed_over(query)) is not None:
+            return passed
+        template, prompt = _prompt(query)
+        answer: Completion | ModelError
+        try:
+            answer = ask(self.llm, prompt, timeout=self.timeout)
+        except ModelError as error:
+            answer = error
+        return self._read(query, answer, template)
+
+    async def atransform(self, query: str | Query) -> Transformed:
+        """The same, awaited."""
+        query = Query.of(query)
+        if (passed := _passed_over(query)) is not None:
+            return passed
+        template, prompt = _prompt(query)
+        answer: Completion | ModelError
+        try:
+            answer = await aask(self.llm, prompt, timeout=self.timeout)
+        except ModelError as error:
+            answer = error
+        return self._read(query, answer, template)
+
+    def _read(self, query: Query, answer: Completion | ModelError, template: str) -> Transformed:
+        if isinstance(answer, ModelError):
+            problem: str | None = str(answer)
+        else:
+            passage = " ".join(without_thinking(answer.text).split())
+            problem = usable(passage, query.text, template)
+            if problem is None:
+                variants = tuple(self.make(query.text, passage))
+                return Transformed(query, variants, f"a passage of {len(passage)} characters written by the model")
+        told = f"the model wrote no passage of use ({problem}); the query is searched as it is"
+        log.warning("%s", told)
+        return Transformed(query, degraded=(told,))
+
+
+def _passed_over(query: Query) -> Transformed | None:
+    if not query.text.strip():
+        return Transformed(query, detail="the query is empty")
+    if len(query.text) > _LONGEST_QUERY:
+        why = f"the model was not asked: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
+        return Transformed(query, degraded=(why,))
+    return None
+
+
+def _prompt(query: Query) -> tuple[str, str]:
+    template = PASSAGE.get(detect(query.text)) or PASSAGE["en"]
+    return template, fill(template, query=fenced(quoted(query.text)))
+
+
+class HyDEStrategy(BaseRetrievalStrategy):
+    """Hypothetical document embeddings: the model writes what an answer might read like, and its vector searches.
+
+    Gao et al., "Precise Zero-Shot Dense Retrieval without Relevance Labels", 2022, https://arxiv.org/abs/2212.10496.
+    There the hypothetical passages replace the query; here they are searched for beside it, so that a wrong one cannot
+    cost what the query finds by itself. As in the paper the query's and the passages' similarities are averaged.
+    """
+
+    name: ClassVar[str] = "hyde"
+    needs_llm: ClassVar[bool] = True
+
+    def __init__(self, *sources: Any, llm: Any = None, num_hypotheses: int = 1, **options: Any) -> None:
+        """Choose sources and model; see `BaseRetrievalStrategy`.
+
+        Args:
+            sources: what is searched.
+            llm: the model; its temperature is its own business.
+            num_hypotheses: passages written for a query, all at once.
+            options: of `BaseRetrievalStrategy`.
+
+        Raises:
+            InputError: there is no model, or an option cannot be used.
+        """
+        self.num_hypotheses = at_least_one("num_hypotheses", num_hypotheses)
+        super().__init__(*sources, llm=llm, **options)
+
+    def transformer(self) -> BaseTransformer:
+        """One writer for each hypothesis."""
+        share = 1 / self.num_hypotheses
+
+        def hypothesis(_: str, passage: str) -> tuple[Variant]:
+            return (Variant(passage, "hypothetical", share, "vector", as_passage=True),)
+
+        writers = [PassageWriter(self.llm, hypothesis) for _ in range(self.num_hypotheses)]
+        return Together(*writers, budget=self.budget)
+
+
+class Query2DocStrategy(BaseRetrievalStrategy):
+    """The model expands the query: into several queries, or by a passage that is put behind it.
+
+    *Queries*: other wordings, each searched, all fused. *Document*: Wang et al., "Query2doc: Query Expansion with Large
+    Language Models", 2023, https://arxiv.org/abs/2303.07678: for the words the query five times and then the passage,
+    for the vector ``query [SEP] passage``. Either way the query itself is searched as well.
+    """
+
+    name: ClassVar[str] = "query2doc"
+    needs_llm: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *sources: Any,
+        llm: Any = None,
+        num_expansions: int = 3,
+        form: Literal["queries", "document", "both"] = "queries",
+        **options: Any,
+    ) -> None:
+        """Choose sources, model and form; see `BaseRetrievalStrategy`.
+
+        Args:
+            sources: what is searched.
+            llm: the model.
+            num_expansions: queries that it writes, in one call.
+            form: ``"queries"``, ``"document"`` or ``"both"``.
+            options: of `BaseRetrievalStrategy`.
+
+        Raises:
+            InputError: there is no model, or an option cannot be used.
+        """
+        if form not in ("queries", "document", "both"):
+            raise InputError(f"form is 'queries', 'document' or 'both', not {form!r:.80}")
+        self.num_expansions, self.form = at_least_one("num_expansions", num_expansions), form
+        super().__init__(*sources, llm=llm, **options)
+
+    def transformer(self) -> BaseTransformer:
+        """The writers that the form asks for, at once."""
+        writers: list[BaseTransformer] = []
+        if self.form != "document":
+            writers.append(LLMExpander(self.llm, self.num_expansions, weight=1 / self.num_expansions))
+        if self.form != "queries":
+            writers.append(PassageWriter(self.llm, _with_passage))
+        return Together(*writers, budget=self.budget)
+
+
+def _with_passage(query: str, passage: str) -> tuple[Variant, Variant]:
+    # BM25 adds up over the words, so five queries count for one by a fifth of the weight; the rest is the vector's.
+    share = 1 / _REPEATED
+    return (
+        Variant(" ".join([*[query] * _REPEATED, passage]), "expansion", share, "bm25"),
+        Variant(f"{query} [SEP] {passage}", "expansion", 1 - share, "vector"),
+    )
+
+
+def at_least_one(name: str, value: int) -> int:
+    """An int from 1 up.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} is an int from 1 up, not {value!r:.80}")
+    return value

@@ -1,0 +1,108 @@
+"""Other ways to say the query, made by rules (I3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pointsman.errors import InputError
+from pointsman.retrieval.strategies.base import BaseRetrievalStrategy, is_dataset
+from pointsman.retrieval.transform.base import BaseTransformer, Transformed
+from pointsman.retrieval.transform.expand import KINDS, RuleExpander
+from pointsman.retrieval.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.transform.expand import Neighbours, Thesaurus
+    from pointsman.text.spelling import Speller
+    from pointsman.types import Query
+
+VARIANTS = ("original", *KINDS)
+"""The kinds there are; the original is always searched."""
+
+WEIGHTS: Mapping[str, float] = {"synonym": 0.25, "paraphrase": 0.25, "correction": 0.5}
+"""What a variant counts where the query itself has 1; a correction says what was meant, the others say it again."""
+
+
+class CorpusExpander(BaseTransformer):
+    """A `RuleExpander` whose speller knows the words of the datasets as they are when a query comes.
+
+    Args:
+        vocabulary: the words.
+        options: of `RuleExpander`.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, **options: Any) -> None:
+        self.vocabulary, self._options = vocabulary, options
+        self._rules = RuleExpander(**options)
+
+    def transform(self, query: str | Query) -> Transformed:
+        """See `RuleExpander`; without corrections, and marked, where the words cannot be read."""
+        try:
+            speller = self.vocabulary.speller()
+        except Exception as error:  # noqa: BLE001  (told in the answer: reading a store can fail in many ways)
+            done = self._rules.transform(query)
+            told = f"no corrections, the datasets' words cannot be read: {type(error).__name__}: {error}"
+            return Transformed(done.query, done.variants, done.detail, (*done.degraded, told))
+        if speller is not self._rules.speller:
+            self._rules = RuleExpander(speller=speller, **self._options)
+        return self._rules.transform(query)
+
+
+class MultiQueryStrategy(BaseRetrievalStrategy):
+    """Variants of the query, made by rules, are searched beside it: synonym, paraphrase, correction.
+
+    Corrections go by the words that the datasets themselves use (en, ru), which are counted at the first search and
+    after changes. Synonyms need a thesaurus or a function that knows near words, such as
+    `pointsman.retrieval.vocabulary.NearWords`; without either there are none.
+    """
+
+    name: ClassVar[str] = "multi_query"
+
+    def __init__(
+        self,
+        *sources: Any,
+        variants: Sequence[str] = VARIANTS,
+        thesaurus: Thesaurus | Mapping[str, Thesaurus] | str | Path | None = None,
+        neighbours: Neighbours | None = None,
+        speller: Speller | None = None,
+        weights: Mapping[str, float] | None = None,
+        least_likeness: float = 0.0,
+        **options: Any,
+    ) -> None:
+        """Choose sources and variants; see `BaseRetrievalStrategy` and `RuleExpander`.
+
+        Args:
+            sources: what is searched.
+            variants: of ``"original"`` (always searched, named or not), ``"synonym"``, ``"paraphrase"``,
+                ``"correction"``.
+            thesaurus: synonyms by term, or a file of them.
+            neighbours: near words of a word.
+            speller: corrects; one that knows the datasets' own words unless given.
+            weights: by kind of variant, instead of ours.
+            least_likeness: neighbours below it are not taken.
+            options: of `BaseRetrievalStrategy`.
+
+        Raises:
+            InputError: there is no such variant, or an option cannot be used.
+        """
+        if isinstance(variants, str) or not set(variants) <= set(VARIANTS):
+            raise InputError(f"variants are of {', '.join(VARIANTS)}, not {variants!r:.200}")
+        self.variants = tuple(dict.fromkeys(variants))
+        self._rules = {
+            # The correction first: another variant that reads like it would take its place, and less weight.
+            "variants": sorted(set(self.variants) - {"original"}),
+            "thesaurus": thesaurus,
+            "neighbours": neighbours,
+            "weights": {**WEIGHTS, **(weights or {})},
+            "least_likeness": least_likeness,
+        }
+        self._speller = speller
+        super().__init__(*sources, **options)
+
+    def transformer(self) -> BaseTransformer:
+        """Rules, with the speller given or the datasets' own."""
+        datasets = [source for source in self.sources if is_dataset(source)]
+        if self._speller is not None or "correction" not in self.variants or not datasets:
+            return RuleExpander(speller=self._speller, **self._rules)  # type: ignore[arg-type]  # checked there
+        return CorpusExpander(Vocabulary(datasets), **self._rules)

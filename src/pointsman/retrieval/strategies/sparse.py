@@ -1,0 +1,300 @@
+"""Learned sparse vectors (SPLADE and its like) beside the other lists (I2)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
+
+from pointsman._batched import batched
+from pointsman.errors import InputError, ModelError
+from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.retrievers import checked
+from pointsman.retrieval.strategies.base import BaseRetrievalStrategy, is_dataset
+from pointsman.types import Document, Hit, Provenance, Query
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.dataset import Dataset
+
+log = logging.getLogger(__name__)
+
+SparseVector = Mapping[int, float]
+"""Weights by token id; ids from 0 up, weights not negative and finite. What is not there weighs 0."""
+
+_BATCH: Final = 64
+_FORMAT: Final = 1
+
+
+@runtime_checkable
+class SparseEmbedder(Protocol):
+    """Turns texts into sparse vectors, queries and documents each in their own way.
+
+    Formal et al., "SPLADE: Sparse Lexical and Expansion Model for First Stage Ranking", SIGIR 2021,
+    https://arxiv.org/abs/2107.05720, is such a model.
+    """
+
+    @property
+    def name(self) -> str:
+        """Identifies model *and* settings: what was encoded is kept under it."""
+        ...
+
+    def encode_queries(self, texts: Sequence[str]) -> Sequence[SparseVector]:
+        """One vector for each text."""
+        ...
+
+    def encode_documents(self, texts: Sequence[str]) -> Sequence[SparseVector]:
+        """One vector for each text."""
+        ...
+
+
+class SparseIndex:
+    """An inverted index of a dataset's documents in memory, brought up to date before a search.
+
+    Only documents that are new or changed are encoded. With a ``path`` what was encoded is kept there, and read again
+    by whoever opens the same dataset with the same model.
+
+    Args:
+        dataset: whose documents.
+        model: encodes them.
+        path: a file to keep vectors in; None: they are encoded anew in every process.
+    """
+
+    def __init__(self, dataset: Dataset, model: SparseEmbedder, path: str | Path | None = None) -> None:
+        self.dataset, self.model = dataset, model
+        self._path = None if path is None else Path(path)
+        self._sequence = 0
+        self._vectors: dict[int, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}
+        self._postings: _Postings | None = None
+        self._guard = threading.Lock()
+
+    def search(self, query: Query, k: int) -> list[tuple[int, float]]:
+        """At most ``k`` keys of documents with their inner products, best first; only those above 0.
+
+        Raises:
+            ModelError: the model answered what is no sparse vector.
+        """
+        postings = self._current()
+        tokens, weights = _vector(self._encoded(self.model.encode_queries, [query.text])[0], self.model.name)
+        allowed = None
+        if query.filters is not None:
+            self.dataset.stores.refresh()
+            allowed = self.dataset.stores.columns.mask(query.filters, postings.keys)
+        return postings.top(tokens, weights, k, allowed)
+
+    def _current(self) -> _Postings:
+        truth = self.dataset.stores.truth
+        with self._guard:
+            if self._postings is None and self._path is not None:
+                self._load(self._path, truth.identity)
+            sequence = truth.sequence()
+            if self._postings is None or sequence != self._sequence:
+                for changes in truth.changes(self._sequence):
+                    for change in changes:
+                        self._vectors.pop(change.key, None)
+                    written = [(change.key, change.document) for change in changes if change.document is not None]
+                    for batch in batched(written, _BATCH):
+                        self._encode(batch)
+                self._postings = _Postings(self._vectors)
+                self._sequence = sequence
+                if self._path is not None:
+                    self._save(self._path, truth.identity)
+            return self._postings
+
+    def _encode(self, batch: Sequence[tuple[int, Document]]) -> None:
+        found = self._encoded(self.model.encode_documents, [document.searchable for _, document in batch])
+        for (key, _), vector in zip(batch, found, strict=True):
+            self._vectors[key] = _vector(vector, self.model.name)
+
+    def _encoded(self, encode: Any, texts: list[str]) -> Sequence[SparseVector]:
+        try:
+            found: Sequence[SparseVector] = encode(texts)
+        except Exception as error:
+            raise ModelError(f"{self.model.name} failed: {type(error).__name__}: {error}") from error
+        if len(found) != len(texts):
+            raise ModelError(f"{self.model.name} gave {len(found)} vectors for {len(texts)} texts")
+        return found
+
+    def _save(self, path: Path, identity: str) -> None:
+        import numpy as np
+
+        about = json.dumps([_FORMAT, self.model.name, identity, self._sequence])
+        keys = list(self._vectors)
+        rows = [self._vectors[key] for key in keys]
+        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(
+                    file,
+                    about=np.array(about),
+                    keys=np.array(keys, np.int64),
+                    lengths=np.array([len(tokens) for tokens, _ in rows], np.int64),
+                    tokens=np.concatenate([tokens for tokens, _ in rows]) if rows else np.empty(0, np.int64),
+                    weights=np.concatenate([weights for _, weights in rows]) if rows else np.empty(0, np.float32),
+                )
+                file.flush()
+                os.fsync(file.fileno())
+            Path(aside).replace(path)
+        except BaseException:
+            Path(aside).unlink(missing_ok=True)
+            raise
+
+    def _load(self, path: Path, identity: str) -> None:
+        import numpy as np
+
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                form, model, owner, sequence = json.loads(str(file["about"]))
+                if (form, model, owner) != (_FORMAT, self.model.name, identity):
+                    log.info("%s holds vectors of another dataset or model; they are encoded anew", path)
+                    return
+                keys, lengths = file["keys"].tolist(), file["lengths"]
+                tokens, weights = file["tokens"].astype(np.int64), file["weights"].astype(np.float32)
+            ends = np.cumsum(lengths)
+            if (
+                len(lengths) != len(keys)
+                or (ends[-1] if len(ends) else 0) != len(tokens)
+                or len(tokens) != len(weights)
+            ):
+                raise ValueError("its parts do not fit together")
+            pairs = zip(np.split(tokens, ends[:-1]), np.split(weights, ends[:-1]), strict=True) if keys else ()
+            self._vectors, self._sequence = dict(zip(keys, pairs, strict=True)), int(sequence)
+        except FileNotFoundError:
+            return
+        except Exception as error:  # noqa: BLE001  (a derived file: whatever is wrong with it, it can be made anew)
+            log.warning("%s cannot be read, documents are encoded anew: %s: %s", path, type(error).__name__, error)
+
+
+class _Postings:
+    """Weights by token, over the rows of ``keys``."""
+
+    def __init__(self, vectors: Mapping[int, tuple[NDArray[np.int64], NDArray[np.float32]]]) -> None:
+        import numpy as np
+
+        self.keys = np.array(sorted(vectors), np.int64)
+        parts = [vectors[key] for key in self.keys.tolist()]
+        tokens = np.concatenate([part for part, _ in parts]) if parts else np.empty(0, np.int64)
+        weights = np.concatenate([part for _, part in parts]) if parts else np.empty(0, np.float32)
+        rows = np.repeat(np.arange(len(parts)), [len(part) for part, _ in parts])
+        order = np.argsort(tokens, kind="stable")
+        self._tokens, starts = np.unique(tokens[order], return_index=True)
+        self._ends = np.append(starts, len(tokens))
+        self._rows, self._weights = rows[order], weights[order]
+
+    def top(
+        self, tokens: NDArray[np.int64], weights: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
+    ) -> list[tuple[int, float]]:
+        import numpy as np
+
+        scores = np.zeros(len(self.keys), np.float32)
+        places = np.searchsorted(self._tokens, tokens)
+        for token, place, weight in zip(tokens.tolist(), places.tolist(), weights.tolist(), strict=True):
+            if place < len(self._tokens) and self._tokens[place] == token:
+                part = slice(self._ends[place], self._ends[place + 1])
+                scores[self._rows[part]] += weight * self._weights[part]  # a document is there once for each token
+        if allowed is not None:
+            scores[~allowed] = 0.0
+        found = np.flatnonzero(scores)
+        best = found[np.argsort(-scores[found], kind="stable")[:k]]  # ties by key: rows are in the order of keys
+        return list(zip(self.keys[best].tolist(), scores[best].tolist(), strict=True))
+
+
+def _vector(vector: SparseVector, model: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Token ids, ascending, and weights.
+
+    Raises:
+        ModelError: an id or a weight is none.
+    """
+    import numpy as np
+
+    if not isinstance(vector, Mapping):
+        raise ModelError(f"{model} gave {type(vector).__name__}, not weights by token id")
+    for token, weight in vector.items():
+        if not isinstance(token, int | np.integer) or token < 0 or not math.isfinite(weight) or weight < 0:
+            raise ModelError(f"{model} gave the weight {weight!r:.40} for the token {token!r:.40}")
+    pairs = sorted((int(token), float(weight)) for token, weight in vector.items() if weight > 0)
+    return np.array([token for token, _ in pairs], np.int64), np.array([weight for _, weight in pairs], np.float32)
+
+
+class SparseRetriever(BaseRetriever):
+    """Documents of a dataset by the inner product of sparse vectors.
+
+    Args:
+        dataset: what it finds documents in.
+        model: encodes texts.
+        path: see `SparseIndex`.
+    """
+
+    def __init__(self, dataset: Dataset, model: SparseEmbedder, path: str | Path | None = None) -> None:
+        self.dataset, self._index = dataset, SparseIndex(dataset, model, path)
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """At most ``top_k`` hits, best first.
+
+        Raises:
+            ModelError: the model failed.
+        """
+        found = self._index.search(Query.of(query), checked(top_k))
+        documents = self.dataset.fetch([key for key, _ in found])
+        return [
+            Hit(document, score, self.dataset.name, (Provenance("sparse", rank, score),))
+            for rank, ((_, score), document) in enumerate(zip(found, documents, strict=True), 1)
+            if document is not None
+        ]
+
+
+class SparseStrategy(BaseRetrievalStrategy):
+    """Learned sparse vectors as one more list beside each dataset's hybrid ranking, fused by rank.
+
+    The documents are encoded at the first search, and those that change at the next one; give ``folder`` to keep what
+    was encoded.
+    """
+
+    name: ClassVar[str] = "sparse"
+
+    def __init__(
+        self, *sources: Any, model: SparseEmbedder | None = None, folder: str | Path | None = None, **options: Any
+    ) -> None:
+        """Choose sources and model; see `BaseRetrievalStrategy`.
+
+        Args:
+            sources: what is searched; at least one dataset.
+            model: encodes texts.
+            folder: where vectors are kept, a file for each dataset; None: in memory alone.
+            options: of `BaseRetrievalStrategy`.
+
+        Raises:
+            InputError: there is no model or no dataset, or an option cannot be used.
+        """
+        if not isinstance(model, SparseEmbedder):
+            raise InputError(
+                "SparseStrategy needs a model with name, encode_queries and encode_documents; give it one with model=…"
+            )
+        self.model, self._folder = model, None if folder is None else Path(folder)
+        super().__init__(*sources, **options)
+
+    def searchables(self, sources: Sequence[Any]) -> Sequence[Any]:
+        """Each dataset as two retrievers: its own ranking, and the sparse one."""
+        if not any(map(is_dataset, sources)):
+            raise InputError("SparseStrategy encodes the documents of datasets; give it at least one dataset")
+        return list(self._lists(sources))
+
+    def _lists(self, sources: Sequence[Any]) -> Iterable[Any]:
+        for source in sources:
+            if not is_dataset(source):
+                yield source
+                continue
+            path = None
+            if self._folder is not None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                path = self._folder / f"{source.name}.npz"
+            yield source.retriever(self.method)
+            yield SparseRetriever(source, self.model, path)

@@ -1,0 +1,55 @@
+"""Several transformers of one query at once, within one budget."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.strategies.budget import Budget, spending
+from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct
+from pointsman.types import Query
+
+log = logging.getLogger(__name__)
+
+
+class Together(BaseTransformer):
+    """Transformers that know nothing of each other, all at once; the variants of all, in the order of the steps.
+
+    Every step sees the query as it came, so this is for steps that add variants, not for such that rewrite the query.
+    One that fails or is late is told of in ``degraded``; the others' variants count.
+
+    Args:
+        steps: at least one.
+        budget: what they may spend on a model; where an account is open already, they spend from that.
+    """
+
+    def __init__(self, *steps: BaseTransformer, budget: Budget | None = None) -> None:
+        self.steps, self.budget = steps, budget or Budget()
+
+    def transform(self, query: str | Query) -> Transformed:
+        """See `BaseTransformer`."""
+        return run(self._all(Threads(), Query.of(query)))
+
+    async def atransform(self, query: str | Query) -> Transformed:
+        """The same, awaited."""
+        return await self._all(Tasks(), Query.of(query))
+
+    async def _all(self, mode: Mode, query: Query) -> Transformed:
+        with spending(self.budget) as account:
+            calls = [Call(partial(step.transform, query), partial(step.atransform, query)) for step in self.steps]
+            outcomes = await mode.all(calls, account.left())
+        variants: list[Variant] = []
+        details: dict[str, None] = {}
+        degraded: dict[str, None] = {}
+        for step, outcome in zip(self.steps, outcomes, strict=True):
+            if outcome.answer is None:
+                cause = describe(outcome.error or RuntimeError("it gave no answer"))
+                told = f"{type(step).__name__} failed and was passed over: {cause}"
+                log.warning("%s", told)
+                degraded[told] = None
+                continue
+            variants += outcome.answer.variants
+            details |= dict.fromkeys(filter(None, [outcome.answer.detail]))
+            degraded |= dict.fromkeys(outcome.answer.degraded)
+        return Transformed(query, distinct(variants, query.text), "; ".join(details), tuple(degraded))

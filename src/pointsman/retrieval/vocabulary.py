@@ -1,0 +1,128 @@
+"""The words that datasets use, kept while the datasets stand still: for correcting queries, and for near words."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.dataset import Dataset
+    from pointsman.protocols import Embedder
+    from pointsman.text.spelling import Speller
+
+MOST_CHARACTERS: Final = 20_000_000
+"""Of a dataset's texts that are read, at some 11 million a second; of a larger dataset every n-th document is read."""
+
+_spellers: weakref.WeakKeyDictionary[Dataset, tuple[int, Speller]] = weakref.WeakKeyDictionary()
+_guard = threading.Lock()
+
+
+def speller_of(dataset: Dataset, *, most: int = MOST_CHARACTERS) -> Speller:
+    """A speller that knows the words of a dataset; built when first asked for, and again after the dataset changed.
+
+    Who asks while it is being built, in another thread, waits for it. Building takes about a second for ten million
+    characters of text. A dataset of more than ``most`` characters is sampled evenly: words that only the documents left
+    out use may then be taken for slips, so a correction should stand beside the query and never in its place.
+
+    Args:
+        dataset: whose words.
+        most: characters read.
+    """
+    truth = dataset.stores.truth
+    with _guard:
+        sequence = truth.sequence()  # before reading: what is written meanwhile is seen the next time
+        known = _spellers.get(dataset)
+        if known is not None and known[0] == sequence:
+            return known[1]
+        from pointsman.text.spelling import Speller
+
+        speller = Speller.from_texts(_texts(dataset, most))
+        speller.build()
+        _spellers[dataset] = sequence, speller
+        return speller
+
+
+def _texts(dataset: Dataset, most: int) -> Iterator[str]:
+    """The documents' texts; of a dataset that looks larger than ``most`` characters, every n-th."""
+    ids = dataset.ids()
+    probe = [one for one in dataset.stores.truth.get(ids[:: max(1, len(ids) // 64)]) if one is not None]
+    size = sum(len(one.searchable) for one in probe) / max(1, len(probe)) * len(ids)
+    step = max(1, -(-int(size) // most))
+    spent = 0
+    for number, document in enumerate(dataset):
+        if number % step == 0 and spent < 2 * most:
+            spent += len(document.searchable)
+            yield document.searchable
+
+
+class Vocabulary:
+    """The words of several datasets as one; what it gives is kept while none of them changes.
+
+    Args:
+        datasets: whose words; datasets of any kind.
+        most: characters read of each.
+    """
+
+    def __init__(self, datasets: Sequence[Dataset], *, most: int = MOST_CHARACTERS) -> None:
+        self.datasets, self.most = tuple(datasets), most
+        self._together: tuple[tuple[Speller, ...], Speller] | None = None
+        self._guard = threading.Lock()
+
+    def speller(self) -> Speller | None:
+        """A speller that knows the words of all; None where there is no dataset."""
+        each = tuple(speller_of(dataset, most=self.most) for dataset in self.datasets)
+        if len(each) < 2:
+            return each[0] if each else None
+        with self._guard:
+            known = self._together
+            if known is None or any(one is not other for one, other in zip(known[0], each, strict=True)):
+                from pointsman.text.spelling import Speller
+
+                counts: Counter[str] = Counter()
+                for one in each:
+                    counts.update(one.frequencies)
+                known = self._together = each, Speller(counts)
+            return known[1]
+
+
+class NearWords:
+    """The words of a vocabulary that an embedder puts next to a word: `Neighbours` for `RuleExpander`.
+
+    Opt in with care: the first question embeds ``most`` words, which takes a small model 10 to 60 seconds for 2000, and
+    again whenever the datasets have changed; what is near is not always a synonym.
+
+    Args:
+        vocabulary: the words.
+        embedder: compares them.
+        most: how many of them, the most frequent; at least three letters long.
+        count: neighbours of a word.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, embedder: Embedder, *, most: int = 2000, count: int = 5) -> None:
+        self.vocabulary, self.embedder, self.most, self.count = vocabulary, embedder, most, count
+        self._known: tuple[Speller, list[str], NDArray[np.float32]] | None = None
+        self._guard = threading.Lock()
+
+    def __call__(self, word: str) -> list[tuple[str, float]]:
+        """Near words with their cosines, best first."""
+        with self._guard:
+            speller = self.vocabulary.speller()
+            if speller is None:
+                return []
+            if self._known is None or self._known[0] is not speller:
+                counted = Counter({one: n for one, n in speller.frequencies.items() if len(one) > 2})
+                words = [one for one, _ in sorted(counted.items(), key=lambda item: (-item[1], item[0]))[: self.most]]
+                if not words:
+                    return []
+                self._known = speller, words, self.embedder.embed_queries(words)
+            _, words, vectors = self._known
+        cosines = vectors @ self.embedder.embed_queries([word])[0]
+        order = (-cosines).argsort(kind="stable")[: self.count + 1]
+        near = [(words[place], float(cosines[place])) for place in order.tolist()]
+        return [pair for pair in near if pair[0] != word.lower()][: self.count]

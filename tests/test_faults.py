@@ -1,0 +1,62 @@
+"""Every call of a whole workflow made to fail, alone and in pairs: nothing raises, misleads in silence, or is late.
+
+The faults, and what is promised, are in faults_kit.py; benchmarks/faults.py runs all of them in all combinations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, cycle
+
+import pytest
+
+from faults_kit import FAILURES, FAULTS, SPANS, WAYS, Case, Rig, answer_of, run, single_cases
+from pointsman.errors import RetrievalError
+
+FAILS, _, HANGS = FAILURES
+
+SINGLE = [
+    case for case, way in zip(single_cases(("",)), cycle(WAYS), strict=False) for case in [Case(case.faults, way)]
+]
+"""Every fault once, the ways in turn."""
+HANGING = [Case({stage: HANGS}, way) for stage in FAULTS for way in WAYS if Case({stage: HANGS}, way) not in SINGLE]
+PAIRS = [
+    Case({one: FAULTS[one][3 + number % 5], other: FAULTS[other][0 if number % 2 else 5]}, WAYS[number % 2])
+    for number, (one, other) in enumerate(combinations(FAULTS, 2))
+]
+"""Any two stages once."""
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("case", [*SINGLE, *PAIRS, Case({"router (LLM)": HANGS, "reranker": HANGS}, "async")], ids=str)
+def test_what_fails_is_told_and_the_search_goes_on(rig: Rig, case: Case) -> None:
+    assert run(rig, case).violations == ()
+
+
+@pytest.mark.parametrize("case", HANGING, ids=str)
+def test_what_hangs_is_not_waited_for(rig: Rig, case: Case) -> None:
+    assert run(rig, case).violations == ()
+
+
+@pytest.mark.parametrize("stage", SPANS)
+def test_a_stage_that_fails_matters(rig: Rig, stage: str) -> None:
+    """Else the table above would show nothing: without the stage there is another answer, and its span says why."""
+    rig.forget()
+    context = rig.search({stage: FAILS}, "sync")
+    assert answer_of(context) != rig.undisturbed
+    assert any(span.error for span in context.trace.spans if span.stage in SPANS[stage])
+
+
+@pytest.mark.parametrize("way", WAYS[:2])
+def test_all_branches_failing_is_the_one_error_there_is(rig: Rig, way: str) -> None:
+    rig.forget()
+    with pytest.raises(RetrievalError) as caught:
+        rig.search(dict.fromkeys(("embedder", "retriever", "remote retriever"), FAILS), way)
+    assert len(caught.value.causes) >= 4
+    assert {type(error) for error in caught.value.causes.values()} == {ConnectionError}

@@ -1,0 +1,650 @@
+"""`EnhancedRetrievalService`: a strategy for every query, reranked, and what happens when parts of it fail (I4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from pointsman import BaseRetriever, Dataset, Document, Hit, Query, RetrievalWorkflow, ScriptedLLM, Workspace
+from pointsman.errors import InputError, RetrievalError, UnknownNameError
+from pointsman.models import DashScopeLLM, HashingEmbedder, OpenAILLM
+from pointsman.registry import Registry
+from pointsman.retrieval.rerank import BaseReranker
+from pointsman.service import EnhancedRetrievalService, ServiceHits, llm_for
+from pointsman.settings import Settings
+from pointsman.types import Ranked, Refusal
+from test_hybrid import Failing, Fixed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Filter
+
+Search = Callable[..., ServiceHits]
+
+TEXTS = {
+    "switch": "A railway switch guides trains from one track to another.",
+    "points": "Points is the British word for a railway switch.",
+    "tea": "Green tea is brewed below boiling point.",
+    "lamp": "The signal lamp shows green when the line is clear.",
+    "zh": "道岔使列车由一股道转入另一股道。",
+    "ru": "Стрелочный перевод направляет поезд с одного пути на другой.",
+}
+DOCUMENTS = [Document(id_, text, {"length": len(text)}) for id_, text in TEXTS.items()]
+
+
+def awaited(service: EnhancedRetrievalService, *args: Any, **options: Any) -> ServiceHits:
+    return asyncio.run(service.search(*args, **options))
+
+
+def synchronously(service: EnhancedRetrievalService, *args: Any, **options: Any) -> ServiceHits:
+    return service.search_sync(*args, **options)
+
+
+def inside_a_running_loop(service: EnhancedRetrievalService, *args: Any, **options: Any) -> ServiceHits:
+    async def main() -> ServiceHits:
+        return service.search_sync(*args, **options)
+
+    return asyncio.run(main())
+
+
+@pytest.fixture(params=[awaited, synchronously, inside_a_running_loop])
+def search(request: pytest.FixtureRequest) -> Search:
+    way: Search = request.param
+    return way
+
+
+@pytest.fixture
+def dataset() -> Iterator[Dataset]:
+    with Dataset("rail", embedder=HashingEmbedder()) as dataset:
+        dataset.add(DOCUMENTS)
+        yield dataset
+
+
+@pytest.fixture(autouse=True)
+def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a file nor keys of the machine that the tests run on."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DASHSCOPE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def ids(hits: Sequence[Hit]) -> list[str]:
+    return [hit.id for hit in hits]
+
+
+class Reversed(BaseReranker):
+    """Likes short texts."""
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        return [-float(len(text)) for text in texts]
+
+
+class Broken(BaseReranker):
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        raise OSError("the reranker is down")
+
+
+class Foreign:
+    """A reranker of another library: no base class of ours."""
+
+    def __init__(self, available: bool = True, answer: Callable[[list[Document]], Any] | None = None) -> None:
+        self.available, self.answer, self.calls = available, answer, 0
+
+    def is_available(self) -> bool:
+        return self.available
+
+    def rerank(self, query: str, documents: list[Document], top_n: int) -> Any:
+        self.calls += 1
+        assert len(documents) == top_n
+        if self.answer is not None:
+            return self.answer(documents)
+        return sorted(documents, key=lambda document: len(document.text))
+
+
+class Hypothetical(BaseRetriever):
+    """A strategy as they are registered: it asks a model, then the sources."""
+
+    needs_llm = True
+    asked: list[int]
+
+    def __init__(self, *sources: Any, llm: Any = None, temperature: float = -1.0, model: str = "") -> None:
+        self.sources, self.llm, self.temperature, self.model, self.asked = sources, llm, temperature, model, []
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        self.asked.append(top_k)
+        text = self.llm.complete(Query.of(query).text).text
+        return self.sources[0].retriever("vector").retrieve(text, top_k)  # type: ignore[no-any-return]
+
+
+class Halves(BaseRetriever):
+    """A strategy that needs no model."""
+
+    def __init__(self, *sources: Any, llm: Any = None, **options: Any) -> None:
+        self.sources, self.llm, self.options = sources, llm, options
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        return await self.sources[0].retriever("bm25").aretrieve(query, top_k)  # type: ignore[no-any-return]
+
+
+def registered(**strategies: Any) -> Registry[Any]:
+    registry: Registry[Any] = Registry("strategy", "no.such.group")
+    for name, factory in strategies.items():
+        registry.register(name, factory)
+    return registry
+
+
+# ── plain searches ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("strategy", ["auto", "bm25", "vector", "hybrid", "rrf"])
+def test_plain_strategies_are_the_workflows(search: Search, dataset: Dataset, strategy: str) -> None:
+    service = EnhancedRetrievalService(None, dataset)
+    hits = search(service, "railway switch", 3, strategy)
+    expected = dataset.search("railway switch", 3, strategy=strategy)
+    assert isinstance(hits, list)
+    assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in expected.hits]
+    assert hits.strategy == expected.plan.strategy
+    assert hits.degraded == ()
+    assert {"plan", "retrieve", "fuse"} <= {span.stage for span in hits.trace.spans}
+    assert hits.trace.explain(hits[0].id).rank == 1
+
+
+def test_filters_act_before_the_cut(search: Search, dataset: Dataset) -> None:
+    service = EnhancedRetrievalService(None, dataset)
+    found = search(service, "railway switch", 5, filters="length > 50")
+    assert found
+    assert all(hit.metadata["length"] > 50 for hit in found)
+    assert ids(search(service, "railway switch", 5, filters={"length": len(TEXTS["tea"])})) == ["tea"]
+
+
+def test_a_workspace_is_searched_as_it_is_at_the_time(search: Search, tmp_path: Path) -> None:
+    with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+        service = EnhancedRetrievalService(None, workspace)
+        assert search(service, "railway") == []
+        workspace.dataset("one").add(DOCUMENTS[:2])
+        assert {hit.dataset for hit in search(service, "railway")} == {"one"}
+        workspace.dataset("two").add([Document("new", "railway museum")])
+        assert {hit.dataset for hit in search(service, "railway")} == {"one", "two"}
+
+
+def test_retrievers_and_several_sources_are_searched_together(search: Search, dataset: Dataset) -> None:
+    service = EnhancedRetrievalService(None, [dataset, Fixed(("elsewhere", 1.0))])
+    assert {"elsewhere", "switch"} <= set(ids(search(service, "railway switch", 9)))
+    assert "elsewhere" in ids(search(EnhancedRetrievalService(None, Fixed(("elsewhere", 1.0))), "x"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("railway", 0), "from 1 up"),
+        (("railway", 5, "nonsense"), "no strategy named 'nonsense'"),
+        ((3,), "a query's text is a str"),
+    ],
+)
+def test_what_cannot_be_asked_is_an_input_error(
+    search: Search, dataset: Dataset, arguments: tuple[Any, ...], told: str
+) -> None:
+    with pytest.raises(InputError, match=told):
+        search(EnhancedRetrievalService(None, dataset), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((None, object()), "vector_store is a dataset"),
+        ((None, []), "at least one dataset"),
+        ((None, [Fixed(("a", 1.0)), 3]), "nothing else"),
+        ((None, Fixed(("a", 1.0)), None, object()), "a reranker has rerank"),
+        ((3, Fixed(("a", 1.0))), "config is Settings"),
+        (({"bm25_ki": 1}, Fixed(("a", 1.0))), "did you mean 'bm25_k1'"),
+        (({"path": "x"}, Fixed(("a", 1.0))), "no setting 'path'"),
+        (({"default_retrieval_strategy": "nonsense"}, Fixed(("a", 1.0))), "no strategy named 'nonsense'"),
+    ],
+)
+def test_what_cannot_be_used_is_told_at_construction(arguments: tuple[Any, ...], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        EnhancedRetrievalService(*arguments)
+
+
+def test_an_embedder_that_is_not_the_datasets_is_refused(search: Search, dataset: Dataset) -> None:
+    assert search(EnhancedRetrievalService(None, dataset, HashingEmbedder()), "railway")
+    with pytest.raises(InputError, match=r"'rail' holds vectors of .* give the same, or None"):
+        search(EnhancedRetrievalService(None, dataset, HashingEmbedder(dimensions=32)), "railway")
+
+
+def test_a_search_that_fails_altogether_raises_its_causes(search: Search) -> None:
+    with pytest.raises(RetrievalError, match="failing"):
+        search(EnhancedRetrievalService(None, Failing()), "railway")
+
+
+# ── how auto chooses ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("settings", "query", "strategy"),
+    [
+        ({}, "what is a railway switch?", "hybrid"),
+        ({"policy": "heuristic"}, "what is a railway switch?", "hyde"),
+        ({"policy": "heuristic"}, "a long line of words about the railway", "hybrid"),
+        ({"policy": "heuristic", "enable_strategy_auto_selection": False}, "what is a switch?", "hybrid"),
+        ({"policy": "heuristic", "default_retrieval_strategy": "bm25"}, "what is a switch?", "bm25"),
+        ({"enable_strategy_auto_selection": False, "default_retrieval_strategy": "vector"}, "switch", "vector"),
+    ],
+)
+def test_auto_is_what_the_settings_say(
+    search: Search, dataset: Dataset, settings: dict[str, Any], query: str, strategy: str
+) -> None:
+    llms = {"hyde": ScriptedLLM(lambda _: "A railway switch guides trains.")}
+    service = EnhancedRetrievalService(settings, dataset, llms=llms, strategies=registered(hyde=Hypothetical))
+    hits = search(service, query, 2)
+    assert hits.strategy == strategy
+    chosen_by_look = settings.get("policy") == "heuristic" and len(settings) == 1
+    assert (hits.recommendation is not None) == chosen_by_look
+    assert (hits.confidence is not None) == chosen_by_look
+    assert (hits.trace.spans[0].stage == "recommend") == chosen_by_look
+    assert search(service, query, 2, "bm25").strategy == "bm25"
+
+
+def test_a_strategy_without_its_model_is_not_recommended_and_cannot_be_asked_for(
+    search: Search, dataset: Dataset
+) -> None:
+    service = EnhancedRetrievalService({"policy": "heuristic"}, dataset, strategies=registered(hyde=Hypothetical))
+    found = service.recommend_strategy("what is a railway switch?")
+    assert found.strategy == "hybrid"
+    assert "it needs a language model: " in found.reason
+    assert "set DASHSCOPE_API_KEY" in found.reason
+    assert "hyde" not in dict(found.alternatives)
+    hits = search(service, "what is a railway switch?")
+    assert hits.strategy == "hybrid"
+    assert hits.recommendation == found
+    with pytest.raises(InputError, match=r"'hyde' cannot be used here: it needs .* set DASHSCOPE_API_KEY"):
+        search(service, "switch", 5, "hyde")
+
+
+@pytest.mark.parametrize(("technique", "strategy"), [("keyword", "bm25"), ("vector", "vector")])
+def test_what_a_dataset_does_not_keep_is_not_chosen(search: Search, technique: Any, strategy: str) -> None:
+    with Dataset("half", indexing_technique=technique, embedder=HashingEmbedder()) as dataset:
+        dataset.add(DOCUMENTS)
+        service = EnhancedRetrievalService({"policy": "heuristic"}, dataset, strategies=registered())
+        hits = search(service, "what is a railway switch?", 2)
+        assert hits.strategy == strategy
+        assert ids(hits)
+        with pytest.raises(InputError, match=r"there (?:is|are) no"):
+            search(service, "switch", 2, "hybrid")
+
+
+# ── registered strategies ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_strategy_gets_sources_model_and_its_own_settings(search: Search, dataset: Dataset) -> None:
+    llm = ScriptedLLM(lambda _: "Green tea is brewed below boiling point.")
+    service = EnhancedRetrievalService(
+        {"hyde_temperature": 0.5, "hyde_model": "m"},
+        dataset,
+        llms={"general": llm},
+        strategies=registered(hyde=Hypothetical),
+    )
+    assert ids(search(service, "what warms one up?", 1, "hyde", False)) == ["tea"]
+    made = service.strategies["hyde"]
+    assert isinstance(made, Hypothetical)
+    assert (made.llm, made.temperature, made.model, made.sources) == (llm, 0.5, "m", (dataset,))
+    assert made.asked == [1]
+    assert service.strategies["hyde"] is made
+
+
+def test_strategies_are_a_mapping_made_when_asked_for(dataset: Dataset) -> None:
+    made: list[str] = []
+
+    def factory(*sources: Any, llm: Any = None) -> Halves:
+        made.append("halves")
+        return Halves(*sources)
+
+    registry = registered(halves=factory, hyde=Hypothetical, nothing=lambda *_, llm: 3)
+    strategies = EnhancedRetrievalService(None, dataset, strategies=registry).strategies
+    assert list(strategies) == ["halves", "hyde", "nothing"]
+    assert "halves" in strategies
+    assert made == []
+    assert isinstance(strategies["halves"], Halves)
+    with pytest.raises(KeyError):
+        strategies["absent"]
+    with pytest.raises(InputError, match="needs a language model"):
+        strategies["hyde"]
+    with pytest.raises(InputError, match="'nothing' is a int, not a retriever"):
+        strategies["nothing"]
+
+
+def test_a_users_strategy_may_take_the_name_of_a_plain_one(search: Search, dataset: Dataset) -> None:
+    service = EnhancedRetrievalService(None, dataset, strategies=registered(hybrid=Halves))
+    assert ids(search(service, "tea", 5, "hybrid", False)) == ["tea"]  # by words alone
+    assert len(search(service, "tea", 5, "auto")) > 1
+
+
+def test_a_strategy_that_fails_is_replaced_by_the_plain_search(search: Search, dataset: Dataset) -> None:
+    llms = {"hyde": ScriptedLLM(lambda _: OSError("the model is down"))}
+    service = EnhancedRetrievalService(
+        {"policy": "heuristic"}, dataset, llms=llms, strategies=registered(hyde=Hypothetical)
+    )
+    hits = search(service, "what is a railway switch?", 2)
+    assert ids(hits) == ids(dataset.search("what is a railway switch?", 2).hits)
+    assert hits.strategy == "hybrid"
+    assert hits.recommendation is not None
+    assert hits.recommendation.strategy == "hyde"
+    (note,) = hits.degraded
+    assert note.startswith("strategy 'hyde' failed, the plain search answers: ")
+
+
+def test_a_reranked_strategy_is_asked_for_what_the_reranker_scores(search: Search, dataset: Dataset) -> None:
+    llms = {"general": ScriptedLLM(lambda prompt: prompt)}
+    service = EnhancedRetrievalService(
+        None, dataset, None, Reversed(), llms=llms, strategies=registered(x=Hypothetical)
+    )
+    assert ids(search(service, "railway switch", 2, "x")) == ["zh", "tea"]
+    assert ids(search(service, "railway switch", 2, "x", False)) == ids(
+        dataset.search("railway switch", 2, strategy="vector").hits
+    )
+    assert service.strategies["x"].asked == [50, 2]  # type: ignore[attr-defined]
+
+
+# ── our own strategies ───────────────────────────────────────────────────────────────────────────────────────────────
+
+PASSAGE = "A railway switch guides trains from one track to another, as points do."
+
+
+@pytest.mark.parametrize(
+    "strategy", ["vector", "bm25", "hybrid", "hyde", "query2doc", "decomposition", "multi_query", "compression"]
+)
+def test_every_strategy_of_ours_answers(search: Search, dataset: Dataset, strategy: str) -> None:
+    replies = {"hyde": PASSAGE, "query2doc": {"queries": ["railway points", "track switch"]}}
+    llms = {task: ScriptedLLM(lambda _, reply=reply: reply) for task, reply in replies.items()}  # type: ignore[misc]
+    service = EnhancedRetrievalService(None, dataset, llms=llms)
+    hits = search(service, "difference between a railway switch and a signal lamp", 3, strategy)
+    assert {"switch", "points"} & set(ids(hits))
+    assert hits.strategy == strategy
+    assert hits.degraded == ()
+    assert {"plan", "retrieve", "fuse"} <= {span.stage for span in hits.trace.spans}
+    assert hits.trace.explain(hits[0].id).rank == 1
+
+
+def test_our_strategies_get_their_settings(dataset: Dataset) -> None:
+    settings = {
+        "query2doc_num_expansions": 2,
+        "decomposition_max_subqueries": 4,
+        "multi_query_variants": ["original", "correction"],
+        "compression_max_length": 77,
+        "timeout": 4,
+    }
+    reranker = Reversed()
+    service = EnhancedRetrievalService(settings, dataset, None, reranker, llms={"general": ScriptedLLM([])})
+    made: Any = service.strategies
+    assert made["query2doc"].num_expansions == 2
+    assert made["decomposition"].max_subqueries == 4
+    assert made["multi_query"].variants == ("original", "correction")
+    assert made["compression"].max_length == 77
+    assert made["compression"].reranker is reranker
+    assert made["hyde"].budget.seconds == 2  # of the search's time a model may take half
+    settings["compression_rerank"] = False
+    plain: Any = EnhancedRetrievalService(settings, dataset, None, reranker).strategies
+    assert plain["compression"].reranker is None
+
+
+def test_compression_answers_with_excerpts_within_its_length(search: Search, dataset: Dataset) -> None:
+    class Counting(Reversed):
+        seen: ClassVar[list[int]] = []
+
+        def score(self, query: str, texts: Sequence[str]) -> list[float]:
+            self.seen.append(len(texts))
+            return super().score(query, texts)
+
+    reranker = Counting(cache=False)
+    service = EnhancedRetrievalService({"compression_max_length": 60}, dataset, None, reranker)
+    hits = search(service, "railway switch", 2, "compression")
+    assert hits
+    assert sum(len(hit.text) for hit in hits) <= 60
+    assert hits.reranked
+    assert len(reranker.seen) == 1  # by what is left of the hits, and not before that
+    assert not search(service, "railway switch", 2, "compression", False).reranked
+    assert len(reranker.seen) == 1
+    Counting.seen.clear()
+
+
+def test_a_model_that_fails_leaves_the_plain_answer(search: Search, dataset: Dataset) -> None:
+    llms = {"hyde": ScriptedLLM(lambda _: OSError("the model is down"))}
+    hits = search(EnhancedRetrievalService({"policy": "heuristic"}, dataset, llms=llms), "what is a railway switch?", 2)
+    assert ids(hits) == ids(dataset.search("what is a railway switch?", 2).hits)
+    assert hits.strategy == "hyde"
+    assert any("the model is down" in note for note in hits.degraded)
+
+
+def test_heuristics_without_any_model_take_rules(search: Search, dataset: Dataset) -> None:
+    service = EnhancedRetrievalService({"policy": "heuristic"}, dataset)
+    wanted = {"switch versus lamp": "decomposition", "what is tea?": "hybrid", "green tea": "multi_query"}
+    assert {query: search(service, query).strategy for query in wanted} == wanted
+
+
+# ── reranking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("setting", "use_rerank", "reranked"),
+    [(True, None, True), (True, False, False), (False, None, False), (False, True, True)],
+)
+@pytest.mark.parametrize("reranker", [Reversed, Foreign])
+def test_reranking_is_on_unless_somebody_says_otherwise(
+    search: Search, dataset: Dataset, setting: bool, use_rerank: bool | None, reranked: bool, reranker: type
+) -> None:
+    settings = Settings(enable_reranker_by_default=setting)
+    service = EnhancedRetrievalService(settings, dataset, None, reranker())
+    hits = search(service, "railway switch", 3, use_rerank=use_rerank)
+    assert hits.reranked == reranked
+    assert (ids(hits) == ["zh", "tea", "points"]) == reranked
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert any(way.source == "rerank" for way in hits[0].provenance) == reranked
+
+
+def test_the_offline_reranker_takes_the_place_of_none(search: Search, dataset: Dataset) -> None:
+    service = EnhancedRetrievalService(None, dataset)
+    assert search(service, "railway switch").reranked
+    assert not search(service, "railway switch", use_rerank=False).reranked
+    assert not search(service, "railway switch", 5, "rrf").reranked  # who names a method wants its ranking
+    assert search(service, "railway switch", 5, "rrf", True).reranked
+
+
+class Refuses(BaseReranker):
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        raise AssertionError("it is not asked")
+
+    def is_available(self) -> bool:
+        return False
+
+
+class Asks(Foreign):
+    """Coroutines throughout."""
+
+    async def is_available(self) -> bool:  # type: ignore[override]
+        return self.available
+
+    async def rerank(self, query: str, documents: list[Document], top_n: int) -> Any:
+        await asyncio.sleep(0)
+        return super().rerank(query, documents, top_n)
+
+
+@pytest.mark.parametrize(
+    ("reranker", "told"),
+    [
+        (Broken(), "the reranker is down"),
+        (Foreign(available=False), "rerank: Foreign is not available"),
+        (Asks(available=False), "rerank: Asks is not available"),
+        (Refuses(), "rerank: Refuses is not available"),
+        (Foreign(answer=lambda _: 1 / 0), "ZeroDivisionError"),
+        (Foreign(answer=lambda _: None), "returned NoneType"),
+        (Foreign(answer=lambda _: []), "returned no document"),
+        (Foreign(answer=lambda _: [3]), "returned int among its documents"),
+        (Foreign(answer=lambda _: [Document("other", "x")]), "'other', which it was not given"),
+        (Foreign(answer=lambda documents: [documents[0]] * 2), "or twice"),
+    ],
+)
+def test_a_reranker_that_fails_leaves_the_order_and_says_so(
+    search: Search, dataset: Dataset, reranker: Any, told: str
+) -> None:
+    hits = search(EnhancedRetrievalService(None, dataset, None, reranker), "railway switch", 3)
+    plain = dataset.search("railway switch", 3)
+    assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in plain.hits]
+    (note,) = hits.degraded
+    assert told in note
+    assert not hits.reranked
+
+
+def test_a_foreign_rerankers_scores_are_kept_where_they_are_scores(search: Search, dataset: Dataset) -> None:
+    def scored(documents: list[Document]) -> list[Document]:
+        return [Document(one.id, one.text, {"score": 9 - rank}) for rank, one in enumerate(documents)]
+
+    def nonsense(documents: list[Document]) -> list[Document]:
+        return [Document(one.id, one.text, {"score": "high"}) for one in documents]
+
+    def part(documents: list[Document]) -> list[Document]:
+        return documents[3:4]
+
+    def scores(answer: Any) -> list[float]:
+        service = EnhancedRetrievalService(None, dataset, None, Foreign(answer=answer))
+        return [hit.score for hit in search(service, "railway switch", 3)]
+
+    assert scores(scored) == [9, 8, 7]
+    assert scores(nonsense) == [1, 1 / 2, 1 / 3]
+    assert scores(part) == [1, 1, 1]
+    plain = ids(dataset.search("railway switch", 4).hits)
+    service = EnhancedRetrievalService(None, dataset, None, Asks(answer=part))
+    assert ids(search(service, "railway switch", 3)) == [plain[3], plain[0], plain[1]]
+
+
+def test_the_workflows_further_stages_are_kept(search: Search, dataset: Dataset) -> None:
+    from pointsman import BaseRefiner
+
+    class Never(BaseRefiner):
+        stage = "refuse"
+
+        def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+            return Ranked((), ranked.scale, refused=Refusal("never"))
+
+    service = EnhancedRetrievalService(None, dataset, workflow=RetrievalWorkflow(refiners=[Never()]))
+    hits = search(service, "railway switch")
+    assert hits == []
+    assert str(hits.refused) == "never"
+
+
+# ── stores of another kind ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ForeignStore:
+    """Another vector store: a log for the keyword index, and a search by vector."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._truth, self._vectors = dataset.stores.truth, dataset.stores.vectors
+
+    @property
+    def identity(self) -> str:
+        return "foreign"
+
+    def sequence(self) -> int:
+        return self._truth.sequence()
+
+    def changes(self, since: int) -> Any:
+        return self._truth.changes(since)
+
+    def fetch(self, keys: Sequence[int]) -> list[Document | None]:
+        return self._truth.fetch(keys)
+
+    def search(self, vector: NDArray[np.float32], k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
+        assert self._vectors is not None
+        return self._vectors.search(vector, k, filters)
+
+
+@pytest.mark.parametrize("strategy", ["bm25", "vector", "hybrid", "auto"])
+def test_a_foreign_vector_store_gets_a_keyword_index_in_step(
+    search: Search, dataset: Dataset, tmp_path: Path, strategy: str
+) -> None:
+    settings = {"bm25_index_path": str(tmp_path / "bm25"), "bm25_k1": 0.9}
+    with EnhancedRetrievalService(settings, ForeignStore(dataset), HashingEmbedder()) as service:
+        assert service.bm25_manager is not None
+        hits = search(service, "green tea", 3, strategy, False)
+        assert hits[0].id == "tea"
+        sources = {"hybrid": {"bm25", "vector", "fuse"}, "auto": {"bm25", "vector", "fuse"}}
+        assert {way.source for way in hits[0].provenance} == sources.get(strategy, {strategy})
+        assert hits.strategy == ("hybrid" if strategy == "auto" else strategy)
+        dataset.add([Document("new", "zebra crossing")])
+        assert search(service, "zebra", 1, strategy, False)[0].id == "new"
+    if strategy != "bm25":
+        return
+    with Dataset("same", "", "keyword", bm25_k1=0.9) as same:
+        same.add([*DOCUMENTS, Document("new", "zebra crossing")])
+        assert hits[0].score != same.search("green tea", 1, strategy="bm25").hits[0].score  # before the last one
+        with EnhancedRetrievalService(settings, dataset.stores.truth) as words:
+            again = search(words, "green tea", 1, "bm25", False)
+            assert again[0].score == pytest.approx(same.search("green tea", 1, strategy="bm25").hits[0].score)
+
+
+def test_a_store_without_a_part_does_without_it(search: Search, dataset: Dataset, tmp_path: Path) -> None:
+    settings = {"bm25_index_path": str(tmp_path / "bm25")}
+    with EnhancedRetrievalService(settings, dataset.stores.truth) as words:
+        assert ids(search(words, "tea", 3)) == ["tea"]
+        with pytest.raises(InputError, match="no vectors"):
+            search(words, "tea", 3, "vector")
+        with pytest.raises(InputError, match="cannot filter"):
+            search(words, "tea", 3, filters="length > 1")
+    with pytest.raises(InputError, match="needs an embedding_service"):
+        EnhancedRetrievalService({"bm25_index_path": str(tmp_path / "b")}, ForeignStore(dataset))
+
+
+# ── language models by settings ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_language_models_out_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = llm_for(Settings(), "hyde")
+    assert chosen.llm is None
+    assert "set DASHSCOPE_API_KEY" in chosen.reason
+    made = llm_for(Settings(), "hyde", {"DASHSCOPE_API_KEY": "s3cret"})
+    assert isinstance(made.llm, DashScopeLLM)
+    assert "s3cret" not in repr(made)
+    local = llm_for(Settings(llm_base_url="http://localhost:1/v1", llm_model="m"))
+    assert isinstance(local.llm, OpenAILLM)
+    assert local.llm.base_url == "http://localhost:1/v1"
+    openai = llm_for(Settings(llm_provider="openai"), "query2doc", {"OPENAI_API_KEY": "s3cret"})
+    assert type(openai.llm) is OpenAILLM
+
+
+def test_openais_key_goes_to_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
+    local = llm_for(Settings(llm_base_url="http://localhost:1/v1", llm_model="m")).llm
+    assert isinstance(local, OpenAILLM)
+    assert local._key == "no-key"
+    named = llm_for(Settings(llm_base_url="http://localhost:1/v1", llm_model="m", llm_api_key_env="OPENAI_API_KEY"))
+    assert isinstance(named.llm, OpenAILLM)
+    assert named.llm._key == "s3cret"
+
+
+def test_without_its_package_there_is_no_model_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "openai", None)
+    chosen = llm_for(Settings(llm_provider="openai"), "hyde", {"OPENAI_API_KEY": "k"})
+    assert chosen.llm is None
+    assert "pip install 'pointsman[openai]'" in chosen.reason
+
+
+def test_models_given_in_code_go_before_the_settings(dataset: Dataset) -> None:
+    general, own = ScriptedLLM(["a"]), ScriptedLLM(["b"])
+    service = EnhancedRetrievalService(None, dataset, llms={"general": general, "hyde": own})
+    assert service.llm("hyde").llm is own
+    assert service.llm("query2doc").llm is general
+    with pytest.raises(InputError, match="cooking"):
+        service.llm("cooking")
+
+
+def test_an_unknown_name_lists_what_is_known(dataset: Dataset) -> None:
+    service = EnhancedRetrievalService(None, dataset, strategies=registered(mine=Halves))
+    with pytest.raises(UnknownNameError, match="mine") as caught:
+        service.search_sync("x", 5, "yours")
+    assert {"auto", "bm25", "mine"} <= set(caught.value.known)

@@ -1,0 +1,353 @@
+"""Settings out of code, environment and one file: I6."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.errors import InputError
+from pointsman.settings import TASKS, Settings, describe
+
+SEED = {
+    "enable_reranker_by_default": True,
+    "bm25_index_path": "./data/bm25_index",
+    "bm25_k1": 1.2,
+    "bm25_b": 0.75,
+    "bm25_auto_sync": True,
+    "default_retrieval_strategy": "auto",
+    "enable_strategy_auto_selection": True,
+    "hyde_llm_provider": "dashscope",
+    "hyde_model": "qwen-plus",
+    "hyde_temperature": 0.0,
+    "query2doc_num_expansions": 3,
+    "query2doc_llm_provider": "dashscope",
+    "decomposition_llm_provider": "dashscope",
+    "decomposition_max_subqueries": 5,
+    "multi_query_variants": ("original", "synonym", "paraphrase", "correction"),
+    "compression_llm_provider": "dashscope",
+    "compression_max_length": 1000,
+    "compression_rerank": True,
+}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory without a file of settings."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    return Settings.load(environ=environ or {}, **overrides)
+
+
+def written(folder: Path, text: str | bytes, name: str = "pointsman.toml") -> Path:
+    file = folder / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+def test_the_seeds_names_and_defaults() -> None:
+    assert {name: getattr(load(), name) for name in SEED} == SEED
+    assert load() == Settings()
+    assert set(load().origins.values()) == {"default"}
+
+
+def test_arguments_go_before_the_environment_that_before_the_file_that_before_defaults(elsewhere: Path) -> None:
+    written(elsewhere, "bm25_k1 = 1\nbm25_b = 0.1\ntimeout = 7\n")
+    settings = load({"POINTSMAN_BM25_K1": "2", "POINTSMAN_BM25_B": "0.2"}, bm25_k1=3)
+    assert (settings.bm25_k1, settings.bm25_b, settings.timeout, settings.policy) == (3, 0.2, 7, "measured")
+    wanted = {
+        "bm25_k1": "argument",
+        "bm25_b": "POINTSMAN_BM25_B",
+        "timeout": "pointsman.toml:timeout",
+        "policy": "default",
+    }
+    assert {name: settings.origins[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("bm25_auto_sync", "no", False),
+        ("bm25_auto_sync", " TRUE ", True),
+        ("enable_reranker_by_default", "0", False),
+        ("query2doc_num_expansions", "7", 7),
+        ("hyde_temperature", "0.5", 0.5),
+        ("multi_query_variants", "original, correction,", ("original", "correction")),
+        ("bm25_index_path", "/tmp/索引 папка", "/tmp/索引 папка"),
+        ("default_retrieval_strategy", "hyde", "hyde"),
+        ("hyde_llm_provider", "https://llm.example/v1", "https://llm.example/v1"),
+        ("llm_base_url", "", ""),  # an empty variable counts as none
+        ("bm25_k1", " ", 1.2),
+        ("policy", "heuristic", "heuristic"),
+    ],
+)
+def test_every_kind_of_value_is_read_from_the_environment(name: str, text: str, value: object) -> None:
+    found = getattr(load({f"POINTSMAN_{name.upper()}": text}), name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+BAD = [
+    ("bm25_k1", -1, "from 0 up"),
+    ("bm25_k1", float("nan"), "from 0 up"),
+    ("bm25_k1", True, "from 0 up"),
+    ("bm25_k1", "much", "from 0 up"),
+    ("bm25_k1", 10**400, "from 0 up"),
+    ("bm25_b", 1.01, "from 0 to 1"),
+    ("bm25_auto_sync", "perhaps", "true or false"),
+    ("bm25_auto_sync", 1, "true or false"),
+    ("query2doc_num_expansions", 0, "from 1 to 20"),
+    ("query2doc_num_expansions", 2.5, "from 1 to 20"),
+    ("hyde_llm_provider", "claude", "openai, dashscope, openai_compatible"),
+    ("hyde_llm_provider", "ftp://there", "http://localhost"),
+    ("hyde_model", "", "not empty"),
+    ("hyde_temperature", 3, "from 0 to 2"),
+    ("multi_query_variants", ["original", "original"], "different"),
+    ("multi_query_variants", ["antonym"], "synonym"),
+    ("multi_query_variants", [], "synonym"),
+    ("multi_query_variants", "original", "list"),
+    ("timeout", 0, "above 0"),
+    ("timeout", float("inf"), "above 0"),
+    ("policy", "clever", "measured, heuristic"),
+    ("default_retrieval_strategy", "../x", "letters"),
+    ("workspace", "a\nb", "one line"),
+    ("compression_max_length", None, "from 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "remedy"), BAD)
+def test_a_bad_value_is_told_with_its_name_itself_and_the_remedy(name: str, value: object, remedy: str) -> None:
+    makers: list[Callable[..., Settings]] = [Settings, load]
+    for make in makers:
+        with pytest.raises(InputError) as caught:
+            make(**{name: value})
+        assert str(caught.value).startswith(name)
+        assert remedy in str(caught.value)
+        assert repr(value)[:80] in str(caught.value)
+
+
+def test_a_bad_value_is_told_with_where_it_comes_from(elsewhere: Path) -> None:
+    with pytest.raises(InputError, match=r"bm25_k1 \(from POINTSMAN_BM25_K1\) is a number from 0 up, not 'x'"):
+        load({"POINTSMAN_BM25_K1": "x"})
+    file = written(elsewhere, "[pointsman]\nbm25_k1 = 'x'", "other.toml")
+    with pytest.raises(InputError, match=r"bm25_k1 \(from .*other.toml:bm25_k1\) is"):
+        Settings.load(file, {})
+
+
+# ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", ["bm25_k1 = 2", "[pointsman]\nbm25_k1 = 2", "\ufeffbm25_k1 = 2"])
+@pytest.mark.parametrize("way", ["working directory", "path", "variable"])
+def test_the_file_is_found_and_both_forms_are_read(elsewhere: Path, text: str, way: str) -> None:
+    if way == "working directory":
+        written(elsewhere, text)
+        assert load().bm25_k1 == 2
+        return
+    file = written(elsewhere, text, "mine.toml")
+    settings = Settings.load(file, {}) if way == "path" else load({"POINTSMAN_CONFIG": str(file)})
+    assert settings.bm25_k1 == 2
+    assert settings.origins["bm25_k1"] == f"{file}:bm25_k1"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("bm25_ki = 2", "did you mean 'bm25_k1'?"),
+        ("[pointsman]\nbm25_index_paths = '/'", "did you mean 'bm25_index_path'?"),
+        ("zzz = 2", "the settings are enable_reranker_by_default, "),
+        ("[tool]\nbm25_k1 = 2", "there is no setting 'tool'"),
+        ("bm25_k1 = 1\n[pointsman]\nbm25_k1 = 2", "bm25_k1 twice"),
+        ("pointsman = 3", "a table"),
+        ("hyde_model = 'secret", "not TOML"),
+        (b"hyde_model = '\xff'", "byte 14 is not UTF-8"),
+        ("a = " + "[" * 100_000, "not TOML"),
+        ("#" * 1_000_001, "larger than"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told(elsewhere: Path, text: str | bytes, told: str) -> None:
+    written(elsewhere, text)
+    with pytest.raises(InputError) as caught:
+        load()
+    assert told in str(caught.value)
+    assert "secret" not in str(caught.value)
+    if "setting" in told or "mean" in told:
+        assert "pointsman.toml:" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["absent.toml", "."])
+def test_a_file_that_is_named_and_cannot_be_read_is_an_error(elsewhere: Path, name: str) -> None:
+    with pytest.raises(InputError, match="POINTSMAN_CONFIG"):
+        load({"POINTSMAN_CONFIG": name})
+    with pytest.raises(InputError, match="cannot be read"):
+        Settings.load(name, {})
+
+
+def test_an_unknown_argument_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"'bm25_k' \(from argument\); did you mean 'bm25_k1'"):
+        load(bm25_k=2)
+    with pytest.raises(InputError, match="did you mean 'policy'"):
+        load().updated(polcy="heuristic")
+
+
+def test_variables_that_are_no_settings_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    ours = {"POINTSMAN_CACHE": "/c", "POINTSMAN_TEST_DATA": "/d", "PATH": "/bin", "POINTSMANX": "1"}
+    settings = load({**ours, "POINTSMAN_WORKSPACE": "/w", "POINTSMAN_EMBEDDER": "hashing"})
+    assert (settings.workspace, settings.embedder) == ("/w", "hashing")
+    assert not caplog.records
+    with caplog.at_level(logging.WARNING):
+        load({"POINTSMAN_BM25_KI": "s3cret", "POINTSMAN_bm25_b": "1"})
+    assert "POINTSMAN_BM25_KI is no setting and changes nothing; did you mean 'bm25_k1'?" in caplog.text
+    assert "POINTSMAN_bm25_b" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+# ── one frozen object ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_settings_are_frozen_comparable_and_copied_whole() -> None:
+    settings = load({"POINTSMAN_BM25_K1": "2"})
+    with pytest.raises(FrozenInstanceError):
+        settings.bm25_k1 = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        settings.origins["bm25_k1"] = "here"  # type: ignore[index]
+    assert settings == Settings(bm25_k1=2) != Settings()
+    assert len({settings, Settings(bm25_k1=2)}) == 1
+    for twin in (pickle.loads(pickle.dumps(settings)), copy.deepcopy(settings)):
+        assert twin == settings
+        assert twin.origins == settings.origins
+
+
+def test_origins_of_settings_that_are_built_or_updated() -> None:
+    built = Settings(bm25_k1=2)
+    assert (built.origins["bm25_k1"], built.origins["bm25_b"]) == ("argument", "default")
+    updated = load({"POINTSMAN_BM25_K1": "2"}).updated(policy="heuristic")
+    assert (updated.origins["bm25_k1"], updated.origins["policy"]) == ("POINTSMAN_BM25_K1", "argument")
+    with pytest.raises(InputError, match="bm25_b"):
+        updated.updated(bm25_b=2)
+
+
+def test_describe_tells_every_setting_in_plain_values() -> None:
+    rows = describe(load({"POINTSMAN_MULTI_QUERY_VARIANTS": "original"}))
+    assert [row["name"] for row in rows] == [one.name for one in fields(Settings)]
+    assert all(row["about"] for row in rows)
+    assert json.loads(json.dumps(rows)) == rows
+    (row,) = [row for row in rows if row["name"] == "multi_query_variants"]
+    assert row["value"] == ["original"]
+    assert row["default"] == ["original", "synonym", "paraphrase", "correction"]
+    assert row["origin"] == "POINTSMAN_MULTI_QUERY_VARIANTS"
+
+
+FROM_TEXT = [one for one in fields(Settings) if one.name != "multi_query_variants"]
+
+
+@given(st.sampled_from(FROM_TEXT), st.text(max_size=40))
+def test_any_text_in_a_variable_is_a_value_or_an_input_error(setting: Any, text: str) -> None:
+    variable = f"POINTSMAN_{setting.name.upper()}"
+    value = setting.default
+    try:
+        value = getattr(load({variable: text}), setting.name)
+    except InputError as error:
+        told = str(error)
+    else:
+        told = variable
+    assert variable in told
+    assert type(value) is type(setting.default)
+
+
+# ── secrets ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("llm_api_key_env", "sk-s3cret"),
+        ("llm_base_url", "https://me:s3cret@llm.example/v1"),
+        ("hyde_llm_provider", "https://s3cret@llm.example/v1"),
+        ("llm_base_url", "https://llm.example/v1?key=s3cret"),
+        ("embedder", "openai:model@https://me:s3cret@host/v1"),
+    ],
+)
+def test_a_secret_in_the_wrong_place_is_refused_and_not_repeated(name: str, value: str) -> None:
+    arguments: dict[str, Any] = {name: value}
+    for environ, more in (({}, arguments), ({f"POINTSMAN_{name.upper()}": value}, {})):
+        with pytest.raises(InputError) as caught:
+            load(environ, **more)
+        assert name in str(caught.value)
+        assert "s3cret" not in str(caught.value)
+        assert caught.value.__suppress_context__
+
+
+def test_a_key_is_never_part_of_settings() -> None:
+    environ = {"DASHSCOPE_API_KEY": "s3cret", "OPENAI_API_KEY": "s3cret", "MY_KEY": "s3cret"}
+    settings = load(environ, llm_api_key_env="MY_KEY", llm_provider="openai")
+    shown = [repr(settings), repr(settings.origins), json.dumps(describe(settings))]
+    shown += [repr(settings.llm(task, environ)) for task in TASKS]
+    assert not any("s3cret" in text for text in shown)
+
+
+# ── language models ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+DASHSCOPE, OPENAI, LOCAL = {"DASHSCOPE_API_KEY": "k"}, {"OPENAI_API_KEY": "k"}, "http://localhost:8000/v1"
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "environ", "wanted"),
+    [
+        ("hyde", {}, DASHSCOPE, ("dashscope", "qwen-plus", None, None)),
+        ("hyde", {}, {}, ("dashscope", "qwen-plus", None, "set DASHSCOPE_API_KEY")),
+        ("query2doc", {}, DASHSCOPE, ("dashscope", "qwen-plus", None, None)),
+        ("general", {}, DASHSCOPE, ("", "", None, "set llm_provider")),
+        # one server for everything
+        ("hyde", {"llm_provider": LOCAL, "llm_model": "m"}, {}, ("openai_compatible", "m", LOCAL, None)),
+        ("general", {"llm_base_url": LOCAL, "llm_model": "m"}, {}, ("openai_compatible", "m", LOCAL, None)),
+        ("general", {"llm_base_url": LOCAL}, {}, ("openai_compatible", "", LOCAL, "set llm_model")),
+        ("hyde", {"llm_provider": "openai_compatible"}, {}, ("openai_compatible", "", None, "set llm_base_url")),
+        # a task's own provider goes before it, also where it is set to what is the default anyway
+        (
+            "hyde",
+            {"llm_provider": LOCAL, "hyde_llm_provider": "dashscope"},
+            DASHSCOPE,
+            ("dashscope", "qwen-plus", None, None),
+        ),
+        ("hyde", {"hyde_llm_provider": "openai"}, OPENAI, ("openai", "gpt-4o-mini", None, None)),
+        ("hyde", {"hyde_llm_provider": "openai", "hyde_model": "x"}, OPENAI, ("openai", "x", None, None)),
+        ("hyde", {"hyde_llm_provider": "openai"}, {"OPENAI_BASE_URL": LOCAL}, ("openai", "gpt-4o-mini", None, None)),
+        ("compression", {"llm_provider": "openai"}, {}, ("openai", "gpt-4o-mini", None, "set OPENAI_API_KEY")),
+        (
+            "decomposition",
+            {"decomposition_llm_provider": LOCAL, "llm_model": "m", "llm_api_key_env": "MY_KEY"},
+            {},
+            ("openai_compatible", "m", LOCAL, "set MY_KEY"),
+        ),
+    ],
+)
+def test_which_language_model_a_task_gets(
+    task: str, given: dict[str, Any], environ: dict[str, str], wanted: tuple[str, str, str | None, str | None]
+) -> None:
+    spec = load(**given).llm(task, environ)
+    assert (spec.provider, spec.model, spec.base_url) == wanted[:3]
+    if wanted[3] is None:
+        assert spec.missing is None
+    else:
+        assert wanted[3] in (spec.missing or "")
+
+
+def test_the_temperature_is_hydes_own() -> None:
+    settings = load(hyde_temperature=0.7, llm_timeout=3)
+    assert (settings.llm("hyde").temperature, settings.llm("query2doc").temperature) == (0.7, 0)
+    assert settings.llm("hyde").timeout == 3
+    with pytest.raises(InputError, match="cooking"):
+        settings.llm("cooking")
