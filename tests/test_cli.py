@@ -117,7 +117,9 @@ def test_a_bad_file_is_reported_and_the_rest_goes_in(cli: Cli) -> None:
 def test_filters_strategies_and_explanations(indexed: Cli) -> None:
     found = indexed.json("search", "track", "--filter", 'language = "en" and kind in ["md", "txt"]', "--explain")
     assert {hit["metadata"]["kind"] for hit in found["hits"]} == {"md"}
-    assert [span["stage"] for span in found["trace"]] == [*("plan", "retrieve", "fuse", "fetch", "rerank", "refuse")]
+    assert [span["stage"] for span in found["trace"]] == [
+        *("transform", "plan", "retrieve", "fuse", "fetch", "rerank", "refuse")
+    ]
     assert found["hits"][0]["provenance"][0]["source"] == "bm25"
     for strategy in ("bm25", "vector", "rrf", "z_score"):
         assert indexed.json("search", "track", "--strategy", strategy)["strategy"] == strategy

@@ -49,6 +49,7 @@ QUESTIONS = [
     "is it safe to eat snow",
     "doesn't it rust in the rain",
     "how\x00to oil a switch",
+    "is\x00it safe to eat snow",
     "почему небо голубое",
     "В каком году открыли линию",
     "можно ли есть снег",
@@ -63,7 +64,7 @@ SHORT = [
     "дата создания",
     "环保设备",
     "环保设备维护",
-    "railway signal",
+    "railway signal lamp works",  # four words
     "vsync",
     "кот в шляпе",
     "state-of-the-art well-known don't",  # joined words are words
@@ -71,6 +72,9 @@ SHORT = [
 ]
 OTHERS = [
     "annual report of the railway company for shareholders",
+    "railway signal lamp works yard",  # five words
+    "环保设备维护手册",  # eight characters are five words
+    "电影 How to Train Your Dragon 的票房统计数据汇总",  # opens with a noun
     "somewhat different approach to indexing large documents",  # neither "what" nor a comparison
     "the incomparable indifferent vsync of an old monitor",
     "Will Smith filmography and awards since 1990",  # a name, not a question

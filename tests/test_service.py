@@ -14,6 +14,8 @@ from pointsman.errors import InputError, RetrievalError, UnknownNameError
 from pointsman.models import DashScopeLLM, HashingEmbedder, OpenAILLM
 from pointsman.registry import Registry
 from pointsman.retrieval.rerank import BaseReranker
+from pointsman.retrieval.strategies import BaseRetrievalStrategy, Budget, spending
+from pointsman.retrieval.transform import BaseTransformer, QueryTransformer, Transformed
 from pointsman.service import EnhancedRetrievalService, ServiceHits, llm_for
 from pointsman.settings import Settings
 from pointsman.types import Ranked, Refusal
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
+    from pointsman.retrieval.strategies.budget import Spending
 
 Search = Callable[..., ServiceHits]
 
@@ -46,14 +49,7 @@ def synchronously(service: EnhancedRetrievalService, *args: Any, **options: Any)
     return service.search_sync(*args, **options)
 
 
-def inside_a_running_loop(service: EnhancedRetrievalService, *args: Any, **options: Any) -> ServiceHits:
-    async def main() -> ServiceHits:
-        return service.search_sync(*args, **options)
-
-    return asyncio.run(main())
-
-
-@pytest.fixture(params=[awaited, synchronously, inside_a_running_loop])
+@pytest.fixture(params=[awaited, synchronously])
 def search(request: pytest.FixtureRequest) -> Search:
     way: Search = request.param
     return way
@@ -155,6 +151,15 @@ def test_plain_strategies_are_the_workflows(search: Search, dataset: Dataset, st
     assert hits.trace.explain(hits[0].id).rank == 1
 
 
+def test_the_synchronous_twin_works_inside_a_running_loop(dataset: Dataset) -> None:
+    service = EnhancedRetrievalService({"policy": "heuristic"}, dataset)
+
+    async def main() -> None:
+        assert service.search_sync("railway switch", 2) == await service.search("railway switch", 2)
+
+    asyncio.run(main())
+
+
 def test_filters_act_before_the_cut(search: Search, dataset: Dataset) -> None:
     service = EnhancedRetrievalService(None, dataset)
     found = search(service, "railway switch", 5, filters="length > 50")
@@ -219,8 +224,10 @@ def test_an_embedder_that_is_not_the_datasets_is_refused(search: Search, dataset
 
 
 def test_a_search_that_fails_altogether_raises_its_causes(search: Search) -> None:
+    failing = Failing()
     with pytest.raises(RetrievalError, match="failing"):
-        search(EnhancedRetrievalService(None, Failing()), "railway")
+        search(EnhancedRetrievalService(None, failing), "railway")
+    assert failing.calls == 1
 
 
 # ── how auto chooses ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -279,6 +286,19 @@ def test_what_a_dataset_does_not_keep_is_not_chosen(search: Search, technique: A
             search(service, "switch", 2, "hybrid")
 
 
+def test_datasets_that_keep_different_indexes_are_each_searched_by_theirs(search: Search, dataset: Dataset) -> None:
+    with Dataset("words", indexing_technique="keyword") as words:
+        words.add([Document("museum", "the railway museum")])
+        service = EnhancedRetrievalService({"policy": "heuristic"}, [words, dataset], strategies=registered())
+        for strategy in ("auto", "hybrid"):
+            hits = search(service, "what is a railway switch?", 9, strategy)
+            assert {"museum", "switch"} <= set(ids(hits))
+            assert hits.strategy == "hybrid"
+        assert "museum" not in ids(search(service, "railway", 9, "vector"))
+        with pytest.raises(InputError, match="not every dataset keeps both"):
+            search(service, "railway", 9, "z_score")
+
+
 # ── registered strategies ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -328,10 +348,12 @@ def test_a_users_strategy_may_take_the_name_of_a_plain_one(search: Search, datas
 def test_a_strategy_that_fails_is_replaced_by_the_plain_search(search: Search, dataset: Dataset) -> None:
     llms = {"hyde": ScriptedLLM(lambda _: OSError("the model is down"))}
     service = EnhancedRetrievalService(
-        {"policy": "heuristic"}, dataset, llms=llms, strategies=registered(hyde=Hypothetical)
+        {"policy": "heuristic"}, dataset, None, Reversed(), llms=llms, strategies=registered(hyde=Hypothetical)
     )
+    plain = search(service, "what is a railway switch?", 2, use_rerank=False)
+    assert ids(plain) == ids(dataset.search("what is a railway switch?", 2).hits)
     hits = search(service, "what is a railway switch?", 2)
-    assert ids(hits) == ids(dataset.search("what is a railway switch?", 2).hits)
+    assert ids(hits) == ["zh", "tea"]  # reranked as any other
     assert hits.strategy == "hybrid"
     assert hits.recommendation is not None
     assert hits.recommendation.strategy == "hyde"
@@ -421,6 +443,27 @@ def test_a_model_that_fails_leaves_the_plain_answer(search: Search, dataset: Dat
     assert any("the model is down" in note for note in hits.degraded)
 
 
+def test_a_search_has_one_account_for_all_that_its_strategy_asks(search: Search, dataset: Dataset) -> None:
+    accounts: list[Spending] = []
+
+    class Notes(BaseTransformer):
+        def transform(self, query: str | Query) -> Transformed:
+            with spending(Budget(calls=99)) as account:
+                accounts.append(account)
+            return Transformed(Query.of(query))
+
+    class Noted(BaseRetrievalStrategy):
+        name = "noted"
+
+        def transformer(self) -> BaseTransformer:
+            return QueryTransformer(Notes(), Notes())
+
+    service = EnhancedRetrievalService(None, dataset, strategies=registered(noted=Noted))
+    assert search(service, "railway", 2, "noted")
+    assert len({id(account) for account in accounts}) == 1
+    assert accounts[0].budget.calls == Budget().calls != 99
+
+
 def test_heuristics_without_any_model_take_rules(search: Search, dataset: Dataset) -> None:
     service = EnhancedRetrievalService({"policy": "heuristic"}, dataset)
     wanted = {"switch versus lamp": "decomposition", "what is tea?": "hybrid", "green tea": "multi_query"}
@@ -504,6 +547,9 @@ def test_a_foreign_rerankers_scores_are_kept_where_they_are_scores(search: Searc
     def scored(documents: list[Document]) -> list[Document]:
         return [Document(one.id, one.text, {"score": 9 - rank}) for rank, one in enumerate(documents)]
 
+    def rising(documents: list[Document]) -> list[Document]:
+        return [Document(one.id, one.text, {"score": rank}) for rank, one in enumerate(documents)]
+
     def nonsense(documents: list[Document]) -> list[Document]:
         return [Document(one.id, one.text, {"score": "high"}) for one in documents]
 
@@ -515,6 +561,7 @@ def test_a_foreign_rerankers_scores_are_kept_where_they_are_scores(search: Searc
         return [hit.score for hit in search(service, "railway switch", 3)]
 
     assert scores(scored) == [9, 8, 7]
+    assert scores(rising) == [1, 1 / 2, 1 / 3]
     assert scores(nonsense) == [1, 1 / 2, 1 / 3]
     assert scores(part) == [1, 1, 1]
     plain = ids(dataset.search("railway switch", 4).hits)

@@ -205,6 +205,8 @@ def test_hypotheses_are_written_at_once_and_share_one_weight(dataset: Dataset) -
     found = strategy.retrieve(QUESTION)
     assert time.perf_counter() - began < 1.0  # one after the other takes 1.2
     assert len(llm.calls) == 4
+    for variant in strategy.workflow.transformer.transform(QUESTION).variants:  # type: ignore[union-attr]
+        assert (variant.weight, variant.method, variant.as_passage) == (0.25, "vector", True)
     assert {step.source for hit in found for step in hit.provenance} >= {f"hypothetical {n}" for n in (1, 2, 3, 4)}
 
 
@@ -261,6 +263,18 @@ def test_the_first_step_failing_is_told_and_costs_nothing_else(dataset: Dataset)
     found = both(DecompositionStrategy(FailsOnce()), CHAIN)
     assert any("first step failed" in cause and "out of order" in cause for cause in found.degraded)
     assert ids(found) == ids(dataset.retriever().retrieve(CHAIN, 5))
+
+
+def test_a_part_of_the_first_step_failing_is_told(dataset: Dataset) -> None:
+    class FailsOnce(BaseRetriever):
+        def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+            if Query.of(query).text.startswith("film that"):
+                raise LookupError("out of order")
+            return []
+
+    done = DecompositionStrategy(dataset, FailsOnce()).workflow.transformer.transform(CHAIN)  # type: ignore[union-attr]
+    assert any(variant.kind == "bridge" for variant in done.variants)
+    assert any("first step" in cause and "out of order" in cause for cause in done.degraded)
 
 
 def test_the_first_step_gets_no_more_than_its_time(dataset: Dataset) -> None:
@@ -343,7 +357,9 @@ def test_feedback_adds_the_words_of_the_first_hits(dataset: Dataset) -> None:
     [variant] = done.variants
     assert (variant.kind, variant.method) == ("expansion", "bm25")
     assert "train" in variant.text or "night" in variant.text
-    assert 0 < variant.weight <= 1
+    [heavier] = PRFStrategy(dataset, documents=3, share=0.2).workflow.transformer.transform("Golden Lamp film").variants  # type: ignore[union-attr]
+    assert variant.weight == pytest.approx(0.1 / 0.9 * 3 / len(variant.text.split()))
+    assert heavier.weight / variant.weight == pytest.approx((0.2 / 0.8) / (0.1 / 0.9))
     with pytest.raises(InputError, match="share"):
         PRFStrategy(dataset, share=1.0)
 
@@ -418,6 +434,7 @@ def test_enough_children_become_their_parent_and_others_stay() -> None:
         assert any(all(part in text for part in ("red lamp one", "red lamp two", "green field")) for text in texts)
         assert "red lamp three." in texts
         assert len(ParentChildStrategy(book, share=1.0).retrieve(query)) == 3  # two of three are not all
+        assert len(ParentChildStrategy(book, least=3, share=0.0).retrieve(query)) == 3
         always_parents = ParentChildStrategy(book, least=1, share=0.0).retrieve(query)
         assert any("blue sea" in hit.text for hit in always_parents)
 
@@ -468,6 +485,16 @@ def test_sparse_scores_are_inner_products(dataset: Dataset) -> None:
         assert key is not None
         assert found.get(key, 0.0) == pytest.approx(expected, rel=1e-5)
     assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_what_is_deleted_takes_no_place_in_a_sparse_list() -> None:
+    with Dataset("rail", indexing_technique="keyword") as rail:
+        rail.add([Document(*row) for row in DOCUMENTS])
+        index = SparseIndex(rail, Letters())
+        gone = rail.key("en-1")
+        assert gone in dict(index.search(Query(QUESTION), 100))
+        rail.delete("en-1")
+        assert gone not in dict(index.search(Query(QUESTION), 100))
 
 
 def test_only_what_is_new_is_encoded_and_it_can_be_kept(tmp_path: Any) -> None:

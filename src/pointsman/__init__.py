@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from pointsman.retrieval.diversity import Diversifier, mmr
     from pointsman.retrieval.fusion import fuse
     from pointsman.retrieval.hybrid import SimpleHybridRetriever
+    from pointsman.retrieval.policy import Policy
+    from pointsman.retrieval.recommend import recommend
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.refuse import Refuser, RelevanceCalibration, Threshold
     from pointsman.retrieval.rerank import (
@@ -54,6 +56,22 @@ if TYPE_CHECKING:
     from pointsman.retrieval.retrievers import HybridRetriever, KeywordRetriever, VectorRetriever
     from pointsman.retrieval.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
     from pointsman.retrieval.router_retriever import MultiIndexQueryEngine, MultiModalRetriever, RouterRetriever
+    from pointsman.retrieval.strategies import (
+        BaseRetrievalStrategy,
+        BM25Strategy,
+        Budget,
+        ContextualCompressionStrategy,
+        DecompositionStrategy,
+        HybridStrategy,
+        HyDEStrategy,
+        MultiQueryStrategy,
+        ParentChildStrategy,
+        PRFStrategy,
+        Query2DocStrategy,
+        SparseStrategy,
+        VectorStrategy,
+        register_strategy,
+    )
     from pointsman.retrieval.transform import (
         BaseTransformer,
         LLMDecomposer,
@@ -73,6 +91,8 @@ if TYPE_CHECKING:
     from pointsman.selector.llm import LLMSelector
     from pointsman.selector.rule import RuleSelector
     from pointsman.selector.rules import keyword_match_rule, query_length_rule, semantic_query_rule
+    from pointsman.service import EnhancedRetrievalService
+    from pointsman.settings import Settings
     from pointsman.store.bm25 import BM25IndexManager
     from pointsman.text.spelling import Speller
     from pointsman.types import (
@@ -131,6 +151,8 @@ _HOMES = {
     "pointsman.retrieval.diversity": ["Diversifier", "mmr"],
     "pointsman.retrieval.fusion": ["fuse"],
     "pointsman.retrieval.hybrid": ["SimpleHybridRetriever"],
+    "pointsman.retrieval.policy": ["Policy"],
+    "pointsman.retrieval.recommend": ["recommend"],
     "pointsman.retrieval.refine": ["BaseRefiner"],
     "pointsman.retrieval.refuse": ["Refuser", "RelevanceCalibration", "Threshold"],
     "pointsman.retrieval.rerank": [
@@ -143,6 +165,22 @@ _HOMES = {
     "pointsman.retrieval.retrievers": ["HybridRetriever", "KeywordRetriever", "VectorRetriever"],
     "pointsman.retrieval.router": ["BaseRouter", "ContentRouter", "LLMRouter", "RouteDecision", "SelectorRouter"],
     "pointsman.retrieval.router_retriever": ["MultiIndexQueryEngine", "MultiModalRetriever", "RouterRetriever"],
+    "pointsman.retrieval.strategies": [
+        "BM25Strategy",
+        "BaseRetrievalStrategy",
+        "Budget",
+        "ContextualCompressionStrategy",
+        "DecompositionStrategy",
+        "HyDEStrategy",
+        "HybridStrategy",
+        "MultiQueryStrategy",
+        "PRFStrategy",
+        "ParentChildStrategy",
+        "Query2DocStrategy",
+        "SparseStrategy",
+        "VectorStrategy",
+        "register_strategy",
+    ],
     "pointsman.retrieval.transform": [
         "BaseTransformer",
         "LLMDecomposer",
@@ -162,6 +200,8 @@ _HOMES = {
     "pointsman.selector.llm": ["LLMSelector"],
     "pointsman.selector.rule": ["RuleSelector"],
     "pointsman.selector.rules": ["keyword_match_rule", "query_length_rule", "semantic_query_rule"],
+    "pointsman.service": ["EnhancedRetrievalService"],
+    "pointsman.settings": ["Settings"],
     "pointsman.store.bm25": ["BM25IndexManager"],
     "pointsman.text.spelling": ["Speller"],
     "pointsman.types": [
@@ -184,26 +224,32 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BM25IndexManager",
+    "BM25Strategy",
     "BaseCompressor",
     "BaseLLM",
     "BaseRefiner",
     "BaseReranker",
+    "BaseRetrievalStrategy",
     "BaseRetriever",
     "BaseRouter",
     "BaseSelector",
     "BaseTransformer",
+    "Budget",
     "CachedEmbedder",
     "CalibratedReranker",
     "Completion",
     "ContentRouter",
+    "ContextualCompressionStrategy",
     "CorruptStoreError",
     "CrossEncoderReranker",
     "DashScopeLLM",
     "Dataset",
+    "DecompositionStrategy",
     "DescriptionSelector",
     "Diversifier",
     "Document",
     "EmbeddingSelector",
+    "EnhancedRetrievalService",
     "EnsembleSelector",
     "Excerpt",
     "Explanation",
@@ -214,8 +260,10 @@ __all__ = [
     "HTTPReranker",
     "Hit",
     "Hits",
+    "HyDEStrategy",
     "HybridRetriever",
     "HybridSelector",
+    "HybridStrategy",
     "InputError",
     "KeywordRetriever",
     "LLMCompressor",
@@ -232,11 +280,16 @@ __all__ = [
     "ModelError",
     "MultiIndexQueryEngine",
     "MultiModalRetriever",
+    "MultiQueryStrategy",
     "OpenAILLM",
+    "PRFStrategy",
+    "ParentChildStrategy",
     "ParentExpander",
     "Plan",
     "PointsmanError",
+    "Policy",
     "Query",
+    "Query2DocStrategy",
     "QueryTransformer",
     "RandomSelector",
     "Ranked",
@@ -256,8 +309,10 @@ __all__ = [
     "ScriptedLLM",
     "SelectorResult",
     "SelectorRouter",
+    "Settings",
     "SimpleHybridRetriever",
     "SingleSelection",
+    "SparseStrategy",
     "Speller",
     "StoreError",
     "Threshold",
@@ -266,6 +321,7 @@ __all__ = [
     "Trace",
     "UnknownNameError",
     "VectorRetriever",
+    "VectorStrategy",
     "WindowExpander",
     "Workspace",
     "__version__",
@@ -278,6 +334,8 @@ __all__ = [
     "open",
     "parse_filter",
     "query_length_rule",
+    "recommend",
+    "register_strategy",
     "router_select",
     "semantic_query_rule",
 ]

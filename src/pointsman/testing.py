@@ -260,6 +260,10 @@ class _Conformance:
                 self._sound(subject, answer, texts[place % 2])
                 self._agree(alone[place % 2], answer, "one thread and eight")
 
+
+class _TextConformance(_Conformance):
+    """Those that are asked with a text from outside."""
+
     def test_odd_texts(self) -> None:
         """Each of `ODD_TEXTS` gets a sound answer, or an error of Pointsman's that can be caught as one."""
         subject = self.make()
@@ -268,7 +272,7 @@ class _Conformance:
                 self._sound(subject, self._ask(subject, text), text)
 
 
-class _TwinConformance(_Conformance):
+class _TwinConformance(_TextConformance):
     """Those that can be awaited as well."""
 
     async def _aask(self, subject: Any, text: str) -> Any:
@@ -503,7 +507,7 @@ class RefinerConformance(_TwinConformance):
 
     def test_what_came_in_is_left_as_it_was(self) -> None:
         """A stage returns new values and never edits its input."""
-        ranked, query = self.ranked(), Query(self.query())
+        ranked, query = deepcopy(self.ranked()), Query(self.query())
         before = deepcopy(ranked)
         with _answering("refine"):
             self.make().refine(query, ranked, 5)
@@ -894,8 +898,7 @@ class RouterConformance(_TwinConformance):
 
     def datasets(self) -> Sequence[Dataset]:
         """At least two datasets of different names; three small keyword datasets unless you have others."""
-        cls = type(self)
-        if cls._shared is None:
+        if RouterConformance._shared is None:
             from pointsman.dataset import Dataset
 
             made = []
@@ -903,8 +906,8 @@ class RouterConformance(_TwinConformance):
                 dataset = Dataset(language, description, "keyword")
                 dataset.add(document for document in DOCUMENTS if document.metadata["language"] == language)
                 made.append(dataset)
-            cls._shared = made
-        return cls._shared
+            RouterConformance._shared = made
+        return RouterConformance._shared
 
     def _ask(self, subject: Any, text: str) -> Any:
         return subject.decide(text, self.datasets())
@@ -1003,7 +1006,7 @@ class TransformerConformance(_TwinConformance):
 # ── models ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class EmbedderConformance(_Conformance):
+class EmbedderConformance(_TextConformance):
     """For anything that keeps the protocol `pointsman.protocols.Embedder`.
 
     Promised: one float32 row of length 1 for each text, in order; a text's vector depends on nothing but the text;
@@ -1118,8 +1121,8 @@ class EmbedderConformance(_Conformance):
 class LLMConformance(_Conformance):
     """For language models: anything with ``complete(prompt)`` or ``acomplete(prompt)`` that answers with a text.
 
-    Promised: an object with a ``text`` that is a str (or a str), for any prompt or an error of Pointsman's; a JSON
-    schema does no harm; from any thread. What is answered is not looked at.
+    Promised: an object with a ``text`` that is a str, or a str; a JSON schema does no harm; from any thread. What it
+    answers is not looked at, and what it raises is nobody's business: `pointsman.llm.ask` makes a `ModelError` of it.
     """
 
     deterministic = False
@@ -1200,6 +1203,13 @@ class DocumentStoreConformance(_StoreConformance):
         places = [2, 0, 2, len(documents) - 1, 1]
         with _answering("fetch"):
             self._same(store.fetch([keys[place] for place in places]), [documents[place] for place in places])
+
+    def test_every_document_alone(self) -> None:
+        """Odd ones as well, whole: no character is lost on the way."""
+        (store, keys), documents = self.make(), self.documents()
+        for key, document in zip(keys, documents, strict=True):
+            with _answering(f"fetching {document.id!r}"):
+                self._same(store.fetch([key]), [document])
 
     def test_unknown_keys(self) -> None:
         """None in their place."""
@@ -1323,7 +1333,7 @@ class _IndexConformance(_StoreConformance):
         return self.make()
 
 
-class KeywordIndexConformance(_IndexConformance):
+class KeywordIndexConformance(_IndexConformance, _TextConformance):
     """For anything that keeps the protocol `pointsman.protocols.KeywordIndex`.
 
     Promised: BM25 scores, best first, above 0 for what has a word of the query and for nothing else; `score` says the
@@ -1414,6 +1424,22 @@ class VectorIndexConformance(_IndexConformance):
         assert len(found) == len(cosines), f"{len(found)} of {len(cosines)} vectors were found"
         for key, score in found:
             assert self._near(score, cosines[key]), f"{key!r} has the cosine {cosines[key]}, not {score}"
+
+    def test_odd_vectors(self) -> None:
+        """One that points nowhere, has numbers that are none, or another length: a sound answer, or a told error."""
+        index, keys = self.make()
+        vector = self._wanted(self.query())
+        odd = {
+            "zeros": vector * 0,
+            "a NaN": np.where(np.arange(len(vector)) == 3, np.nan, vector).astype(np.float32),
+            "an infinity": np.where(np.arange(len(vector)) == 3, np.inf, vector).astype(np.float32),
+            "one number too few": vector[:-1],
+            "no number": vector[:0],
+            "a matrix": np.stack([vector, vector]),
+        }
+        for name, one in odd.items():
+            with _answering(f"searching with a vector of {name}", PointsmanError):
+                self._sound_ranking(index.search(one, 5), 5, keys, f"a search with a vector of {name}")
 
     def test_unknown_keys_have_no_cosine(self) -> None:
         """NaN, in their place."""

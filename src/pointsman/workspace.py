@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -19,7 +20,7 @@ from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.rerank.calibrated import CalibratedReranker
-from pointsman.retrieval.strategies import BaseRetrievalStrategy, auto
+from pointsman.retrieval.strategies import BaseRetrievalStrategy, Budget, auto, spending
 from pointsman.retrieval.transform.base import QueryTransformer
 from pointsman.retrieval.workflow import RetrievalWorkflow, method_for, shared_spread
 from pointsman.types import Plan, Query, RetrievalContext
@@ -167,7 +168,8 @@ class Workspace:
             RetrievalError: nothing could be searched; it carries every cause.
         """
         query, search = self._asked(query, datasets, strategy, filters, rerank, refuse, effort)
-        return search.named(search.workflow.search(query, search.sources, k, timeout=timeout))
+        with search.spending():
+            return search.named(search.workflow.search(query, search.sources, k, timeout=timeout))
 
     async def asearch(
         self,
@@ -186,7 +188,8 @@ class Workspace:
         query, search = await in_thread(
             self._asked, query, datasets, strategy, filters, rerank, refuse, effort
         )  # opening a dataset for the first time reads files
-        return search.named(await search.workflow.asearch(query, search.sources, k, timeout=timeout))
+        with search.spending():
+            return search.named(await search.workflow.asearch(query, search.sources, k, timeout=timeout))
 
     def search_many(
         self,
@@ -208,7 +211,8 @@ class Workspace:
         parsed = parse_filter(filters) if filters else None
         asked = [Query.of(query, parsed) for query in queries]
         _, search = self._asked("", datasets, strategy, None, rerank, refuse, effort)
-        return list(map(search.named, search.workflow.search_many(asked, search.sources, k, timeout=timeout)))
+        with search.spending():
+            return list(map(search.named, search.workflow.search_many(asked, search.sources, k, timeout=timeout)))
 
     async def asearch_many(self, queries: Sequence[str | Query], k: int = 5, **options: Any) -> list[RetrievalContext]:
         """The same, awaited; it runs in a worker thread."""
@@ -251,8 +255,8 @@ class Workspace:
             raise UnknownNameError("strategy", strategy, ("auto", *LISTS, *STRATEGIES.names()))
         made = STRATEGIES.create(strategy, *chosen, llm=self.llm)
         if type(made).search is not BaseRetrievalStrategy.search:  # it does everything itself
-            return query, _Search(replace(workflow, strategy="auto"), [made], strategy)
-        return query, _Search(made.applied_to(workflow), made.searched, strategy)
+            return query, _Search(replace(workflow, strategy="auto"), [made], strategy, made.budget)
+        return query, _Search(made.applied_to(workflow), made.searched, strategy, made.budget)
 
     def _staged(
         self,
@@ -317,6 +321,11 @@ class _Search:
     workflow: RetrievalWorkflow
     sources: Sequence[Any]
     strategy: str | None = None
+    budget: Budget | None = None
+
+    def spending(self) -> AbstractContextManager[object]:
+        """Limits what the search may ask of a language model."""
+        return nullcontext() if self.budget is None else spending(self.budget)
 
     def named(self, context: RetrievalContext) -> RetrievalContext:
         """The answer, with the strategy's name in its plan."""

@@ -85,12 +85,13 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many hits.")] = 5,
     dataset: DatasetsOption = None,
     strategy: Annotated[
-        str, typer.Option(help="auto, bm25, vector, hybrid, or a fusion method: rrf, z_score, min_max, dbsf …")
+        str, typer.Option(help="auto, bm25, vector, hybrid, decomposition, multi_query …, or a fusion: rrf, z_score …")
     ] = "auto",
     filter: Annotated[  # noqa: A002  (the option's name)
         str | None, typer.Option(metavar="EXPR", help='Such as: year >= 2020 and lang = "ru"', show_default=False)
     ] = None,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave the ranking as fused.")] = False,
+    effort: Annotated[str, typer.Option(help="Of auto: fast, balanced or thorough.")] = "balanced",
     no_refuse: Annotated[bool, typer.Option("--no-refuse", help="Answer also with what is hardly relevant.")] = False,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Answer by then with what there is.", show_default=False)
@@ -114,6 +115,7 @@ def search(
             filters=filter,
             rerank=False if no_rerank else None,
             refuse=False if no_refuse else None,
+            effort=effort,
             timeout=timeout,
         )
         output.search_results(context, explain=explain, why=why or (), as_json=as_json)
@@ -217,10 +219,16 @@ def rebuild(
 @app.command("eval")
 def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="corpus.jsonl, queries.jsonl, qrels.tsv (BEIR form).")],
-    strategies: Annotated[str, typer.Option(help="Comma-separated.")] = "bm25,vector,hybrid,auto",
+    strategies: Annotated[
+        str, typer.Option(help="Comma-separated; or all, with what the differences mean.")
+    ] = "bm25,vector,hybrid,auto",
     k: Annotated[int, typer.Option("--k", min=1, max=1000, help="The cutoff.")] = 10,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave rankings as fused.")] = False,
     limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw quality against latency into FILE (.svg, .png).", show_default=False),
+    ] = None,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
@@ -239,6 +247,37 @@ def evaluate(
         embedder=_embedder(embedder),
     )
     output.evaluation(report, as_json=as_json)
+    if plot is not None:
+        from pointsman.evaluation import draw
+
+        draw(report, plot)
+
+
+@app.command()
+def tune(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Holds queries.jsonl and qrels.tsv with your labels.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Whose documents the labels name.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be kept, and keep nothing.")] = False,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Fit the automatic choice to labelled queries of your own.
+
+    It is judged by cross-validation against the default and the fixed strategies, and kept in the workspace only if its
+    gain is beyond the confidence interval; else the default stays. The answer says which, and why.
+    """
+    from pointsman.evaluation.collection import read_labels
+    from pointsman.evaluation.tune import tune as fitted
+
+    with _opened(workspace, embedder, existing=True) as opened:
+        target = opened.dataset(dataset, create=False)
+        queries, qrels = read_labels(folder)
+        with output.progress("Tuning") as on_progress:
+            found = fitted(target, queries, qrels, on_progress=on_progress)
+        if not dry_run:
+            opened.keep(found.policy if found.chosen != "default" else None)
+        output.tuning(found, kept=not dry_run, as_json=as_json)
 
 
 @app.command("eval-select")
@@ -268,6 +307,23 @@ def evaluate_select(
             for name in selector or ["description"]
         ]
     output.selection(reports, as_json=as_json)
+
+
+@app.command()
+def config(
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="Instead of pointsman.toml in this folder.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every setting, where it comes from, and which language models there are.
+
+    Settings come from variables such as POINTSMAN_BM25_K1, then from pointsman.toml, then from the defaults.
+    """
+    from pointsman.settings import Settings
+
+    output.settings(Settings.load(file), as_json=as_json)
 
 
 @app.command()

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from pointsman.dataset import Dataset
     from pointsman.evaluation import Report
     from pointsman.evaluation.select import SelectorReport
+    from pointsman.evaluation.tune import Tuning
     from pointsman.indexing import IndexReport, Progress
     from pointsman.retrieval.router import RouteDecision
     from pointsman.selector.heuristic import RouteChoice
+    from pointsman.settings import Settings
     from pointsman.store.collection import Verification
     from pointsman.types import Explanation, Hit, Plan, Provenance, Refusal, RetrievalContext
     from pointsman.workspace import Workspace
@@ -275,6 +277,39 @@ def evaluation(report: Report, *, as_json: bool) -> None:
     from pointsman.evaluation import render
 
     console().print(render(report))
+
+
+def settings(found: Settings, *, as_json: bool) -> None:
+    """What `pointsman config` shows; keys are never part of it."""
+    from pointsman.settings import TASKS, describe
+
+    rows = describe(found)
+    models = {task: asdict(found.llm(task)) for task in ("general", *TASKS)}
+    if as_json:
+        print_json({"settings": rows, "models": models})
+        return
+    shown = [[row["name"], json.dumps(row["value"], ensure_ascii=False), row["origin"]] for row in rows]
+    _table(["setting", "value", "from"], shown)
+    console().print()
+    found_models = [
+        [task, one["model"], one["base_url"] or one["provider"], one["missing"] or ""] for task, one in models.items()
+    ]
+    _table(["model for", "model", "at", "missing"], found_models)
+
+
+def tuning(found: Tuning, *, kept: bool, as_json: bool) -> None:
+    """What `pointsman tune` found, and whether it was kept."""
+    value = {
+        "chosen": found.chosen,
+        "reason": found.reason,
+        "queries": found.queries,
+        "ndcg": {name: round(one, 4) for name, one in found.ndcg.items()},
+        "gain_at_least": {name: round(one, 4) for name, one in found.lower.items()},
+        "vector_weight": found.policy.vector_weight,
+        "strategy": found.policy.strategy,
+        "kept": kept,
+    }
+    say(value, f"{found.chosen}: {found.reason}" + ("" if kept else " (nothing was kept)"), as_json=as_json)
 
 
 def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:

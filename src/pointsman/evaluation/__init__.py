@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pointsman.evaluation.collection import TestCollection, read_collection
 from pointsman.evaluation.metrics import Measured, measure
-from pointsman.evaluation.report import Report, StrategyReport, render
+from pointsman.evaluation.report import Report, StrategyReport, draw, render
 from pointsman.evaluation.run import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
 from pointsman.evaluation.significance import Comparison, compare
+from pointsman.evaluation.tune import Tuning, tune
 
 __all__ = [
     "STRATEGIES",
@@ -15,7 +16,9 @@ __all__ = [
     "Report",
     "StrategyReport",
     "TestCollection",
+    "Tuning",
     "compare",
+    "draw",
     "evaluate",
     "evaluate_workspace",
     "indexed",
@@ -24,4 +27,5 @@ __all__ = [
     "read_collection",
     "render",
     "run_eval",
+    "tune",
 ]

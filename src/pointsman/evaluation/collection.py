@@ -78,6 +78,19 @@ def read_collection(folder: str | Path) -> TestCollection:
     return TestCollection(folder.resolve().name, tuple(documents), queries, {query: judged[query] for query in queries})
 
 
+def read_labels(folder: str | Path) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+    """Queries and judgments alone, out of the same files; the documents are somewhere else.
+
+    Raises:
+        InputError: a file is missing or a line of it cannot be used; the message names both.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder; name one that holds queries.jsonl and qrels.tsv")
+    queries = _read_queries(folder / "queries.jsonl")
+    return queries, _read_qrels(_qrels_path(folder), queries)
+
+
 def _read_corpus(path: Path) -> list[Document]:
     documents: dict[str, Document] = {}
     for where, item in _objects(path):

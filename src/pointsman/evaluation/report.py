@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pointsman.errors import InputError, MissingDependencyError
+from pointsman.evaluation.significance import Comparison, compare
+from pointsman.retrieval.pool import LISTS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from rich.table import Table
 
@@ -20,12 +25,14 @@ class StrategyReport:
         p50: median latency of a search, in milliseconds.
         p95: the latency that 95 of 100 searches stay below.
         per_query: nDCG by query id, for `pointsman.evaluation.compare`.
+        llm_calls: how often a language model was asked, for a query on average.
     """
 
     measures: Mapping[str, float]
     p50: float
     p95: float
     per_query: Mapping[str, float]
+    llm_calls: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +44,38 @@ class Report:
         documents: how many there are.
         queries: how many were asked; judged ones alone.
         strategies: in the order asked for.
+        compared: whether to tell, beside the figures, what their differences mean.
     """
 
     dataset: str
     documents: int
     queries: int
     strategies: Mapping[str, StrategyReport]
+    compared: bool = False
+
+    @property
+    def best_fixed(self) -> str | None:
+        """The one way to rank with the highest nDCG that decides nothing by query; None where there is none."""
+        fixed = [name for name in self.strategies if name in LISTS]
+        return max(fixed, key=lambda name: _mean(self.strategies[name].per_query), default=None)
+
+    @property
+    def oracle(self) -> float:
+        """The mean nDCG of choosing the best strategy anew for every query, knowing the answers."""
+        found = [strategy.per_query for strategy in self.strategies.values()]
+        return _mean({query: max(values[query] for values in found) for query in found[0]}) if found else 0.0
+
+    def against_best(self) -> dict[str, Comparison]:
+        """Every other strategy against the best fixed one, by a paired test."""
+        best = self.best_fixed
+        if best is None or not self.queries:
+            return {}
+        base = self.strategies[best].per_query
+        return {name: compare(one.per_query, base) for name, one in self.strategies.items() if name != best}
 
     def to_json(self) -> dict[str, Any]:
         """What ``pointsman eval --json`` prints; measures with 4 decimals, latencies with 2."""
-        return {
+        found: dict[str, Any] = {
             "dataset": self.dataset,
             "documents": self.documents,
             "queries": self.queries,
@@ -58,6 +87,15 @@ class Report:
                 for name, strategy in self.strategies.items()
             },
         }
+        if self.compared:
+            found["best_fixed"] = self.best_fixed
+            found["oracle"] = round(self.oracle, 4)
+            found["against_best_fixed"] = {
+                name: {"difference": round(one.difference, 4), "p": round(one.p, 4)}
+                for name, one in self.against_best().items()
+            }
+            found["llm_calls"] = {name: strategy.llm_calls for name, strategy in self.strategies.items()}
+        return found
 
 
 def render(report: Report) -> Table:
@@ -69,7 +107,11 @@ def render(report: Report) -> Table:
     table = Table(title=Text(title), title_justify="left")  # a Text, as a name may hold what rich takes for markup
     table.add_column("strategy")
     measures = list(next(iter(report.strategies.values())).measures) if report.strategies else []
-    for heading in (*measures, "p50 ms", "p95 ms"):
+    versus = report.against_best() if report.compared else {}
+    times = ["p50 ms", "p95 ms"]
+    if report.compared:  # a terminal is 80 characters wide; all figures are in the JSON
+        measures, times = measures[:2], ["p50 ms", "llm calls", f"vs {report.best_fixed}", "p"]
+    for heading in (*measures, *times):
         table.add_column(heading, justify="right")
     best = {measure: max(found.measures[measure] for found in report.strategies.values()) for measure in measures}
     for name, found in report.strategies.items():
@@ -77,5 +119,58 @@ def render(report: Report) -> Table:
             Text(f"{found.measures[measure]:.4f}", "bold" if found.measures[measure] == best[measure] else "")
             for measure in measures
         ]
-        table.add_row(name, *cells, f"{found.p50:.2f}", f"{found.p95:.2f}")
+        row = [f"{found.p50:.2f}", f"{found.p95:.2f}"]
+        if report.compared:
+            against = [f"{versus[name].difference:+.4f}", f"{versus[name].p:.4f}"] if name in versus else ["", ""]
+            row = [f"{found.p50:.2f}", f"{found.llm_calls:.1f}", *against]
+        table.add_row(name, *cells, *row)
+    if report.compared:
+        table.caption = f"choosing the best for every query, knowing the answers: nDCG {report.oracle:.4f}"
+        table.caption_justify = "left"
     return table
+
+
+def draw(report: Report, path: str | Path) -> None:
+    """Quality against latency, a point for each strategy, into a file; its name says what kind (``.svg``, ``.png``).
+
+    Raises:
+        MissingDependencyError: ``matplotlib`` is not installed.
+        InputError: the file's name ends in a kind that cannot be drawn.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDependencyError("matplotlib", "plot", "drawing an evaluation") from error
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.add_subplot()
+    measure = next(iter(next(iter(report.strategies.values())).measures))
+    for place, (name, found) in enumerate(report.strategies.items()):
+        shape = "*" if name == "auto" else "osD^vPX"[place // 10 % 7]
+        size = 14 if name == "auto" else 8
+        axes.plot(found.p50, found.measures[measure], shape, markersize=size, color=f"C{place % 10}", label=name)
+    axes.axhline(report.oracle, linestyle=":", color="grey")
+    axes.annotate(
+        "oracle",
+        (0.01, report.oracle),
+        (0, 3),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        color="grey",
+    )
+    axes.set(
+        xscale="log",
+        xlabel="milliseconds a search (p50)",
+        ylabel=measure,
+        title=f"{report.dataset}: {report.documents:,} documents, {report.queries:,} queries",
+    )
+    axes.margins(0.1)
+    figure.legend(loc="outside right upper")  # names beside the points would cover one another
+    axes.grid(alpha=0.3)
+    try:
+        figure.savefig(path, dpi=120)
+    except ValueError as error:
+        raise InputError(f"{path} cannot be drawn ({error}); name it .svg, .png or .pdf") from error
+
+
+def _mean(values: Mapping[str, float]) -> float:
+    return sum(values.values()) / max(len(values), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.evaluation.collection import TestCollection, read_collection
 from pointsman.evaluation.metrics import measure
 from pointsman.evaluation.report import Report, StrategyReport
+from pointsman.registry import STRATEGIES as STRATEGY_NAMES
 from pointsman.retrieval.pool import DEPTH, LISTS
 from pointsman.retrieval.retrievers import checked
 from pointsman.workspace import Workspace
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 STRATEGIES = ("bm25", "vector", "hybrid", "auto")
 """What is compared unless something else is asked for."""
+
+ALL = (*STRATEGIES, "rrf", "z_score", "multi_query", "decomposition", "prf")
+"""What ``"all"`` stands for: whatever ranks a collection's documents and needs no language model."""
 
 Progress = Callable[[int, int, str], None]
 """Called with how much is done, how much there is to do, and what is being done."""
@@ -55,7 +60,8 @@ def evaluate(
 
     Args:
         folder: see `read_collection`.
-        strategies: ``"auto"`` or names that `Workspace.search` knows.
+        strategies: ``"auto"`` or names that `Workspace.search` knows; ``"all"`` are those that need nothing but the
+            documents, compared by paired tests.
         k: the cutoff of nDCG, recall and reciprocal rank.
         limit_queries: ask only the first so many judged queries, in file order.
         embedder: the default embedder unless given; not loaded for ``bm25`` alone. It is cached here: give it bare,
@@ -70,10 +76,12 @@ def evaluate(
     """
     names = tuple(dict.fromkeys([strategies] if isinstance(strategies, str) else strategies))
     if not names:
-        raise InputError(f"no strategy to evaluate; name some of {', '.join(('auto', *LISTS))}")
+        raise InputError(f"no strategy to evaluate; name some of {', '.join(('auto', *LISTS))}, or all")
+    compared = "all" in names
+    names = ALL if compared else names
     for name in names:
-        if name != "auto" and name not in LISTS:
-            raise UnknownNameError("strategy", name, ("auto", *LISTS))
+        if name != "auto" and name not in LISTS and name not in STRATEGY_NAMES.names():
+            raise UnknownNameError("strategy", name, ("all", "auto", *LISTS, *STRATEGY_NAMES.names()))
     checked(k)
     measure({}, {}, k)  # a missing package is told of now, not after an hour of embedding
     collection = read_collection(folder).first(limit_queries)
@@ -83,7 +91,8 @@ def evaluate(
 
         embedder = default_embedder()
     with indexed(collection, embedder, on_progress, words_only=words_only) as workspace:
-        return evaluate_workspace(workspace, collection, names, k, on_progress, timed_with=embedder, rerank=rerank)
+        report = evaluate_workspace(workspace, collection, names, k, on_progress, timed_with=embedder, rerank=rerank)
+        return replace(report, compared=compared)
 
 
 def run_eval(

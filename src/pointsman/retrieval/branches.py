@@ -187,7 +187,7 @@ def _finite(scores: Sequence[Any]) -> bool:
 
 
 def named(retrievers: Sequence[Any], names: Sequence[str] | None) -> list[str]:
-    """A name for each retriever: those given, or its class in words, with a number from the second on.
+    """A name for each retriever: those given, or its own, or its class in words, with a number from the second on.
 
     Raises:
         InputError: names are missing or repeated, or something is no retriever.
@@ -202,7 +202,8 @@ def named(retrievers: Sequence[Any], names: Sequence[str] | None) -> list[str]:
     found: list[str] = []
     for retriever in retrievers:
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(retriever).__name__.removesuffix("Retriever")).lower()
-        base = words.strip("_") or "retriever"
+        own = getattr(retriever, "name", None)
+        base = own if isinstance(own, str) and own else words.strip("_") or "retriever"
         count = sum(name == base or name.rpartition("_")[0] == base for name in found)
         found.append(base if not count else f"{base}_{count + 1}")
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.protocols import Key
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import Found, hits_of
+from pointsman.retrieval.branches import Found, Place, hits_of
 from pointsman.retrieval.pool import DEPTH, LISTS, Pool, Ranking, gather
 from pointsman.types import Hit, Provenance, Query
 
@@ -84,7 +84,7 @@ class HybridRetriever(BaseRetriever, Generic[Key]):
 
 
 def _found(pool: Pool[Key], documents: DocumentStore[Key]) -> Found:
-    def fetch(keys: Sequence[Key], _: Sequence[str] = ()) -> list[Hit | None]:
+    def fetch(keys: Sequence[Key], _: Sequence[Place] = ()) -> list[Hit | None]:
         return [None if document is None else Hit(document, 0.0) for document in documents.fetch(keys)]
 
     return Found(pool, fetch, lambda keys: [None if hit is None else hit.key for hit in fetch(keys)], {})

@@ -252,7 +252,8 @@ class _Way:
             return query, ()
         started = self.journal.now()
         call = Call(lambda: transformer.transform(query), lambda: transformer.atransform(query))
-        transformed = await self.attempt(call, self.journal.deadline.left())
+        left = self.journal.deadline.left()
+        transformed = await self.attempt(call, None if left is None else left / 2)  # the search itself needs time too
         if isinstance(transformed, Exception):
             self.failed("transform", started, transformed, "the query is searched as it is")
             return query, ()

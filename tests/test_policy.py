@@ -1,0 +1,226 @@
+"""The automatic choice: weights from evidence, feedback, absent scripts; and fitting it to labels."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pointsman import Dataset, Document, InputError, Query, UnknownNameError, Workspace
+from pointsman.evaluation.tune import FEWEST, WEIGHTS, tune
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.policy import Policy, measured, span_of, stored
+from pointsman.retrieval.pool import FEEDBACK, Pool
+from pointsman.retrieval.strategies.auto import Corrector, transformer
+from store_kit import WORDS, corpus
+
+SPREAD = CosineSpread(0.8, 0.02)
+
+
+def pool(best: float) -> Pool[str]:
+    near = [("a", best), ("b", 0.81)]
+    return Pool({"bm25": [("b", 4.0)], "vector": near}, {"bm25": {"b": 4.0, "a": 0.0}, "vector": dict(near)})
+
+
+@pytest.fixture
+def dataset() -> Iterator[Dataset]:
+    with Dataset("rails", embedder=HashingEmbedder()) as made:
+        made.add(corpus(80))
+        yield made
+
+
+class TestWeights:
+    @pytest.mark.parametrize(
+        ("best", "span", "weight"),
+        [(0.80, 0, None), (0.88, 4, None), (0.90, 5, None), (0.96, 8, 1.6), (1.9, 55, 2.5), (0.7, 0, None)],
+    )
+    def test_vectors_count_more_where_one_stands_out(self, best: float, span: float, weight: float | None) -> None:
+        found = pool(best)
+        assert span_of(found, SPREAD) == pytest.approx(span)
+        weights, why = measured().weigh(found, SPREAD)
+        assert weights.get("vector") == (weight if weight is None else pytest.approx(weight))
+        assert f"{span:.1f} σ above chance" in why
+
+    def test_without_vectors(self) -> None:
+        assert span_of(Pool({"bm25": [("a", 1.0)]}, {"bm25": {"a": 1.0}}), SPREAD) == 0
+
+    def test_a_fitted_weight_multiplies(self) -> None:
+        weights, why = Policy(vector_weight=2.0).weigh(pool(0.96), SPREAD)
+        assert weights == {"vector": pytest.approx(3.2)}
+        assert "2 by your labels" in why
+        assert Policy(vector_weight=0.5).weigh(pool(0.85), SPREAD)[0] == {"vector": 0.5}
+
+    def test_the_plan_tells(self, dataset: Dataset) -> None:
+        context = dataset.search("rail lamp", 3)
+        assert "σ above chance" in context.plan.reason
+        fused = next(span for span in context.trace.spans if span.stage == "fuse")
+        assert fused.detail.startswith("calibrated: ")
+        assert "σ" not in dataset.search("rail lamp", 3, strategy="hybrid").plan.reason
+
+
+class TestFeedback:
+    def test_it_adds_a_list_where_vectors_are_unsure(self, dataset: Dataset) -> None:
+        always = Policy(feedback_below=1000.0).looking(1)
+        found = dataset.candidates(Query("rail lamp"), looking=always)
+        assert list(found.lists) == ["bm25", "vector", FEEDBACK]
+        assert found.scores[FEEDBACK].keys() == found.scores["bm25"].keys()
+        plain = dataset.candidates(Query("rail lamp"))
+        assert found.lists["vector"] == plain.lists["vector"]  # the true cosines stay, for thresholds
+        moved = found.fused("hybrid", SPREAD)
+        assert moved.scale == "calibrated"
+        for key, score in moved.ranking:
+            assert score == pytest.approx(
+                found.scores["bm25"][key] + 3.3 / 0.02 * (found.scores[FEEDBACK][key] - 0.8), abs=1e-6
+            )
+        assert moved.part(FEEDBACK, moved.ranking[0][0], 1) is not None
+        assert moved.part("vector", moved.ranking[0][0], 1) is None
+
+    def test_not_where_one_stands_out_nor_over_several_datasets(self, dataset: Dataset) -> None:
+        assert FEEDBACK not in dataset.candidates(Query("rail"), looking=Policy(feedback_below=0.0).looking(1)).lists
+        assert Policy().looking(2).feedback == 0
+        assert FEEDBACK not in dataset.candidates(Query("rail"), "bm25", looking=Policy().looking(1)).lists
+
+
+def test_words_in_a_script_that_the_documents_lack_are_left_out() -> None:
+    with Dataset("x", embedder=HashingEmbedder()) as dataset:
+        dataset.add([Document(str(number), f"rail signal number {number}") for number in range(60)])
+        dataset.add([Document("stray", "signal 信号 信号 信号")])
+        looking = Policy().looking(1)
+        plain = dataset.candidates(Query("信号 signal"))
+        without = dataset.candidates(Query("信号 signal"), looking=looking)
+        ids = dataset.stores.truth.keys(["stray"])["stray"]
+        assert plain.scores["bm25"][ids] > 2 * without.scores["bm25"][ids]
+        only = dataset.candidates(Query("信号"), looking=looking)
+        assert only.lists["bm25"] == []
+        assert len(only.lists["vector"]) == 61
+        assert dataset.search("信号", 3).hits
+
+
+class TestCorrecting:
+    def test_slips_are_corrected_by_the_documents_own_words(self, dataset: Dataset) -> None:
+        found = Corrector([dataset]).transform("whistel of the enigne")
+        assert found.query.text == "whistle of the engine"
+        assert found.detail == "corrected by the documents' own words: whistel → whistle, enigne → engine"
+
+    @pytest.mark.parametrize("text", ["whistle engine", "rail", "", "X9-77", "信号", "lamps"])
+    def test_what_is_right_or_unknown_stays(self, dataset: Dataset, text: str) -> None:
+        query = Query(text)
+        assert Corrector([dataset]).transform(query).query is query
+
+    def test_in_a_search(self, tmp_path: Path) -> None:
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+            workspace.dataset("rails").add(corpus(80))
+            found = workspace.search("whistel", 3)
+            assert found.query.text == "whistle"
+            assert found.hits == workspace.search("whistle", 3).hits
+            assert workspace.search("whistel", 3, effort="fast").query.text == "whistel"
+            assert workspace.search("whistel", 3, strategy="hybrid").query.text == "whistel"
+            deep = workspace.search("whistle", 3, effort="thorough")
+            assert deep.hits[0] == found.hits[0]
+            with pytest.raises(UnknownNameError, match="no effort named 'much'"):
+                workspace.search("whistle", 3, effort="much")
+
+    def test_effort(self, dataset: Dataset) -> None:
+        assert transformer([dataset], "fast") is None
+        assert transformer([], "balanced") is None
+        assert transformer([dataset], "thorough") is not None
+
+
+class TestFiles:
+    def test_the_shipped_policy_says_where_each_number_comes_from(self) -> None:
+        policy = measured()
+        assert policy.origin.keys() == set(json.loads(policy.to_json())) - {"name", "origin"}
+        assert Policy.from_json(policy.to_json()) == policy
+        assert {**json.loads(Policy().to_json()), "origin": {}} == {**json.loads(policy.to_json()), "origin": {}}
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("{", "is JSON, and this is not"),
+            ("[]", "is a JSON object"),
+            ('{"span": 1}', "has no 'span'"),
+            ('{"span_from": 0}', "span_from of a policy"),
+            ('{"vector_weight": "2"}', "vector_weight of a policy"),
+            ('{"strategy": "best"}', "strategy of a policy"),
+            ('{"feedback": NaN}', "feedback of a policy"),
+        ],
+    )
+    def test_what_is_no_policy(self, tmp_path: Path, text: str, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            Policy.from_json(text)
+        (tmp_path / "policy.json").write_text(text)
+        with pytest.raises(InputError, match=r"policy\.json.*delete it, or fit it again"):
+            stored(tmp_path)
+
+    def test_a_workspace_keeps_its_policy(self, tmp_path: Path) -> None:
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+            workspace.dataset("rails").add(corpus(30))
+            assert workspace.workflow.policy == measured()
+            workspace.keep(Policy(name="tuned", strategy="bm25"))
+            assert workspace.search("rail lamp", 3).plan.strategy == "bm25"
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as again:
+            found = again.search("rail lamp", 3)
+            assert found.plan.strategy == "bm25"
+            assert "as fitted to your labels" in found.plan.reason
+            again.keep(None)
+            assert again.search("rail lamp", 3).plan.strategy == "hybrid"
+        assert not (tmp_path / "w" / "policy.json").exists()
+
+
+class TestTuning:
+    def labelled(self, dataset: Dataset, count: int, by: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+        """Questions whose answers are what one list alone would give."""
+        chance = random.Random(3)
+        queries = {f"q{number}": " ".join(chance.sample(WORDS[:14], 2)) for number in range(count)}
+        names = {dataset.key(id_): id_ for id_ in dataset.ids()}
+        qrels = {
+            query: {names[key]: 1 for key, _ in dataset.candidates(Query(text), by).lists[by][:3]}
+            for query, text in queries.items()
+        }
+        return queries, qrels
+
+    @pytest.mark.parametrize("by", ["bm25", "vector"])
+    def test_labels_that_one_list_explains(self, dataset: Dataset, by: str) -> None:
+        found = tune(dataset, *self.labelled(dataset, 60, by))
+        assert found.chosen == by
+        assert found.policy.strategy == by
+        assert found.ndcg[by] == 1
+        assert found.lower[by] > 0
+        assert by in found.reason
+
+    def test_labels_that_the_default_explains(self, dataset: Dataset) -> None:
+        queries, _ = self.labelled(dataset, 40, "bm25")
+        qrels = {query: {hit.id: 1 for hit in dataset.search(text, 3)} for query, text in queries.items()}
+        found = tune(dataset, queries, qrels)
+        assert found.chosen == "default"
+        assert found.policy == measured()
+        assert "no gain is sure" in found.reason
+
+    def test_labels_by_chance_leave_the_default(self, dataset: Dataset) -> None:
+        queries, _ = self.labelled(dataset, 30, "bm25")
+        chance = random.Random(5)
+        qrels = {query: {chance.choice(dataset.ids()): 1} for query in queries}
+        assert tune(dataset, queries, qrels).chosen == "default"
+
+    def test_what_cannot_be_fitted(self, dataset: Dataset) -> None:
+        queries, qrels = self.labelled(dataset, FEWEST - 1, "bm25")
+        with pytest.raises(InputError, match="fewer than 10"):
+            tune(dataset, queries, qrels)
+        with Dataset("words", indexing_technique="keyword") as words, pytest.raises(InputError, match="one list only"):
+            tune(words, queries, qrels)
+
+    def test_the_default_is_in_the_middle_of_what_is_tried(self) -> None:
+        assert WEIGHTS[len(WEIGHTS) // 2] == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"span_from": True}, {"span_most": 0.5}, {"feedback_top": 0}, {"absent_script": 2}, {"strategy": "auto"}]
+)
+def test_numbers_out_of_range(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="of a policy"):
+        Policy(**change)
