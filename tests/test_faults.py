@@ -11,7 +11,6 @@ from itertools import combinations, cycle
 import pytest
 
 from faults_kit import FAILURES, FAULTS, SPANS, WAYS, Case, Rig, answer_of, run, single_cases
-from pointsman.errors import RetrievalError
 
 FAILS, _, HANGS = FAILURES
 
@@ -19,7 +18,7 @@ SINGLE = [
     case for case, way in zip(single_cases(("",)), cycle(WAYS), strict=False) for case in [Case(case.faults, way)]
 ]
 """Every fault once, the ways in turn."""
-HANGING = [Case({stage: HANGS}, way) for stage in FAULTS for way in WAYS if Case({stage: HANGS}, way) not in SINGLE]
+HANGING = [Case({stage: HANGS}, way) for stage in FAULTS for way in WAYS[:2] if Case({stage: HANGS}, way) not in SINGLE]
 PAIRS = [
     Case({one: FAULTS[one][3 + number % 5], other: FAULTS[other][0 if number % 2 else 5]}, WAYS[number % 2])
     for number, (one, other) in enumerate(combinations(FAULTS, 2))
@@ -54,9 +53,9 @@ def test_a_stage_that_fails_matters(rig: Rig, stage: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS[:2])
-def test_all_branches_failing_is_the_one_error_there_is(rig: Rig, way: str) -> None:
+def test_without_embedder_and_retrievers_the_words_answer(rig: Rig, way: str) -> None:
     rig.forget()
-    with pytest.raises(RetrievalError) as caught:
-        rig.search(dict.fromkeys(("embedder", "retriever", "remote retriever"), FAILS), way)
-    assert len(caught.value.causes) >= 4
-    assert {type(error) for error in caught.value.causes.values()} == {ConnectionError}
+    context = rig.search(dict.fromkeys(("embedder", "retriever", "remote retriever"), FAILS), way)
+    assert context.hits
+    assert any("searched by words alone" in cause for cause in context.degraded)
+    assert all(step.source != "vector" for hit in context for step in hit.provenance)

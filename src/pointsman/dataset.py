@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pointsman._batched import batched
-from pointsman.errors import InputError, UnknownNameError
+from pointsman.errors import InputError, ModelError, UnknownNameError
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import DatasetBranch, hits_of
 from pointsman.retrieval.calibration import CosineSpread
@@ -46,6 +46,26 @@ _WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one
 _SPREAD_QUERIES, _SPREAD_DOCUMENTS, _SPREAD_LEAST = 32, 1000, 64
 
 
+def _rows_for(texts: Sequence[str], rows: Any, dimensions: int) -> NDArray[np.float32]:
+    """The rows, if there is one usable vector for each text; every wait for one of them hangs on that.
+
+    Raises:
+        ModelError: there is not.
+    """
+    import numpy as np
+
+    wanted = (len(texts), dimensions)
+    if not isinstance(rows, np.ndarray) or rows.shape != wanted:
+        told = f"an array of shape {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
+        raise ModelError(f"the embedder gave {told} for {len(texts)} texts; an array of shape {wanted} is wanted")
+    if not np.isfinite(rows).all():
+        raise ModelError("the embedder gave a vector with a number that is not finite")
+    for text, row in zip(texts, rows, strict=True):
+        if not row.any() and text.strip():
+            raise ModelError(f"the embedder gave a vector of zeros for {text!r:.80}")
+    return rows
+
+
 class QueryVectors:
     """Embeds queries, each once: the latest are remembered, and who asks for one that is on its way waits for it.
 
@@ -68,7 +88,8 @@ class QueryVectors:
         """Embed those that are not known, in one batch.
 
         Raises:
-            Exception: whatever the embedder raises; nothing is remembered then.
+            ModelError: the embedder gave something else than one vector for each.
+            Exception: whatever the embedder raises; nothing is remembered in either case.
         """
         mine: dict[str, Future[NDArray[np.float32]]] = {}
         with self._lock:
@@ -82,7 +103,8 @@ class QueryVectors:
         if not mine:
             return
         try:
-            vectors = self._embedder().embed_queries(list(mine))
+            embedder = self._embedder()
+            vectors = _rows_for(list(mine), embedder.embed_queries(list(mine)), embedder.dimensions)
         except BaseException as error:
             with self._lock:
                 for text in mine:

@@ -91,7 +91,17 @@ class DatasetBranch:
 
         def sync() -> Found:
             looking = None if as_passage or method is not None else self.looking
-            pool = self.dataset.candidates(query, way, depth, as_passage=as_passage, looking=looking)
+            try:
+                pool = self.dataset.candidates(query, way, depth, as_passage=as_passage, looking=looking)
+            except InputError:
+                raise
+            except Exception as error:  # told of in the answer, below
+                words, near = self.dataset.lists_for(way)
+                if not (words and near):
+                    raise
+                pool = self.dataset.candidates(query, "bm25", depth)  # the words are there without any model
+                cause = f"{self.name}: {describe(error)}; it was searched by words alone"
+                return replace(self._found(query, pool), degraded=(cause,))
             return self._found(query, pool, as_passage=as_passage)
 
         return Call(sync, lambda: in_thread(sync))
@@ -147,13 +157,16 @@ def found_in(name: str, hits: Sequence[Hit], key: KeyOf | None = None) -> Found:
     Raises:
         TypeError: it returned something else than hits.
     """
+    if not isinstance(hits, Sequence) or isinstance(hits, str | bytes):
+        raise TypeError(f"a retriever returns a list of hits, {name!r} returned {type(hits).__name__}")
     try:
         # an id alone is hashed faster than a pair
         keys: list[Any] = [hit.document.id if hit.dataset is None else (hit.dataset, hit.document.id) for hit in hits]
         scores: list[Any] = [hit.score for hit in hits]
     except AttributeError:
-        other = next(hit for hit in hits if not isinstance(hit, Hit))
-        raise TypeError(f"a retriever returns hits, {name!r} returned {type(other).__name__}") from None
+        other = next((hit for hit in hits if not isinstance(hit, Hit)), None)
+        told = "hits without documents" if other is None else type(other).__name__
+        raise TypeError(f"a retriever returns hits, {name!r} returned {told}") from None
     if key is not None:
         keys = list(map(key, hits))
     if len(set(keys)) < len(keys):  # one vote per list: the first of a kind stays
@@ -429,7 +442,14 @@ async def ask(
             told = ", ".join(f"{len(ranking)} by {source}" for source, ranking in lists.items())
             detail = f"{name}: {told or 'nothing'}" if list(lists) != [name] else name
             journal.spans.append(
-                Span("retrieve", detail, outcome.milliseconds, len(outcome.answer.pool), None, started)
+                Span(
+                    "retrieve",
+                    detail,
+                    outcome.milliseconds,
+                    len(outcome.answer.pool),
+                    "; ".join(outcome.answer.degraded) or None,
+                    started,
+                )
             )
         else:
             failed[name] = error or RuntimeError("it gave no answer")

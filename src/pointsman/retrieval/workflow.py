@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pointsman._twins import in_thread
@@ -36,7 +38,8 @@ from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.pool import DEPTH, LISTS, OWN, SCALES, Fused, Pool
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.retrievers import checked
-from pointsman.types import Plan, Query, Ranked, RetrievalContext
+from pointsman.retrieval.transform.base import Transformed
+from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
@@ -188,7 +191,7 @@ class RetrievalWorkflow:
             run(way.plan(query, datasets, strategy or self.strategy))
             for way, (query, _) in zip(ways, asked, strict=True)
         ]
-        _embed_all(asked, plans)
+        _embed_all(asked, plans, ways[0].retrieval_budget() if ways else None)
         ranked, errors = [], []
         final = []
         for way, (query, variants), (plan, branches) in zip(ways, asked, plans, strict=True):
@@ -252,13 +255,13 @@ class _Way:
             return query, ()
         started = self.journal.now()
         call = Call(lambda: transformer.transform(query), lambda: transformer.atransform(query))
-        left = self.journal.deadline.left()
-        transformed = await self.attempt(call, None if left is None else left / 2)  # the search itself needs time too
-        if isinstance(transformed, Exception):
-            self.failed("transform", started, transformed, "the query is searched as it is")
+        transformed: Any = await self.attempt(call, self.before_searching())
+        if not isinstance(transformed, Transformed):
+            self.failed("transform", started, _cause(transformed), "the query is searched as it is")
             return query, ()
         self.journal.degrade(*transformed.degraded)
-        self.journal.span("transform", transformed.detail, started, len(transformed.variants))
+        error = "; ".join(transformed.degraded) or None
+        self.journal.span("transform", transformed.detail, started, len(transformed.variants), error)
         return transformed.query, transformed.variants
 
     async def plan(self, query: Query, datasets: Sequence[Any], strategy: str) -> tuple[Plan, list[Any]]:
@@ -270,7 +273,7 @@ class _Way:
         routable = [one for one in chosen if _is_dataset(one)]
         if router is not None and len(routable) > 1:
             call = Call(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
-            decision = await self.attempt(call, self.journal.deadline.left())
+            decision = await self.attempt(call, self.before_searching())
             if isinstance(decision, Exception):
                 self.failed("route", started, decision, "all datasets are searched")
             else:
@@ -278,6 +281,7 @@ class _Way:
                 searchables = {name: one for name, one in searchables.items() if one not in routable or name in kept}
                 chosen, routed = list(searchables.values()), f"{decision.reason}; "
                 if decision.fallback is not None:
+                    self.journal.span("route", decision.reason, started, len(kept), decision.fallback.why)
                     self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
         policy = self.workflow.policy
         if strategy == "auto" and policy is not None and policy.strategy is not None:
@@ -366,17 +370,17 @@ class _Way:
                 lambda: refiner.refine(query, ranked, self.top_k), lambda: refiner.arefine(query, ranked, self.top_k)
             )
             refined = await self.attempt(call, self.journal.deadline.left(refiner.timeout))
-        if not isinstance(refined, Ranked):
-            cause = refined if isinstance(refined, Exception) else TypeError(f"it returned {type(refined).__name__}")
-            self.failed(refiner.stage, started, cause, "the ranking before it stands")
-            return ranked
-        self.refined(refiner.stage, started, refined)
-        return refined
+        return self.refined(refiner.stage, started, refined, ranked)
 
-    def refined(self, stage: str, started: float, ranked: Ranked) -> None:
-        """Note what a refiner made of the ranking."""
-        self.journal.ranked(stage, ranked)
-        self.journal.span(stage, ranked.detail, started, len(ranked.hits), "; ".join(ranked.degraded) or None)
+    def refined(self, stage: str, started: float, refined: Any, before: Ranked) -> Ranked:
+        """What a refiner made of the ranking, noted; the ranking before it where that cannot be used."""
+        if (cause := _cause(refined) if not isinstance(refined, Ranked) else _unsound(refined)) is not None:
+            self.failed(stage, started, cause, "the ranking before it stands")
+            return before
+        self.journal.ranked(stage, refined)
+        self.journal.span(stage, refined.detail, started, len(refined.hits), "; ".join(refined.degraded) or None)
+        made: Ranked = refined
+        return made
 
     def answer(self, query: Query, plan: Plan, ranked: Ranked) -> RetrievalContext:
         """The first hits, with everything that was noted on the way."""
@@ -389,6 +393,11 @@ class _Way:
     def depth(self, scale: str) -> int:
         """How many hits the stages after the fusion want to see."""
         return max([self.top_k, *(refiner.depth(self.top_k, scale) for refiner in self.refiners())])
+
+    def before_searching(self) -> float | None:
+        """Seconds for a stage before the search: a third of what is left, so that one that hangs does not cost it."""
+        left = self.journal.deadline.left()
+        return None if left is None else left / 3
 
     def retrieval_budget(self) -> float | None:
         """Seconds for the branches: all that are left, but for a fifth where a stage after them may need time."""
@@ -519,20 +528,27 @@ class _OfVariant:
 
 
 def _embed_all(
-    asked: Sequence[tuple[Query, Sequence[Variant]]], plans: Sequence[tuple[Plan, Sequence[Branch]]]
+    asked: Sequence[tuple[Query, Sequence[Variant]]],
+    plans: Sequence[tuple[Plan, Sequence[Branch]]],
+    budget: float | None,
 ) -> None:
-    """Embed what will be searched for in one batch, per embedder; searching then finds the vectors at hand."""
+    """Embed what will be searched for in one batch, per embedder; searching then finds the vectors at hand.
+
+    One that is not done within the budget goes on, and the searches wait for it as long as they may.
+    """
     wanted: dict[int, tuple[Dataset, dict[str, None]]] = {}
     for (query, variants), (_, branches) in zip(asked, plans, strict=True):
         for branch in branches:
             if isinstance(branch, DatasetBranch) and branch.dataset.lists_for(branch.method)[1]:
                 _, texts = wanted.setdefault(id(branch.dataset.query_vectors), (branch.dataset, {}))
                 texts.update(dict.fromkeys([query.text, *(variant.text for variant in variants)]))
+    calls = []
     for dataset, batch in wanted.values():
-        try:
-            dataset.query_vectors.prepare(list(batch))
-        except Exception as error:  # noqa: BLE001  (the searches try again one by one and tell each what failed)
-            log.warning("embedding %d queries at once failed: %s", len(batch), describe(error))
+        prepare = partial(dataset.query_vectors.prepare, list(batch))
+        calls.append(Call(prepare, partial(in_thread, prepare)))
+    for outcome in run(Threads().all(calls, budget)):
+        if outcome.error is not None:  # the searches try again one by one and tell each what failed
+            log.warning("embedding many queries at once failed: %s", describe(outcome.error))
 
 
 def _refine_all(
@@ -547,16 +563,40 @@ def _refine_all(
             refined[place] = run(ways[place].refine(refiner, queries[place], ranked[place]))
         return refined
     started = [way.journal.now() for way in ways]
-    try:
-        answers = together_([queries[place] for place in open_], [ranked[place] for place in open_], ways[0].top_k)
-    except Exception as error:  # noqa: BLE001  (told of in every answer)
-        for place in open_:
-            ways[place].failed(refiner.stage, started[place], error, "the ranking before it stands")
-        return refined
+    asked, given = [queries[place] for place in open_], [ranked[place] for place in open_]
+
+    def at_once() -> Any:
+        return together_(asked, given, ways[0].top_k)
+
+    limit = None if refiner.timeout is None else refiner.timeout * len(open_)
+    call: Call[Any] = Call(at_once, lambda: in_thread(at_once))
+    answers = run(ways[0].attempt(call, ways[0].journal.deadline.left(limit)))
+    if not isinstance(answers, Sequence) or len(answers) != len(open_):
+        answers = [_cause(answers)] * len(open_)
     for place, answer in zip(open_, answers, strict=True):
-        ways[place].refined(refiner.stage, started[place], answer)
-        refined[place] = answer
+        refined[place] = ways[place].refined(refiner.stage, started[place], answer, ranked[place])
     return refined
+
+
+def _cause(answer: Any) -> Exception:
+    """Why something that came back in place of an answer is none."""
+    return answer if isinstance(answer, Exception) else TypeError(f"it returned {type(answer).__name__}")
+
+
+def _unsound(ranked: Ranked) -> Exception | None:
+    """What is wrong with a ranking that a refiner has made, if something is."""
+    hits: Any = ranked.hits
+    if not isinstance(hits, tuple | list) or not all(isinstance(hit, Hit) for hit in hits):
+        return TypeError("hits of its ranking are no hits")
+    if len({hit.key for hit in hits}) < len(hits):
+        return ValueError("its ranking has a hit more than once")
+    if not all(isinstance(hit.score, int | float) and math.isfinite(hit.score) for hit in hits):
+        return ValueError("its ranking has scores that are no finite numbers")
+    if ranked.refused is not None and hits:
+        return ValueError("its ranking is refused and has hits")
+    if not isinstance(ranked.dropped, Mapping) or not isinstance(ranked.degraded, tuple | list):
+        return TypeError("dropped of its ranking is no mapping, or degraded no tuple")
+    return None
 
 
 def method_for(searchables: Sequence[Any], strategy: str) -> tuple[str, str]:

@@ -33,6 +33,7 @@ _LONG_NUMBER = re.compile(r"\d{2,}")
 _LEAST_QUOTED = 5
 """Characters of a quotation that is looked for: a shorter one stands in any text."""
 
+_LONGEST = 50_000  # characters of an answer that are read: reading more would hold up an event loop
 _MOST_LINES = 200
 """Lines of prose that are taken for quotations."""
 
@@ -119,6 +120,8 @@ def summary(answer: str, source: str, query: str, template: str, fits: Callable[
 
 def _checked(answer: str, template: str) -> str:
     """The answer without what was thought aloud, if there is any and it is no echo."""
+    if len(answer) > _LONGEST:
+        raise DefectError("no_answer", f"it has {len(answer)} characters, more than any answer needs")
     text = _THOUGHT.split(answer)[-1].strip()
     if not text:
         raise DefectError("empty", "it says nothing")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.transform.base import BaseTransformer
     from pointsman.types import RetrievalContext
 
-_MODEL_SHARE = 0.5
+_MODEL_SHARE = 0.25
 """Of the time of a search: what a model may take at most, so that the search itself has time left."""
 
 
@@ -72,7 +72,7 @@ class BaseRetrievalStrategy(BaseRetriever):
             sources: at least one dataset or retriever; another strategy is a retriever.
             llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
             reranker: orders what was found anew.
-            budget: what one search may spend on the model; ``Budget()`` unless given, and never more than half of
+            budget: what one search may spend on the model; ``Budget()`` unless given, and never more than a quarter of
                 ``timeout``.
             timeout: seconds for one search; then it answers with what it has. None: no limit.
 

@@ -110,10 +110,21 @@ def strings(text: str, data: Any = None) -> list[str]:
             isinstance(container.value, Object)
             or text[container.start + 1 : container.start + 40].lstrip()[:1] in _OPENS
         ):
-            return _clean(_texts(container.value))
+            return _clean(_texts(container.value)) if _lists_queries(container.value) else []
     return _clean(_lines(text))
 
 
+def _lists_queries(value: Any) -> bool:
+    """Whether a piece of JSON is about queries: a list, or an object with one or with a name that says so."""
+    if not isinstance(value, Object):
+        return True
+    return any(
+        isinstance(item, list) or _QUERIES.search(str(key)) or (isinstance(item, Object) and _lists_queries(item))
+        for key, item in value.pairs
+    )
+
+
+_QUERIES = re.compile(r"quer|question|search|rewrit|answer|text|вопрос|запрос|问题|查询|^\W*\d+\W*$", re.IGNORECASE)
 _OPENS = frozenset("\"'“”„«「『‘{[]")
 
 

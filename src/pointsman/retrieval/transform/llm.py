@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -150,6 +151,8 @@ class _LLMTransformer(BaseTransformer):
         for text in found:
             problem = usable(text, query.text, template, longest=_LONGEST_VARIANT)
             if problem is None:
+                problem = _no_query(text, query.text)
+            if problem is None:
                 good.append(Variant(text, kind, weight))
             else:
                 problems[problem] = None
@@ -279,6 +282,23 @@ class LLMDisambiguator(_LLMTransformer):
         if any(same(text) == same(message.text) for message in query.history[-_MESSAGES:]):
             return None, "it repeats the history"
         return Transformed(replace(query, text=text), detail=f"{query.text!r} filled in by the model: {text!r}"), ""
+
+
+_CHATTER = re.compile(
+    r"(?:certainly|absolutely|of course|sure(?: thing)?)\s?[!,.]"
+    r"|(?:i['’]d|i would|i['’]ll|i will) (?:be )?(?:happy|glad)\b"
+    r"|(?:当然|好的|没问题)[!！，,。]|很(?:高兴|乐意)"
+    r"|(?:конечно|разумеется|хорошо)\s?[!,.]|(?:с удовольствием|рад помочь)\b",
+    re.IGNORECASE,
+)
+
+
+def _no_query(text: str, query: str) -> str | None:
+    """Why a text that may well be an answer is nothing to search for."""
+    if not any(map(str.isalpha, text)) and any(map(str.isalpha, query)):
+        return "there is no word in it"
+    chatter = _CHATTER.match(text)
+    return None if chatter is None or chatter[0].lower() in query.lower() else "it is small talk"
 
 
 def _text(answer: Completion) -> str:
