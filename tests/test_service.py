@@ -409,7 +409,7 @@ def test_our_strategies_get_their_settings(dataset: Dataset) -> None:
     assert made["multi_query"].variants == ("original", "correction")
     assert made["compression"].max_length == 77
     assert made["compression"].reranker is reranker
-    assert made["hyde"].budget.seconds == 2  # of the search's time a model may take half
+    assert made["hyde"].budget.seconds == 1  # of the search's time a model may take a quarter
     settings["compression_rerank"] = False
     plain: Any = EnhancedRetrievalService(settings, dataset, None, reranker).strategies
     assert plain["compression"].reranker is None
