@@ -367,7 +367,7 @@ class TestTruth(DocumentStoreConformance):
 
 class TestKeywordIndex(KeywordIndexConformance):
     def make(self) -> tuple[KeywordIndex[int], Sequence[int]]:
-        return stores().keyword, [dataset().key(document.id) or 0 for document in DOCUMENTS]
+        return stores().keyword, [dataset().keys([document.id])[document.id] for document in DOCUMENTS]
 
 
 class TestExactKeywordIndex(KeywordIndexConformance):
@@ -378,7 +378,7 @@ class TestExactKeywordIndex(KeywordIndexConformance):
         if cls.made is None:
             cls.made = Dataset("exact", "", "keyword", bm25_k1=0.9, bm25_b=0.4)
             cls.made.add(DOCUMENTS)
-        return cls.made.stores.keyword, [cls.made.key(document.id) or 0 for document in DOCUMENTS]
+        return cls.made.stores.keyword, [cls.made.keys([document.id])[document.id] for document in DOCUMENTS]
 
 
 class TestVectorIndex(VectorIndexConformance):
@@ -391,7 +391,7 @@ class TestVectorIndex(VectorIndexConformance):
             cls.made.add(DOCUMENTS, vectors=self.vectors())
         near = cls.made.stores.vectors
         assert near is not None
-        return near, [cls.made.key(document.id) or 0 for document in DOCUMENTS]
+        return near, [cls.made.keys([document.id])[document.id] for document in DOCUMENTS]
 
 
 # ── the suites bite ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import multiprocessing
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +12,8 @@ import numpy as np
 import pytest
 
 from pointsman import Dataset, Document
+from pointsman import dataset as module
+from pointsman.dataset import QueryVectors
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.calibration import CosineSpread
@@ -212,3 +216,83 @@ def test_async_search(dataset: Dataset) -> None:
     dataset.add(corpus(5))
     retriever = dataset.retriever("hybrid")
     assert asyncio.run(retriever.aretrieve("rail lamp", 3)) == retriever.retrieve("rail lamp", 3)
+
+
+class Hanging(HashingEmbedder):
+    """Hangs at the first query until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(64)
+        self.calls, self.entered, self.free = 0, threading.Event(), threading.Event()
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.calls += 1
+        if self.calls == 1:
+            self.entered.set()
+            self.free.wait(30)
+        return super().embed_queries(texts)
+
+
+class TestQueryVectors:
+    @pytest.fixture
+    def hung(self) -> Iterator[tuple[QueryVectors, Hanging]]:
+        """Query vectors of which one text is on its way and does not come."""
+        embedder = Hanging()
+        vectors = QueryVectors(lambda: embedder)
+        thread = threading.Thread(target=vectors, args=("rail",))
+        thread.start()
+        assert embedder.entered.wait(10)
+        yield vectors, embedder
+        embedder.free.set()
+        thread.join()
+
+    def test_who_asks_for_one_on_its_way_waits_for_it(self, hung: tuple[QueryVectors, Hanging]) -> None:
+        vectors, embedder = hung
+        timer = threading.Timer(0.1, embedder.free.set)
+        timer.start()
+        assert vectors("rail").shape == (64,)
+        timer.join()
+        assert embedder.calls == 1
+
+    def test_one_that_hangs_is_begun_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_PATIENCE", 0.3)
+        embedder = Hanging()
+        vectors = QueryVectors(lambda: embedder)
+        thread = threading.Thread(target=vectors, args=("rail",))
+        thread.start()
+        try:
+            assert embedder.entered.wait(10)
+            assert vectors("rail").shape == (64,)  # waits, and embeds it itself
+            assert vectors("rail").shape == (64,)  # the next finds it overdue at once …
+            assert vectors("rail").shape == (64,)  # … and what it got is remembered
+            assert embedder.calls == 3
+        finally:
+            embedder.free.set()
+            thread.join()
+        assert vectors("rail").shape == (64,)
+        assert embedder.calls == 3
+
+    @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+    def test_a_forked_child_waits_for_no_thread_of_its_parent(self, hung: tuple[QueryVectors, Hanging]) -> None:
+        vectors, _ = hung
+        context = multiprocessing.get_context("fork")
+        queue = context.SimpleQueue()
+        with vectors._lock:  # as another thread may hold it at that moment
+            child = context.Process(target=lambda: queue.put(vectors("rail").shape))
+            child.start()
+        child.join(5)
+        alive = child.is_alive()
+        child.kill()
+        assert not alive
+        assert queue.get() == (64,)
+
+    def test_what_fails_is_not_remembered(self) -> None:
+        class Failing(HashingEmbedder):
+            def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+                raise LookupError("gone")
+
+        vectors = QueryVectors(lambda: Failing(64))
+        for _ in range(2):
+            with pytest.raises(LookupError, match="gone"):
+                vectors("rail")
+        assert not vectors._known

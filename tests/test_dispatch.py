@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import multiprocessing
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -167,6 +169,74 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
         assert sum("no answer within" in error for error in errors) == idle + 2
     finally:
         free.set()
+
+
+def test_calls_wait_for_a_thread_within_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 1)
+    calls = [answering(number, 0.02) for number in range(len(dispatch._Worker.idle) + 6)]
+    assert [outcome.answer for outcome in everything(by_threads, calls)] == list(range(len(calls)))
+
+
+def test_calls_wait_for_the_threads_of_another_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "MOST_THREADS", dispatch._Worker.count + 1)
+    free, started = threading.Event(), threading.Semaphore(0)
+
+    def hang() -> None:
+        started.release()
+        free.wait(20)
+
+    hanging: Call[Any] = Call(hang, lambda: None)  # type: ignore[arg-type, return-value]  # never awaited
+    count = len(dispatch._Worker.idle) + 1
+    other = threading.Thread(target=everything, args=(by_threads, [hanging] * count, 20))
+    other.start()
+    try:
+        assert all(started.acquire(timeout=10) for _ in range(count))
+        timer = threading.Timer(0.1, free.set)
+        timer.start()
+        assert everything(by_threads, [answering("here")], None)[0].answer == "here"
+        timer.join()
+    finally:
+        free.set()
+        other.join()
+
+
+def test_a_system_without_threads_left_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(dispatch._Worker, "idle", deque())
+    monkeypatch.setattr(dispatch._Worker, "count", 0)
+    with monkeypatch.context() as system:
+        system.setattr(threading.Thread, "start", no_more)
+        outcomes = everything(by_threads, [answering(1), answering(2)], timeout=None)
+    assert [str(outcome.error) for outcome in outcomes] == [
+        "no thread could be started for it: can't start new thread"
+    ] * 2
+    assert dispatch._Worker.count == 0
+    breaker = Breaker(failures=1)
+    assert outcomes[0].error is not None
+    breaker.record("a", outcomes[0].error)  # the branch has not even been asked
+    assert breaker.why_not("a") is None
+
+
+@pytest.mark.parametrize("timeout", [math.inf, 1e10, 1e300])
+def test_timeouts_that_no_clock_reaches(drive: Run, timeout: float) -> None:
+    assert everything(drive, [answering(1), answering(2, 0.02)], timeout)[1].answer == 2
+    assert everything(drive, [answering(1)], Deadline(timeout).left())[0].answer == 1
+
+
+def test_an_event_loop_may_be_started_in_a_thread() -> None:
+    async def inside() -> list[Outcome[int]]:
+        async def answer() -> int:
+            return 1
+
+        def blocking() -> int:
+            return anyio.run(answer)
+
+        return run(Threads().all([Call(blocking, answer)] * 2, 5))
+
+    outcomes = anyio.run(inside)
+    assert [(outcome.answer, outcome.error) for outcome in outcomes] == [(1, None)] * 2
 
 
 def _in_a_child(queue: Any) -> None:

@@ -349,6 +349,40 @@ class TestF4:
         with pytest.raises(InputError, match="no retriever is saved at"):
             SimpleHybridRetriever.load(tmp_path, DatasetRetriever.load)
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"weights": "ab"},
+            {"weights": ["x", 1]},
+            {"weights": 3},
+            {"weights": {"a": 1, "b": 2}},
+            {"weights": [1]},
+            {"weights": [10**400, 1]},
+            {"fusion": []},
+            {"fusion": "best"},
+            {"depth": "x"},
+            {"depth": 0},
+            {"names": []},
+            {"names": "ab"},
+        ],
+    )
+    def test_damaged_settings(self, tmp_path: Path, change: dict[str, Any]) -> None:
+        about = {"names": ["a", "b"], "kinds": ["A", "B"], "fusion": "rrf", "weights": [1, 2], "depth": 9}
+        (tmp_path / "hybrid.json").write_text(json.dumps(about))
+        assert SimpleHybridRetriever.load(tmp_path, lambda _: Fixed()).names == ("a", "b")
+        (tmp_path / "hybrid.json").write_text(json.dumps({**about, **change}))
+        with pytest.raises(CorruptStoreError, match=r"hybrid\.json cannot be read"):
+            SimpleHybridRetriever.load(tmp_path, lambda _: Fixed())
+
+    def test_settings_nested_without_end(self, tmp_path: Path) -> None:
+        (tmp_path / "hybrid.json").write_text("[" * 200_000)
+        with pytest.raises(CorruptStoreError, match=r"hybrid\.json cannot be read"):
+            SimpleHybridRetriever.load(tmp_path, DatasetRetriever.load)
+        for text in ("[" * 200_000, '{"method": []}'):
+            (tmp_path / "retriever.json").write_text(text)
+            with pytest.raises(InputError, match="no retriever is saved at"):
+                DatasetRetriever.load(tmp_path)
+
 
 def test_f5_every_retriever_is_given_the_same_query(ask: Ask) -> None:
     left, right = Fixed(), Fixed()

@@ -13,10 +13,13 @@ import pytest
 from pointsman import Dataset, Document, InputError, Query, UnknownNameError, Workspace
 from pointsman.evaluation.tune import FEWEST, WEIGHTS, tune
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval import vocabulary
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.policy import Policy, measured, span_of, stored
 from pointsman.retrieval.pool import FEEDBACK, Pool
 from pointsman.retrieval.strategies.auto import Corrector, transformer
+from pointsman.retrieval.vocabulary import Vocabulary
+from pointsman.text.spelling import Speller
 from store_kit import WORDS, corpus
 
 SPREAD = CosineSpread(0.8, 0.02)
@@ -125,6 +128,32 @@ class TestCorrecting:
             with pytest.raises(UnknownNameError, match="no effort named 'much'"):
                 workspace.search("whistle", 3, effort="much")
 
+    def test_nothing_is_corrected_where_words_cannot_be_looked_up(self, dataset: Dataset) -> None:
+        with Dataset("near", indexing_technique="vector", embedder=HashingEmbedder()) as near:
+            near.add([Document("1", "whistel")])
+            assert (found := transformer([dataset])) is not None
+            assert found.transform("whistel").query.text == "whistle"
+            assert (found := transformer([dataset, near])) is not None
+            assert found.transform("whistel").query.text == "whistel"
+
+    def test_the_words_of_several_datasets_are_joined_once(
+        self, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with Dataset("more", indexing_technique="keyword") as more:
+            more.add([Document("1", "turntables and turnstiles")])
+            joint = Vocabulary([dataset, more]).speller()
+            assert Vocabulary([more, dataset]).speller() is joint
+            more.add([Document("2", "semaphores")])
+            again = Vocabulary([dataset, more]).speller()
+            assert again is not joint
+            assert again is not None
+            assert "semaphores" in again
+        monkeypatch.setattr(vocabulary, "_joint", {})
+        spellers = [Speller({"rail": 1}) for _ in range(12)]
+        for one in spellers:
+            vocabulary._together([spellers[0], one])
+        assert len(vocabulary._joint) == 8
+
     def test_effort(self, dataset: Dataset) -> None:
         assert transformer([dataset], "fast") is None
         assert transformer([], "balanced") is None
@@ -148,12 +177,24 @@ class TestFiles:
             ('{"vector_weight": "2"}', "vector_weight of a policy"),
             ('{"strategy": "best"}', "strategy of a policy"),
             ('{"feedback": NaN}', "feedback of a policy"),
+            ('{"feedback_top": 2.5}', "feedback_top of a policy is an int"),
+            ('{"strategy": []}', "strategy of a policy"),
+            ('{"name": 7}', "name of a policy"),
+            ('{"origin": 5}', "origin of a policy"),
+            ('{"origin": {"feedback": []}}', "origin of a policy"),
+            ("[" * 200_000, "nested too deeply"),
+            ('{"name": ' + "[" * 400 + "]" * 400 + "}", "name of a policy|nested too deeply"),
         ],
     )
     def test_what_is_no_policy(self, tmp_path: Path, text: str, message: str) -> None:
         with pytest.raises(InputError, match=message):
             Policy.from_json(text)
         (tmp_path / "policy.json").write_text(text)
+        with pytest.raises(InputError, match=r"policy\.json.*delete it, or fit it again"):
+            stored(tmp_path)
+
+    def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
+        (tmp_path / "policy.json").write_bytes(b'{"name": "\xff"}')
         with pytest.raises(InputError, match=r"policy\.json.*delete it, or fit it again"):
             stored(tmp_path)
 
@@ -177,7 +218,7 @@ class TestTuning:
         """Questions whose answers are what one list alone would give."""
         chance = random.Random(3)
         queries = {f"q{number}": " ".join(chance.sample(WORDS[:14], 2)) for number in range(count)}
-        names = {dataset.key(id_): id_ for id_ in dataset.ids()}
+        names = {key: id_ for id_, key in dataset.keys(dataset.ids()).items()}
         qrels = {
             query: {names[key]: 1 for key, _ in dataset.candidates(Query(text), by).lists[by][:3]}
             for query, text in queries.items()
@@ -206,6 +247,11 @@ class TestTuning:
         chance = random.Random(5)
         qrels = {query: {chance.choice(dataset.ids()): 1} for query in queries}
         assert tune(dataset, queries, qrels).chosen == "default"
+
+    @pytest.mark.parametrize("k", [0, -1])
+    def test_a_cutoff_that_cannot_be(self, dataset: Dataset, k: int) -> None:
+        with pytest.raises(InputError, match="from 1 up"):
+            tune(dataset, {}, {}, k=k)
 
     def test_what_cannot_be_fitted(self, dataset: Dataset) -> None:
         queries, qrels = self.labelled(dataset, FEWEST - 1, "bm25")

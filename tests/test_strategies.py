@@ -481,7 +481,7 @@ def test_sparse_scores_are_inner_products(dataset: Dataset) -> None:
     for document in dataset:
         vector = model.encode_documents([document.searchable])[0]
         expected = sum(weight * vector.get(token, 0.0) for token, weight in asked.items())
-        key = dataset.key(document.id)
+        key = dataset.keys([document.id])[document.id]
         assert key is not None
         assert found.get(key, 0.0) == pytest.approx(expected, rel=1e-5)
     assert list(found.values()) == sorted(found.values(), reverse=True)
@@ -491,7 +491,7 @@ def test_what_is_deleted_takes_no_place_in_a_sparse_list() -> None:
     with Dataset("rail", indexing_technique="keyword") as rail:
         rail.add([Document(*row) for row in DOCUMENTS])
         index = SparseIndex(rail, Letters())
-        gone = rail.key("en-1")
+        gone = rail.keys(["en-1"])["en-1"]
         assert gone in dict(index.search(Query(QUESTION), 100))
         rail.delete("en-1")
         assert gone not in dict(index.search(Query(QUESTION), 100))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from pointsman import RetrievalWorkflow
@@ -70,6 +73,31 @@ def test_the_text_of_a_query_is_told_only_on_request(
     whole = next(span for span in collector.get_finished_spans() if span.name == "retrieval fixed")
     assert whole.attributes is not None
     assert whole.attributes["gen_ai.retrieval.query.text"] == "what is secret"
+
+
+def test_scores_of_any_number_type(collector: InMemorySpanExporter) -> None:
+    context = RetrievalWorkflow().search("q", [Fixed(("a", 2.0))])
+    half: Any = np.float32(0.5)  # as retrievers of other people give them
+    odd = tuple(replace(hit, score=half) for hit in context.hits)
+    collector.clear()
+    telemetry.export(replace(context, hits=odd), 1)
+    [whole] = [span for span in collector.get_finished_spans() if span.name == "retrieval fixed"]
+    assert whole.attributes is not None
+    assert json.loads(str(whole.attributes["gen_ai.retrieval.documents"])) == [{"id": "a", "score": 0.5}]
+
+
+def test_a_collector_that_fails_fails_no_search(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise LookupError("no tracer today")
+
+    monkeypatch.setattr(trace, "get_tracer", broken)
+    for _ in range(3):
+        assert RetrievalWorkflow().search("q", [Fixed(("a", 2.0))]).hits
+    [told] = [record for record in caplog.records if record.name == telemetry.__name__]
+    assert told.levelname == "WARNING"
+    assert "LookupError: no tracer today" in told.getMessage()
 
 
 def test_without_the_package_nothing_is_told(collector: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,10 @@ import pytest
 
 from pointsman import BaseRefiner, BaseRetriever, BaseRouter, Dataset, Document, Hit, Query, RetrievalWorkflow
 from pointsman.errors import InputError, RetrievalError, UnknownNameError
+from pointsman.filters import parse_filter
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.dispatch import Breaker
+from pointsman.retrieval.policy import Policy
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.types import Message, Ranked, Refusal, RetrievalContext, Trace
 from store_kit import corpus
@@ -491,3 +493,127 @@ def test_the_history_goes_to_the_transformer() -> None:
     query = Query("and its capital?", history=(Message("user", "Tell me about France"),))
     RetrievalWorkflow(transformer=Looking()).search(query, [Fixed(("a", 1.0))])
     assert seen == [query]
+
+
+class Junk:
+    """No router at all, but it looks like one."""
+
+    def decide(self, query: Any, datasets: Any) -> Any:
+        return "junk"
+
+    async def adecide(self, query: Any, datasets: Any) -> Any:
+        return "junk"
+
+
+class TestHardCases:
+    def test_a_retriever_named_as_our_lists_are_keeps_its_hits(
+        self, either: Search, datasets: tuple[Dataset, Dataset]
+    ) -> None:
+        class VectorRetriever(Fixed):
+            pass
+
+        context = either(RetrievalWorkflow(), "rail lamp", [datasets[0], VectorRetriever(("foreign", 1.0))], 100)
+        assert "foreign" in ids(context.hits)
+        assert context.plan.datasets == ("rails", "vector_retriever")
+        both = either(RetrievalWorkflow(), "q", [VectorRetriever(("a", float("nan"))), Fixed(("b", 1.0))])
+        assert sorted(ids(both.hits)) == ["a", "b"]
+
+    def test_ids_of_one_letter(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
+        context = either(RetrievalWorkflow(), "rail lamp", [datasets[0], Fixed(("x", 1.0))], 100)
+        assert "x" in ids(context.hits)
+
+    def test_a_dataset_beside_its_own_retriever(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
+        rails, lamps = datasets
+
+        class OfRails(BaseRetriever):
+            def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                return [replace(hit, dataset="rails") for hit in rails.retriever().retrieve(query, top_k)]
+
+        context = either(RetrievalWorkflow(refiners=[Reversed()]), "rail lamp", [rails, lamps, OfRails()], 100)
+        keys = [hit.key for hit in context]
+        assert len(keys) == len(set(keys))
+        assert context.degraded == ()
+        assert any(way.source == "of_rails" for hit in context for way in hit.provenance)
+
+    def test_a_fitted_strategy_that_not_every_dataset_can_do(self, either: Search) -> None:
+        words = Dataset("words", indexing_technique="keyword")
+        words.add(corpus(5))
+        for strategy in ("vector", "hybrid"):
+            context = either(RetrievalWorkflow(policy=Policy(strategy=strategy)), "rail lamp signal", [words], 5)
+            assert context.hits
+            assert "as fitted to your labels" in context.plan.reason
+        words.close()
+
+    def test_what_is_no_router(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
+        context = either(RetrievalWorkflow(router=Junk()), "rail", datasets, 5)  # type: ignore[arg-type]
+        assert context.degraded == ("route: TypeError: it returned str; all datasets are searched",)
+
+    @pytest.mark.parametrize(
+        "variant", [Variant("v", "x", float("nan")), Variant("v", "x", -1.0), Variant("v", "x", method="dense"),
+                    Variant(5, "x")]  # type: ignore[arg-type]
+    )  # fmt: skip
+    def test_variants_that_cannot_be_searched(
+        self, either: Search, datasets: tuple[Dataset, Dataset], variant: Variant
+    ) -> None:
+        plain = either(RetrievalWorkflow(), "rail lamp", datasets, 5)
+        context = either(RetrievalWorkflow(transformer=Rewriting(variant)), "rail lamp", datasets, 5)
+        assert context.hits == plain.hits
+        assert "a variant that cannot be searched was left out" in context.degraded[0]
+
+    def test_a_passage_is_embedded_once(self, datasets: tuple[Dataset, Dataset]) -> None:
+        class Counting(HashingEmbedder):
+            asked = 0
+
+            def embed_documents(self, texts: Sequence[str], **options: Any) -> Any:
+                self.asked += texts == ["a passage about steam"]
+                return super().embed_documents(texts, **options)
+
+        embedder = Counting()
+        with Dataset("x", embedder=embedder) as dataset:
+            dataset.add(corpus(40))
+            variant = Variant("a passage about steam", "hypothetical", method="vector", as_passage=True)
+            context = RetrievalWorkflow(transformer=Rewriting(variant)).search("rail lamp", [dataset], 5)
+        assert embedder.asked == 1
+        assert any(way.source == "hypothetical 1" for hit in context for way in hit.provenance)
+
+    def test_what_lists_and_variants_added_is_the_score(self, datasets: tuple[Dataset, Dataset]) -> None:
+        transformer = Rewriting(Variant("steam bridge", "subquestion", 0.5), Variant("signal", "synonym", 0.5))
+        for searched in (datasets, datasets[:1]):
+            for hit in RetrievalWorkflow(transformer=transformer, depth=200).search("rail lamp", searched, 20):
+                added = [way.normalised for way in hit.provenance if way.source not in {"fuse", "rerank"}]
+                assert sum(part or 0.0 for part in added) == pytest.approx(hit.score, abs=1e-6)
+
+    def test_a_callers_short_deadline_is_no_failure_of_the_branch(self, datasets: tuple[Dataset, Dataset]) -> None:
+        workflow = RetrievalWorkflow(breaker=Breaker(failures=1))
+        for _ in range(3):
+            with pytest.raises(RetrievalError):
+                workflow.search("q", [Slow(0.5, ("a", 1.0))], timeout=0.01)
+        assert workflow.search("q", [Slow(0.01, ("a", 1.0))]).degraded == ()
+
+    def test_a_filter_is_told_of(self, datasets: tuple[Dataset, Dataset]) -> None:
+        rails = datasets[0]
+        best = rails.search("rail lamp", 1).hits[0]
+        others = parse_filter(f"number != {best.metadata['number']}")
+        context = rails.search(Query("rail lamp", others), 3)
+        assert "a filter of the query must have kept it out" in context.explain(best.id).verdict
+
+    def test_the_same_id_is_found_in_whichever_dataset_has_it(self, datasets: tuple[Dataset, Dataset]) -> None:
+        context = RetrievalWorkflow(depth=3).search("rail lamp", datasets, 3)
+        found = {key[1] for record in context.trace.records for key, _ in record.resolved().ranking}
+        absent = next(id_ for id_ in datasets[0].ids() if id_ not in found)
+        assert context.explain(absent).verdict.startswith("no list found it")
+
+    def test_a_string_is_no_batch(self, datasets: tuple[Dataset, Dataset]) -> None:
+        with pytest.raises(InputError, match="a sequence of questions"):
+            RetrievalWorkflow().search_many("cat", datasets)
+
+    def test_a_batch_refuses_as_one_does(self) -> None:
+        class Nothing(BaseRetriever):
+            def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+                return []
+
+        workflow = RetrievalWorkflow(refiners=[Refusing()])
+        alone = workflow.search("q", [Nothing()])
+        together = workflow.search_many(["q", "r"], [Nothing()])
+        assert alone.refused is not None
+        assert together[0].refused == alone.refused

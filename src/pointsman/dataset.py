@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pointsman._batched import batched
@@ -41,6 +42,7 @@ _TECHNIQUES = ("vector", "keyword", "hybrid")
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
 _BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
 _USUAL_SIGMA = 0.05  # until there are documents enough to tell, where the embedder doesn't say
+_PATIENCE = 10.0  # seconds; an embedder takes milliseconds for a query, and some seconds to load
 _SCRIPT_SAMPLE = 200  # documents that tell which scripts a dataset is written in
 _WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one that it is written in
 _SPREAD_QUERIES, _SPREAD_DOCUMENTS, _SPREAD_LEAST = 32, 1000, 64
@@ -66,8 +68,24 @@ def _rows_for(texts: Sequence[str], rows: Any, dimensions: int) -> NDArray[np.fl
     return rows
 
 
+class _Embedding:
+    """A query's vector, or the error in its place, once it is ``finished``; no lock is needed to see whether it is."""
+
+    def __init__(self) -> None:
+        self.finished = threading.Event()
+        self.vector: NDArray[np.float32] | None = None
+        self.error: BaseException | None = None
+        self._until, self._process = monotonic() + _PATIENCE, os.getpid()
+
+    def left(self) -> float:
+        """Seconds for which it is still waited for; the thread that works on it is not there in a forked child."""
+        return max(0.0, self._until - monotonic()) if self._process == os.getpid() else 0.0
+
+
 class QueryVectors:
     """Embeds queries, each once: the latest are remembered, and who asks for one that is on its way waits for it.
+
+    One that is on its way for ten seconds, or was in the process that this one was forked from, is begun anew.
 
     Args:
         embedder: gives the embedder; called when the first query comes.
@@ -76,8 +94,9 @@ class QueryVectors:
 
     def __init__(self, embedder: Callable[[], Embedder], size: int = 1024) -> None:
         self._embedder, self._size = embedder, size
-        self._known: dict[str, Future[NDArray[np.float32]]] = {}
+        self._known: dict[str, _Embedding] = {}
         self._lock = threading.Lock()
+        _all_query_vectors.add(self)
 
     def __call__(self, text: str) -> NDArray[np.float32]:
         """The query's vector, shape ``(dimensions,)``."""
@@ -91,37 +110,62 @@ class QueryVectors:
             ModelError: the embedder gave something else than one vector for each.
             Exception: whatever the embedder raises; nothing is remembered in either case.
         """
-        mine: dict[str, Future[NDArray[np.float32]]] = {}
+        mine: dict[str, _Embedding] = {}
         with self._lock:
             for text in texts:
                 known = self._known.pop(text, None)
-                if known is None:
-                    known = mine[text] = Future()
+                if known is None or not (known.finished.is_set() or known.left()):
+                    known = mine[text] = _Embedding()
                 self._known[text] = known  # at the end: the least lately used are in front
             while len(self._known) > max(self._size, len(texts)):
                 del self._known[next(iter(self._known))]
         if not mine:
             return
         try:
-            embedder = self._embedder()
-            vectors = _rows_for(list(mine), embedder.embed_queries(list(mine)), embedder.dimensions)
+            for one, vector in zip(mine.values(), self._embed(list(mine)), strict=True):
+                one.vector = vector
         except BaseException as error:
             with self._lock:
-                for text in mine:
-                    self._known.pop(text, None)
-            for future in mine.values():
-                future.set_exception(error)
+                for text, one in mine.items():
+                    one.error = error
+                    if self._known.get(text) is one:  # and not begun anew by somebody else
+                        del self._known[text]
             raise
-        for future, vector in zip(mine.values(), vectors, strict=True):
-            future.set_result(vector)
+        finally:
+            for one in mine.values():
+                one.finished.set()
+
+    def unlock(self) -> None:
+        """Take a new lock; for a process in which nobody can hold the old one any more."""
+        self._lock = threading.Lock()
+
+    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        embedder = self._embedder()
+        return _rows_for(texts, embedder.embed_queries(texts), embedder.dimensions)
 
     def _wait(self, text: str) -> NDArray[np.float32]:
         with self._lock:
             known = self._known.get(text)
-        if known is not None:
-            return known.result()
-        vector: NDArray[np.float32] = self._embedder().embed_queries([text])[0]  # forgotten, or failed, meanwhile
+        if known is not None and (known.finished.is_set() or known.finished.wait(known.left())):
+            if known.error is not None:
+                raise known.error
+            if known.vector is not None:
+                return known.vector
+        vector: NDArray[np.float32] = self._embed([text])[0]  # forgotten, failed or hanging meanwhile
         return vector
+
+
+_all_query_vectors: weakref.WeakSet[QueryVectors] = weakref.WeakSet()
+
+
+def _unlock_query_vectors() -> None:
+    """In a forked child a thread that is not there may hold the locks."""
+    for one in _all_query_vectors:
+        one.unlock()
+
+
+if hasattr(os, "register_at_fork"):  # not where nothing forks
+    os.register_at_fork(after_in_child=_unlock_query_vectors)
 
 
 class Dataset:
@@ -257,7 +301,7 @@ class Dataset:
         method: str = "auto",
         depth: int = DEPTH,
         *,
-        as_passage: bool = False,
+        vector: NDArray[np.float32] | None = None,
         looking: Looking | None = None,
     ) -> Pool[int]:
         """What the lists that ``method`` needs have to offer, with all scores; keys are the dataset's own.
@@ -266,14 +310,17 @@ class Dataset:
             query: what to look for.
             method: see `lists_for`.
             depth: candidates a list.
-            as_passage: the text is embedded as a document would be, since it reads like one.
+            vector: to compare with, instead of the query's own.
             looking: what to look up besides.
         """
         words, near = self.lists_for(method)
         stores = self._collection
         stores.refresh()
         vectors = self._vectors() if near and not stores.truth.is_empty() else None
-        vector = self._vector(query.text, as_passage=as_passage) if vectors is not None else None
+        if vectors is None:
+            vector = None
+        elif vector is None:
+            vector = self.query_vectors(query.text)
         asked = self._without_absent_scripts(query.text, looking.absent_script) if looking else query.text
         pool = gather(asked, vector, stores.keyword if words else None, vectors, filters=query.filters, depth=depth)
         if looking is None or not looking.feedback or not words or vectors is None or vector is None:
@@ -292,19 +339,26 @@ class Dataset:
         """Documents for keys out of ``candidates``; None where one has been deleted since."""
         return self._collection.truth.fetch(keys)
 
-    def scores(self, query: Query, source: str, keys: Sequence[int], *, as_passage: bool = False) -> dict[int, float]:
+    def scores(
+        self, query: Query, source: str, keys: Sequence[int], *, vector: NDArray[np.float32] | None = None
+    ) -> dict[int, float]:
         """What the list ``"bm25"`` or ``"vector"`` scores documents by keys; those without a vector are left out."""
         if not keys:
             return {}
         if source == "bm25":
             found = self._collection.keyword.score(query.text, keys)
         else:
-            found = self._vectors().score(self._vector(query.text, as_passage=as_passage), keys)
+            found = self._vectors().score(self.query_vectors(query.text) if vector is None else vector, keys)
         return {key: score for key, score in zip(keys, found, strict=True) if not math.isnan(score)}
 
-    def key(self, id: str) -> int | None:  # noqa: A002  (the field's word)
-        """The key that ``candidates`` has for the document of this id, if there is one."""
-        return self._collection.truth.keys([id]).get(id)
+    def passage_vector(self, text: str) -> NDArray[np.float32]:
+        """The vector of a text that reads like a document, shape ``(dimensions,)``."""
+        vector: NDArray[np.float32] = self.embedder.embed_documents([text])[0]
+        return vector
+
+    def keys(self, ids: Sequence[str]) -> dict[str, int]:
+        """The keys that ``candidates`` has for the documents of these ids, of those that there are."""
+        return self._collection.truth.keys(ids)
 
     def lists_for(self, method: str) -> tuple[bool, bool]:
         """Whether a method wants keyword and vector search here; ``auto`` takes what the dataset keeps.
@@ -476,12 +530,6 @@ class Dataset:
         absent = [script for script in ("han", "cyrillic") if shares.get(script, 0.0) < least]
         return without_scripts(text, absent) if absent else text
 
-    def _vector(self, text: str, *, as_passage: bool = False) -> NDArray[np.float32]:
-        if not as_passage:
-            return self.query_vectors(text)
-        vector: NDArray[np.float32] = self.embedder.embed_documents([text])[0]
-        return vector
-
     def _vectors(self) -> VectorIndex:
         vectors, stored = self._collection.vectors, self._collection.embedder
         if vectors is None:
@@ -583,9 +631,11 @@ class DatasetRetriever(BaseRetriever):
         folder = Path(folder)
         try:
             method = json.loads((folder / "retriever.json").read_text("utf-8"))["method"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            if not isinstance(method, str):
+                raise TypeError(f"method is a string, not {type(method).__name__}")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"no retriever is saved at {folder} ({type(error).__name__}: {error})") from error
-        return cls(Dataset.load(folder / "dataset", embedder=embedder), str(method))
+        return cls(Dataset.load(folder / "dataset", embedder=embedder), method)
 
 
 def check_name(name: str) -> None:

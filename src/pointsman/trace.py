@@ -247,4 +247,5 @@ def _verdict(steps: Sequence[Step], final: int | None) -> str:
 def _missed(step: Step) -> str:
     if step.score is None or step.lowest is None:
         return f"{step.source} holds {step.count} others"
-    return f"{step.source} scores it {step.score:.3f}, and the last of its {step.count} has {step.lowest:.3f}"
+    told = f"{step.source} scores it {step.score:.3f}, and the last of its {step.count} has {step.lowest:.3f}"
+    return f"{told}, so that a filter of the query must have kept it out" if step.score > step.lowest else told

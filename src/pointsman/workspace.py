@@ -208,6 +208,8 @@ class Workspace:
 
         Options are those of `search`, and hold for every question; see `RetrievalWorkflow.search_many`.
         """
+        if isinstance(queries, str):
+            raise InputError("search_many takes a sequence of questions; search takes one")
         parsed = parse_filter(filters) if filters else None
         asked = [Query.of(query, parsed) for query in queries]
         _, search = self._asked("", datasets, strategy, None, rerank, refuse, effort)
@@ -235,6 +237,8 @@ class Workspace:
     ) -> tuple[Query, _Search]:
         """The query, and how to search for it."""
         auto.check_effort(effort)
+        if strategy == "auto":
+            strategy = self.workflow.strategy
         query = Query.of(query, parse_filter(filters) if filters else None)
         if isinstance(names, str):
             names = [names]

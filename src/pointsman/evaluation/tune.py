@@ -11,6 +11,7 @@ import numpy as np
 
 from pointsman.errors import InputError
 from pointsman.retrieval.policy import Policy, measured
+from pointsman.retrieval.retrievers import checked
 from pointsman.types import Query
 
 if TYPE_CHECKING:
@@ -80,8 +81,10 @@ def tune(
         on_progress: told how many queries are done.
 
     Raises:
-        InputError: the dataset keeps one list only, or fewer than ten queries have relevant documents in it.
+        InputError: ``k`` is no int from 1 up, the dataset keeps one list only, or fewer than ten queries have relevant
+            documents in it.
     """
+    checked(k)
     if dataset.lists_for("auto") != (True, True):
         raise InputError(f"dataset {dataset.name!r} keeps one list only; there is nothing to weigh")
     default = replace(policy or measured(), vector_weight=1.0, strategy=None)

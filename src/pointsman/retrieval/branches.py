@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,12 +16,17 @@ from pointsman.retrieval.pool import LISTS, SCALES, Fused, Part, Pool, Ranking, 
 from pointsman.types import Hit, HitKey, Provenance, Query, Span
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from pointsman.dataset import Dataset
     from pointsman.protocols import Retriever
     from pointsman.retrieval.journal import Journal
     from pointsman.retrieval.policy import Looking
 
 log = logging.getLogger(__name__)
+
+_PATIENCE = 1.0  # seconds that a branch must have had before being late counts as a failure of its own
 
 Place = tuple[str, int]
 """A list's name and a rank in it, from 1."""
@@ -40,6 +45,7 @@ class Found:
         ids: what tells the documents of keys apart.
         score: by list, what it would score a document that nobody has found, where that can be told.
         complete: by list, the raw scores of keys that only a variant of the query has found.
+        keys: the keys of a dataset's documents by their ids; of those that there are.
         shared: whether a key means the same document in every branch.
         degraded: what did not work as asked.
     """
@@ -49,6 +55,7 @@ class Found:
     ids: Callable[[Sequence[Any]], Sequence[HitKey | None]]
     score: Mapping[str, Callable[[HitKey], float | None]]
     complete: Callable[[Sequence[Any]], Mapping[str, Mapping[Any, float]]] = lambda _: {}
+    keys: Callable[[Sequence[str]], Mapping[str, Any]] = lambda _: {}
     shared: bool = False
     degraded: tuple[str, ...] = ()
 
@@ -91,8 +98,10 @@ class DatasetBranch:
 
         def sync() -> Found:
             looking = None if as_passage or method is not None else self.looking
+            vector = None
             try:
-                pool = self.dataset.candidates(query, way, depth, as_passage=as_passage, looking=looking)
+                vector = self.dataset.passage_vector(query.text) if as_passage else None
+                pool = self.dataset.candidates(query, way, depth, vector=vector, looking=looking)
             except InputError:
                 raise
             except Exception as error:  # told of in the answer, below
@@ -102,11 +111,11 @@ class DatasetBranch:
                 pool = self.dataset.candidates(query, "bm25", depth)  # the words are there without any model
                 cause = f"{self.name}: {describe(error)}; it was searched by words alone"
                 return replace(self._found(query, pool), degraded=(cause,))
-            return self._found(query, pool, as_passage=as_passage)
+            return self._found(query, pool, vector)
 
         return Call(sync, lambda: in_thread(sync))
 
-    def _found(self, query: Query, pool: Pool[int], *, as_passage: bool = False) -> Found:
+    def _found(self, query: Query, pool: Pool[int], vector: NDArray[np.float32] | None = None) -> Found:
         dataset = self.dataset
 
         def fetch(keys: Sequence[int], _: Sequence[Place] = ()) -> list[Hit | None]:
@@ -118,16 +127,17 @@ class DatasetBranch:
 
         def scorer(source: str) -> Callable[[HitKey], float | None]:
             def score(key: HitKey) -> float | None:
-                known = dataset.key(key[1]) if key[0] in {dataset.name, None} else None
+                known = dataset.keys([key[1]]).get(key[1]) if key[0] in {dataset.name, None} else None
                 return None if known is None else dataset.scores(query, source, [known]).get(known)
 
             return score
 
         def complete(keys: Sequence[int]) -> Mapping[str, Mapping[int, float]]:
             own = [source for source in pool.lists if source in SCALES]  # a list made by feedback scores nobody else
-            return {source: dataset.scores(query, source, keys, as_passage=as_passage) for source in own}
+            return {source: dataset.scores(query, source, keys, vector=vector) for source in own}
 
-        return Found(pool, fetch, ids, {source: scorer(source) for source in pool.lists if source in SCALES}, complete)
+        scorers = {source: scorer(source) for source in pool.lists if source in SCALES}
+        return Found(pool, fetch, ids, scorers, complete, dataset.keys)
 
 
 class RetrieverBranch:
@@ -239,6 +249,7 @@ def together(found: Mapping[str, Found], *, many: bool = True) -> Found:
     own = {name: part for name, part in found.items() if not part.shared}
     others = [part for part in parts if part.shared]
     merged = merge({name: part.pool for name, part in own.items()})
+    others = [_on_own_keys(part, own) for part in others]  # a document found both ways is one document
     lists = {**merged.lists, **{name: ranking for part in others for name, ranking in part.pool.lists.items()}}
 
     def fetch(keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:
@@ -256,21 +267,38 @@ def together(found: Mapping[str, Found], *, many: bool = True) -> Found:
 
     def scorer(source: str) -> Callable[[HitKey], float | None]:
         def score(key: HitKey) -> float | None:
-            part = own.get(key[0] or "")
-            return part.score[source](key) if part is not None and source in part.score else None
+            asked = own.values() if key[0] is None else [own[key[0]]] if key[0] in own else []
+            known = [part.score[source](key) for part in asked if source in part.score]
+            return max((one for one in known if one is not None), default=None)
 
         return score
 
     def complete(keys: Sequence[Any]) -> Mapping[str, Mapping[Any, float]]:
         scores: dict[str, dict[Any, float]] = {}
         for name, part in own.items():
-            mine = [key[1] for key in keys if key[0] == name and not isinstance(key[1], str)]
+            mine = [key[1] for key in keys if _is_of(key, name)]
             for source, known in part.complete(mine).items():
                 scores.setdefault(source, {}).update(((name, key), score) for key, score in known.items())
         return scores
 
     scorers = {name: scorer(name) for name in merged.lists}
     return Found(Pool(lists, merged.scores), fetch, ids, scorers, complete, degraded=degraded)
+
+
+def _on_own_keys(part: Found, own: Mapping[str, Found]) -> Found:
+    """What a retriever found, by the datasets' own keys where it found documents of theirs."""
+    renamed: dict[Any, Any] = {}
+    for name, dataset in own.items():
+        mine = [key[1] for ranking in part.pool.lists.values() for key, _ in ranking
+                if isinstance(key, tuple) and key[0] == name and isinstance(key[1], str)]  # fmt: skip
+        renamed.update(((name, id_), (name, key)) for id_, key in dataset.keys(mine).items())
+    if not renamed:
+        return part
+    lists = {
+        source: [(renamed.get(key, key), score) for key, score in ranking]
+        for source, ranking in part.pool.lists.items()
+    }
+    return replace(part, pool=Pool(lists, part.pool.scores))
 
 
 def with_variants(own: Found | None, variants: Mapping[str, tuple[Ranking[Any], Found]]) -> Found:
@@ -293,7 +321,7 @@ def with_variants(own: Found | None, variants: Mapping[str, tuple[Ranking[Any], 
 
     pool: Pool[Any] = Pool(lists, whole.pool.scores if whole else {})
     scorers, complete = (own.score, own.complete) if own else ({}, _nothing)
-    return Found(pool, fetch, _first_known(everywhere), scorers, complete, everywhere[0].shared)
+    return Found(pool, fetch, _first_known(everywhere), scorers, complete, shared=everywhere[0].shared)
 
 
 def completed(found: Found, keys: Sequence[Any]) -> Found:
@@ -311,6 +339,11 @@ def _nothing(_: Sequence[Any]) -> Mapping[str, Mapping[Any, float]]:
     return {}
 
 
+def _is_of(key: Any, owner: str) -> bool:
+    """Whether a key is one of a dataset's own; a retriever's key is an id, or a dataset's name and an id."""
+    return isinstance(key, tuple) and key[0] == owner and not isinstance(key[1], str)
+
+
 def _each(
     keys: Sequence[Any],
     own: Mapping[str, Found],
@@ -321,7 +354,7 @@ def _each(
     """Ask each branch for its own keys, all at once, and put the answers into the order of ``keys``."""
     answers: dict[Any, Any] = {}
     for name, part in own.items():
-        mine = [key for key in keys if key[0] == name and not isinstance(key[1], str)]
+        mine = [key for key in keys if _is_of(key, name)]
         answers.update(zip(mine, ask(part, [key for _, key in mine]), strict=True))
     if others:
         rest = [key for key in keys if key not in answers]
@@ -407,6 +440,7 @@ async def ask(
     *,
     breaker: Breaker,
     budget: float | None = None,
+    first: Collection[str] = (),
 ) -> dict[str, Found]:
     """Search all branches at once; those that fail, or are late, are noted and the others answer (R3, F3).
 
@@ -418,6 +452,7 @@ async def ask(
         journal: takes a span for each branch, and what failed.
         breaker: leaves out what keeps failing, unless that is everything there is.
         budget: seconds for all of them.
+        first: names of the branches that search for the query itself; all of them unless given.
 
     Returns:
         What was found by those that answered, by name; at least one.
@@ -426,15 +461,19 @@ async def ask(
         RetrievalError: all failed; it carries each one's error.
         InputError: the only one there is cannot do what is asked.
     """
+    first = first or {branch.name for branch in branches}
     left_out = {branch.name: why for branch in branches if (why := breaker.why_not(branch.name)) is not None}
-    asked = [branch for branch in branches if branch.name not in left_out] or branches
+    asked = [branch for branch in branches if branch.name not in left_out]
+    if not any(branch.name in first for branch in asked):
+        asked = list(branches)  # else only variants would be searched, or nothing
     started = journal.now()
     outcomes = await mode.all([branch.look(query, depth) for branch in asked], budget)
     found: dict[str, Found] = {}
     failed: dict[str, Exception] = {}
     for branch, outcome in zip(asked, outcomes, strict=True):
         name, error = branch.name, outcome.error
-        breaker.record(name, error)
+        if not isinstance(error, TimeoutError) or budget is None or budget >= _PATIENCE:
+            breaker.record(name, error)  # who gives it no time cannot say that it fails
         if outcome.answer is not None:
             found[name] = outcome.answer
             journal.degrade(*outcome.answer.degraded)

@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import cache
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -28,8 +29,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_THREADS = 256
-"""Calls that may be under way, or hang, in this process at once; further ones fail at once instead of piling up."""
+"""Calls that may be under way, or hang, in this process at once; further ones wait for one of these to return."""
 _KEPT_IDLE = 32
+_POLL = 0.01
+"""Seconds after which a call that waits for a thread looks again whether another batch has left one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class Deadline:
     def __init__(self, timeout: float | None) -> None:
         if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
             raise InputError(f"timeout is a number of seconds above 0, or None, not {timeout!r}")
+        timeout = _waitable(timeout)
         self._end = None if timeout is None else perf_counter() + timeout
 
     def left(self, at_most: float | None = None) -> float | None:
@@ -135,24 +139,31 @@ class Threads:
         """See `Mode`."""
         outcomes: list[Outcome[T] | None] = [None] * len(calls)
         done: SimpleQueue[tuple[int, Outcome[T] | BaseException]] = SimpleQueue()
-        began = perf_counter()
-        waited_for = len(calls)
-        for place, call in enumerate(calls):
+        began, limit = perf_counter(), _waitable(timeout)
+        waiting, under_way = deque(enumerate(calls)), 0
+        while waiting or under_way:
             try:
-                _Worker.start_call(place, call.sync, done, began)
+                while waiting:
+                    _Worker.start_call(waiting[0][0], waiting[0][1].sync, done, began)
+                    waiting.popleft()
+                    under_way += 1
             except _TooManyError as error:
-                outcomes[place] = Outcome(None, error, 0.0)
-                waited_for -= 1
-        while waited_for:
-            left = None if timeout is None else max(0.0, began + timeout - perf_counter())
+                refused = error
+                if not _Worker.count:  # there is none that could become free
+                    break
+            left = None if limit is None else max(0.0, began + limit - perf_counter())
             try:
-                place, outcome = done.get(timeout=left)
+                place, outcome = done.get(timeout=min(_POLL, _POLL if left is None else left) if waiting else left)
             except Empty:
+                if left is None or left > _POLL:
+                    continue
                 break
             if not isinstance(outcome, Outcome):  # KeyboardInterrupt and its like are nobody's outcome
                 raise outcome
             outcomes[place] = outcome
-            waited_for -= 1
+            under_way -= 1
+        for place, _ in waiting:
+            outcomes[place] = Outcome(None, refused, _since(began))
         return [outcome or Outcome(None, _late(timeout), _since(began)) for outcome in outcomes]
 
 
@@ -185,8 +196,16 @@ class _Worker:
                         f"{MOST_THREADS} calls are under way or hang; what they call does not return"
                     ) from None
                 cls.count += 1
-            worker = cls()
+            try:
+                worker = cls()
+            except RuntimeError as error:  # the system gives no more threads
+                with cls.lock:
+                    cls.count -= 1
+                raise _TooManyError(f"no thread could be started for it: {error}") from error
         context = contextvars.copy_context()
+        library = _library_variable()
+        if library is not None:
+            context.run(library.set, None)
 
         def job() -> None:
             outcome: Any
@@ -214,6 +233,16 @@ class _Worker:
                 return
 
 
+@cache
+def _library_variable() -> contextvars.ContextVar[str | None] | None:
+    """Where sniffio, if it is there, keeps which event loop runs here: a copy of that is not true in another thread."""
+    try:
+        from sniffio import current_async_library_cvar
+    except ImportError:
+        return None
+    return current_async_library_cvar
+
+
 def _forget_workers() -> None:
     """In a forked child the threads are gone."""
     _Worker.idle.clear()
@@ -221,7 +250,8 @@ def _forget_workers() -> None:
     _Worker.lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget_workers)
+if hasattr(os, "register_at_fork"):  # not where nothing forks
+    os.register_at_fork(after_in_child=_forget_workers)
 
 
 class Breaker:
@@ -256,12 +286,15 @@ class Breaker:
             return f"left out for another {left:.0f} s after {count} failures in a row, the last: {cause}"
 
     def record(self, name: str, error: Exception | None) -> None:
-        """Note how a call ended; what the caller got wrong (`InputError`) is no failure of the branch."""
+        """Note how a call ended.
+
+        What the caller got wrong (`InputError`) is no failure of the branch, nor is that no thread was free to ask it.
+        """
         if error is None:
             if self._state:
                 with self._lock:
                     self._state.pop(name, None)
-        elif self._failures is not None and not isinstance(error, InputError):
+        elif self._failures is not None and not isinstance(error, (InputError, _TooManyError)):
             with self._lock:
                 count = self._state.get(name, (0, 0.0, ""))[0] + 1
                 self._state[name] = (count, perf_counter() + self._seconds, describe(error))
@@ -270,6 +303,11 @@ class Breaker:
 def describe(error: Exception) -> str:
     """An error in one line."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _waitable(timeout: float | None) -> float | None:
+    """A timeout as locks take it: what they cannot count to is no limit."""
+    return None if timeout is None or timeout > threading.TIMEOUT_MAX else timeout
 
 
 def _late(timeout: float | None) -> TimeoutError:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pointsman.errors import CorruptStoreError, InputError
@@ -214,10 +215,14 @@ class SimpleHybridRetriever(BaseRetriever):
         try:
             about = json.loads((folder / _MANIFEST).read_text("utf-8"))
             names, kinds = [str(name) for name in about["names"]], [str(kind) for kind in about["kinds"]]
-            saved = {"fusion": about["fusion"], "weights": about["weights"], "depth": about["depth"]}
+            weights = about["weights"]
+            if not names or not isinstance(about["names"], list) or not isinstance(weights, (list, NoneType)):
+                raise TypeError("its names or weights are no list")
+            saved = {"fusion": about["fusion"], "weights": weights, "depth": checked(about["depth"])}
+            fuse([[]] * len(names), about["fusion"], weights)  # says what is wrong with them
         except FileNotFoundError:
             raise InputError(f"no hybrid retriever is saved at {folder}; name the folder given to persist") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:  # and InputError
             raise CorruptStoreError(
                 f"{folder / _MANIFEST} cannot be read ({describe(error)}); save the retriever again"
             ) from error

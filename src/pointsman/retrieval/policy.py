@@ -62,7 +62,7 @@ class Policy:
         origin: where each number came from.
 
     Raises:
-        InputError: a number is out of range.
+        InputError: a number is out of range, or something is of another type.
     """
 
     name: str = "measured"
@@ -87,9 +87,18 @@ class Policy:
             ("vector_weight", 0.0, 1000.0),
         ):
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
-                raise InputError(f"{name} of a policy is a number from {least:g} to {most:g}, not {value!r:.80}")
-        if self.strategy is not None and self.strategy not in LISTS:
+            whole = name == "feedback_top"
+            kinds = int if whole else (int, float)
+            if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
+                kind = "an int" if whole else "a number"
+                raise InputError(f"{name} of a policy is {kind} from {least:g} to {most:g}, not {value!r:.80}")
+        if not isinstance(self.name, str):
+            raise InputError(f"name of a policy is a string, not {self.name!r:.80}")
+        if not isinstance(self.origin, Mapping) or not all(
+            isinstance(text, str) for pair in self.origin.items() for text in pair
+        ):
+            raise InputError(f"origin of a policy is a mapping of names to strings, not {self.origin!r:.80}")
+        if self.strategy is not None and not (isinstance(self.strategy, str) and self.strategy in LISTS):
             raise InputError(f"strategy of a policy is one of {', '.join(LISTS)}, or none, not {self.strategy!r:.80}")
 
     def looking(self, datasets: int) -> Looking:
@@ -118,6 +127,13 @@ class Policy:
         Raises:
             InputError: it is none, or a number is out of range.
         """
+        try:
+            return cls._read(text)
+        except RecursionError:  # from reading it, or from showing what is wrong with it
+            raise InputError("a policy is a flat JSON object; this is nested too deeply") from None
+
+    @classmethod
+    def _read(cls, text: str) -> Self:
         try:
             values = json.loads(text)
         except ValueError as error:
@@ -155,5 +171,5 @@ def stored(folder: Path) -> Policy | None:
         return None
     try:
         return Policy.from_json(path.read_text("utf-8"))
-    except InputError as error:
+    except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}; delete it, or fit it again with 'pointsman tune'") from None

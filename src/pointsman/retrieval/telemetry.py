@@ -8,6 +8,7 @@ query's text is content; it is exported only where ``OTEL_INSTRUMENTATION_GENAI_
 from __future__ import annotations
 
 import json
+import logging
 import os
 from functools import cache
 from time import time_ns
@@ -19,11 +20,24 @@ if TYPE_CHECKING:
     from pointsman.types import RetrievalContext
 
 
+log = logging.getLogger(__name__)
+
+
 def export(context: RetrievalContext, top_k: int) -> None:
-    """Tell the collector about a search that ends now; costs a microsecond where there is none."""
+    """Tell the collector about a search that ends now; costs a microsecond where there is none.
+
+    Whatever goes wrong in telling, the search has its answer: the log has a warning of each kind of error, once.
+    """
     trace = _api()
     if trace is None:
         return
+    try:
+        _export(trace, context, top_k)
+    except Exception as error:  # noqa: BLE001  (logged; providers and exporters are anybody's code)
+        _warn(f"{type(error).__name__}: {error}"[:200])
+
+
+def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
     tracer = trace.get_tracer("pointsman", __version__)
     ended = time_ns()
     began = ended - int(context.trace.milliseconds * 1e6)
@@ -33,7 +47,7 @@ def export(context: RetrievalContext, top_k: int) -> None:
         "gen_ai.data_source.id": ", ".join(plan.datasets),
         "gen_ai.request.top_k": top_k,
         "gen_ai.retrieval.documents": json.dumps(
-            [{"id": hit.id, "score": hit.score} for hit in context.hits], ensure_ascii=False
+            [{"id": hit.id, "score": float(hit.score)} for hit in context.hits], ensure_ascii=False
         ),
         "pointsman.strategy": plan.strategy,
         "pointsman.reason": plan.reason,
@@ -65,6 +79,11 @@ def export(context: RetrievalContext, top_k: int) -> None:
             stage.set_status(trace.StatusCode.ERROR, span.error)
         stage.end(start + int(span.milliseconds * 1e6))
     whole.end(ended)
+
+
+@cache
+def _warn(what: str) -> None:
+    log.warning("a search could not be told to OpenTelemetry (%s); searches go on", what)
 
 
 @cache

@@ -22,6 +22,10 @@ MOST_CHARACTERS: Final = 20_000_000
 _spellers: weakref.WeakKeyDictionary[Dataset, tuple[int, Speller]] = weakref.WeakKeyDictionary()
 _guard = threading.Lock()
 
+_MOST_JOINT: Final = 8
+_joint: dict[tuple[int, ...], tuple[tuple[Speller, ...], Speller]] = {}  # by the spellers' identities, oldest first
+_joint_guard = threading.Lock()
+
 
 def speller_of(dataset: Dataset, *, most: int = MOST_CHARACTERS) -> Speller:
     """A speller that knows the words of a dataset; built when first asked for, and again after the dataset changed.
@@ -61,8 +65,28 @@ def _texts(dataset: Dataset, most: int) -> Iterator[str]:
             yield document.searchable
 
 
+def _together(spellers: Sequence[Speller]) -> Speller:
+    """One speller for the words of several; the latest are kept, so that each is built once while nothing changes."""
+    each = tuple(sorted(spellers, key=id))  # the order changes no correction, and routers change the order
+    key = tuple(map(id, each))
+    with _joint_guard:
+        known = _joint.pop(key, None)
+        if known is None or any(one is not other for one, other in zip(known[0], each, strict=True)):
+            from pointsman.text.spelling import Speller
+
+            counts: Counter[str] = Counter()
+            for one in each:
+                counts.update(one.frequencies)
+            known = each, Speller(counts)
+            known[1].build()
+        _joint[key] = known
+        while len(_joint) > _MOST_JOINT:
+            del _joint[next(iter(_joint))]
+        return known[1]
+
+
 class Vocabulary:
-    """The words of several datasets as one; what it gives is kept while none of them changes.
+    """The words of several datasets as one; what it gives is kept, for all who ask, while none of them changes.
 
     Args:
         datasets: whose words; datasets of any kind.
@@ -71,24 +95,13 @@ class Vocabulary:
 
     def __init__(self, datasets: Sequence[Dataset], *, most: int = MOST_CHARACTERS) -> None:
         self.datasets, self.most = tuple(datasets), most
-        self._together: tuple[tuple[Speller, ...], Speller] | None = None
-        self._guard = threading.Lock()
 
     def speller(self) -> Speller | None:
         """A speller that knows the words of all; None where there is no dataset."""
-        each = tuple(speller_of(dataset, most=self.most) for dataset in self.datasets)
+        each = [speller_of(dataset, most=self.most) for dataset in self.datasets]
         if len(each) < 2:
             return each[0] if each else None
-        with self._guard:
-            known = self._together
-            if known is None or any(one is not other for one, other in zip(known[0], each, strict=True)):
-                from pointsman.text.spelling import Speller
-
-                counts: Counter[str] = Counter()
-                for one in each:
-                    counts.update(one.frequencies)
-                known = self._together = each, Speller(counts)
-            return known[1]
+        return _together(each)
 
 
 class NearWords:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,6 +39,7 @@ from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.pool import DEPTH, LISTS, OWN, SCALES, Fused, Pool
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.retrievers import checked
+from pointsman.retrieval.router import RouteDecision
 from pointsman.retrieval.transform.base import Transformed
 from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext
 
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_NUMBERED = re.compile(r".* \d+")  # how the list of a variant is called
 
 PARTS = frozenset({"subquestion", "bridge"})
 """Kinds of variants that ask for a part of what the query asks for; a document need not answer more than one."""
@@ -183,6 +187,8 @@ class RetrievalWorkflow:
             InputError: see `search`.
             RetrievalError: nothing could be searched for any of them.
         """
+        if isinstance(queries, str):
+            raise InputError("search_many takes a sequence of questions; search takes one")
         limit = self.timeout if timeout is None else timeout
         whole = None if limit is None else limit * max(len(queries), 1)
         ways = [_Way(self, Threads(), Journal(whole), checked(top_k), limit) for _ in queries]
@@ -262,7 +268,11 @@ class _Way:
         self.journal.degrade(*transformed.degraded)
         error = "; ".join(transformed.degraded) or None
         self.journal.span("transform", transformed.detail, started, len(transformed.variants), error)
-        return transformed.query, transformed.variants
+        sound = [variant for variant in transformed.variants if _is_sound(variant)]
+        for variant in transformed.variants:
+            if variant not in sound:
+                self.journal.degrade(f"transform: a variant that cannot be searched was left out: {variant!r:.200}")
+        return transformed.query, sound
 
     async def plan(self, query: Query, datasets: Sequence[Any], strategy: str) -> tuple[Plan, list[Any]]:
         """Choose where to look and how; a router that fails chooses everything."""
@@ -273,9 +283,9 @@ class _Way:
         routable = [one for one in chosen if _is_dataset(one)]
         if router is not None and len(routable) > 1:
             call = Call(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
-            decision = await self.attempt(call, self.before_searching())
-            if isinstance(decision, Exception):
-                self.failed("route", started, decision, "all datasets are searched")
+            decision: Any = await self.attempt(call, self.before_searching())
+            if not isinstance(decision, RouteDecision):
+                self.failed("route", started, _cause(decision), "all datasets are searched")
             else:
                 kept = {dataset.name for dataset in decision.datasets}
                 searchables = {name: one for name, one in searchables.items() if one not in routable or name in kept}
@@ -284,10 +294,12 @@ class _Way:
                     self.journal.span("route", decision.reason, started, len(kept), decision.fallback.why)
                     self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
         policy = self.workflow.policy
-        if strategy == "auto" and policy is not None and policy.strategy is not None:
-            method, why = policy.strategy, f"a fixed strategy, as fitted to your labels ({policy.name})"
-        else:
-            method, why = method_for(chosen, strategy)
+        method, why = method_for(chosen, strategy)
+        fixed = policy.strategy if strategy == "auto" and policy is not None else None
+        if fixed is not None and all(not _is_dataset(one) or _keeps(one, fixed) for one in chosen):
+            method, why = fixed, f"a fixed strategy, as fitted to your labels ({policy.name if policy else ''})"
+        elif fixed is not None:
+            why += f"; not {fixed!r} as fitted to your labels: not every dataset keeps the lists for it"
         plan = Plan(tuple(searchables), method, f"{routed}{why}")
         detail = f"{method} over {', '.join(searchables) or 'nothing'}: {plan.reason}"
         self.journal.span("plan", detail, started, len(searchables))
@@ -322,6 +334,7 @@ class _Way:
             self.journal,
             breaker=self.workflow.breaker,
             budget=self.retrieval_budget(),
+            first={branch.name for branch in branches},
         )
         many = len(branches) > 1
         own = {branch.name: found[branch.name] for branch in branches if branch.name in found}
@@ -331,7 +344,11 @@ class _Way:
             if theirs:
                 beside.append((label, variant, together(theirs, many=many)))
         answered = [b.dataset for b in branches if isinstance(b, DatasetBranch) and b.name in own]
-        return Candidates(together(own, many=many) if own else None, beside, shared_spread(answered))
+        spread = shared_spread(answered) if plan.strategy == "hybrid" else None
+        embedders = {b.stores.embedder for b in answered if b.indexing_technique != "keyword" and b.stores.embedder}
+        if len(embedders) > 1:
+            self.journal.degrade(f"cosines of different embedders are compared as they are: {', '.join(embedders)}")
+        return Candidates(together(own, many=many) if own else None, beside, spread)
 
     def fuse(self, candidates: Candidates, plan: Plan, *, by_policy: bool) -> tuple[Plan, Ranked]:
         """One ranking out of all lists, and the documents of those that the later stages want to see."""
@@ -342,13 +359,22 @@ class _Way:
             assert candidates.spread is not None
             weights, why = self.workflow.policy.weigh(candidates.own.pool, candidates.spread)
             plan, detail = replace(plan, weights=weights, reason=f"{plan.reason}; {why}"), f": {why}"
-        found, fused = candidates.fused(plan)
+        try:
+            found, fused = candidates.fused(plan)
+        except Exception as error:
+            if not candidates.beside:
+                raise RetrievalError("what was found could not be fused", {"fuse": error}) from error
+            self.failed("fuse", started, error, "variants of the query are left out")
+            found, fused = replace(candidates, beside=()).fused(plan)
         if found is None:
             return plan, Ranked((), "none")
         self.journal.fused(found, fused)
         self.journal.span("fuse", f"{fused.scale}{detail}", started, len(fused.ranking))
         started = self.journal.now()
-        hits = tuple(hits_of(found, fused, self.depth(fused.scale)))
+        try:
+            hits = tuple(hits_of(found, fused, self.depth(fused.scale)))
+        except Exception as error:
+            raise RetrievalError("what was found could not be fetched", {"fetch": error}) from error
         self.journal.span("fetch", "documents", started, len(hits))
         return plan, Ranked(hits, fused.scale)
 
@@ -434,7 +460,7 @@ class Candidates:
             plan.strategy == "hybrid"
             and self.own is not None
             and self.spread is not None
-            and self.own.pool.lists.keys() >= SCALES.keys()
+            and self.own.pool.scores.keys() >= SCALES.keys()
         )
 
     def fused(self, plan: Plan) -> tuple[Found | None, Fused[Any]]:
@@ -492,10 +518,12 @@ class Candidates:
             score += sum(kinds[label].weight * evidence[label].get(key, 0.0) for label in others) / total
             scores[key] = score
         ranking = sorted(scores.items(), key=lambda item: -item[1])
-        lists = {
-            label: (sorted(evidence[label].items(), key=lambda item: -item[1])[:DEPTH], found)
-            for label, _, found in self.beside
-        }
+        lists = {}
+        for label, _, found in self.beside:
+            mine = {key for ranking in found.pool.lists.values() for key, _ in ranking}
+            scored = [(key, score) for key, score in evidence[label].items() if key in mine]
+            lists[label] = (sorted(scored, key=lambda item: -item[1]), found)
+        plain = own.pool.fused("hybrid", spread, weights).part
 
         def part(source: str, key: Any, _: int | None) -> float | None:
             if source in others:
@@ -503,14 +531,14 @@ class Candidates:
             if source in parts:
                 best = max(parts, key=lambda label: evidence[label].get(key, 0.0))
                 return min(share, 1.0) * evidence[source].get(key, 0.0) if source == best else 0.0
-            return None
+            return plain(source, key, None)
 
         return with_variants(own, lists), Fused(ranking, VARIANTS, part)
 
 
 def _is_raw(found: Found) -> bool:
     """Whether all of its scores are those of our own lists."""
-    return bool(found.pool.lists) and found.pool.lists.keys() <= OWN
+    return bool(found.pool.lists) and found.pool.lists.keys() == found.pool.scores.keys() <= OWN
 
 
 class _OfVariant:
@@ -556,7 +584,7 @@ def _refine_all(
 ) -> list[Ranked]:
     """Refine each ranking that is not refused; at once where the refiner has a way to."""
     refined = list(ranked)
-    open_ = [place for place, one in enumerate(ranked) if one.refused is None and one.hits]
+    open_ = [place for place, one in enumerate(ranked) if one.refused is None]
     together_ = getattr(refiner, "refine_many", None)
     if together_ is None or len(open_) < 2:
         for place in open_:
@@ -581,6 +609,18 @@ def _refine_all(
 def _cause(answer: Any) -> Exception:
     """Why something that came back in place of an answer is none."""
     return answer if isinstance(answer, Exception) else TypeError(f"it returned {type(answer).__name__}")
+
+
+def _is_sound(variant: Variant) -> bool:
+    """Whether a variant can be searched for and weighed."""
+    weight = variant.weight
+    return (
+        isinstance(variant.text, str)
+        and (variant.method is None or variant.method in LISTS)
+        and isinstance(weight, (int, float))
+        and math.isfinite(weight)
+        and weight >= 0
+    )
 
 
 def _unsound(ranked: Ranked) -> Exception | None:
@@ -635,6 +675,11 @@ def check_strategy(strategy: str) -> None:
         raise UnknownNameError("strategy", strategy, ("auto", *LISTS))
 
 
+def _keeps(dataset: Dataset, method: str) -> bool:
+    """Whether a dataset keeps the lists that a method needs."""
+    return all(kept for kept, wanted in zip(dataset.lists_for("auto"), LISTS[method], strict=True) if wanted)
+
+
 def _is_dataset(one: Any) -> bool:
     return callable(getattr(one, "candidates", None))
 
@@ -650,6 +695,8 @@ def _by_name(searchables: Sequence[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in searchables:
         name = one.name if _is_dataset(one) else next(names)
+        if not _is_dataset(one) and (name in OWN or name == "fuse" or _NUMBERED.fullmatch(name)):
+            name = f"{name}_retriever"  # what our own lists and those of variants are called is theirs
         if name in found:
             raise InputError(f"datasets are told apart by name, and two of these are called {name!r}")
         found[name] = one
@@ -659,4 +706,4 @@ def _by_name(searchables: Sequence[Any]) -> dict[str, Any]:
 def _branch(name: str, one: Any, method: str, strategy: str, looking: Looking | None) -> Branch:
     if not _is_dataset(one):
         return RetrieverBranch(one, name)
-    return DatasetBranch(one, method if strategy != "auto" or method not in {"hybrid", "vector"} else "auto", looking)
+    return DatasetBranch(one, method if strategy != "auto" or _keeps(one, method) else "auto", looking)

@@ -65,15 +65,19 @@ class Corrector(BaseTransformer):
 def transformer(datasets: Sequence[Dataset], effort: str = "balanced") -> BaseTransformer | None:
     """What ``auto`` does to a query before it searches these datasets; None for the least effort.
 
+    Nothing is corrected where a dataset keeps no keyword index: what words it has cannot be looked up in time, and one
+    that it alone has would be taken for a slip.
+
     Raises:
         UnknownNameError: there is no such effort.
     """
     check_effort(effort)
     if effort == "fast" or not datasets:
         return None
-    return QueryTransformer(
-        Corrector(datasets), RuleDecomposer(weight=PART_WEIGHT), BridgeFinder(datasets, weight=PART_WEIGHT)
-    )
+    steps: list[BaseTransformer] = [RuleDecomposer(weight=PART_WEIGHT), BridgeFinder(datasets, weight=PART_WEIGHT)]
+    if all(dataset.lists_for("auto")[0] for dataset in datasets):
+        steps.insert(0, Corrector(datasets))
+    return QueryTransformer(*steps)
 
 
 def check_effort(effort: str) -> None:
