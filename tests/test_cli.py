@@ -232,3 +232,30 @@ def test_output_to_a_closed_pipe_is_no_failure(indexed: Cli) -> None:
     )
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
+
+
+def test_a_strategy_that_needs_a_model_says_what_to_set(indexed: Cli) -> None:
+    done = indexed("search", "track", "--strategy", "hyde", code=2)
+    assert "strategy 'hyde' needs a language model" in done.stderr
+    assert "DASHSCOPE_API_KEY" in done.stderr
+
+
+def test_config_and_tune(indexed: Cli) -> None:
+    found = indexed.json("config")
+    assert {row["name"]: row["value"] for row in found["settings"]}["bm25_k1"] == 1.2
+    assert found["models"]["hyde"]["missing"]
+    labels = indexed.folder / "labels"
+    labels.mkdir()
+    (labels / "queries.jsonl").write_text('{"_id": "q", "text": "track"}\n')
+    (labels / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\tnone\t1\n")
+    done = indexed("tune", "labels", "--dataset", "notes", code=2)
+    assert "with fewer than 10 the default is safer" in done.stderr
+
+
+def test_search_says_why(indexed: Cli) -> None:
+    ids = [hit["id"] for hit in indexed.json("search", "tea", "-k", "10", "--no-refuse")["hits"]]
+    found = indexed.json("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1], "--why", "nobody")
+    assert [one["id"] for one in found["why"]] == [ids[-1], "nobody"]
+    assert found["why"][1]["verdict"] == "none of the datasets that were searched has a document of this id"
+    text = indexed("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1]).stdout
+    assert "the answer has 1" in text

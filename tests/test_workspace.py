@@ -11,6 +11,11 @@ import pointsman
 from pointsman import Document, Workspace
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.models.scripted_llm import ScriptedLLM
+from pointsman.registry import STRATEGIES
+from pointsman.retrieval.strategies import BaseRetrievalStrategy, register_strategy
+from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.types import Hits, Query
 from store_kit import corpus
 
 
@@ -117,3 +122,33 @@ def test_names_that_cannot_be_used(tmp_path: Path, workspace: Workspace, name: s
     with pytest.raises(InputError, match="1 to 64 letters"):
         workspace.dataset(name)
     assert not (tmp_path / "work").exists()
+
+
+def test_strategies_by_name(workspace: Workspace) -> None:
+    class Backwards(BaseRetrievalStrategy):
+        name = "backwards"
+
+        async def search(self, query: str | Query, k: int = 5) -> Hits:
+            found = await RetrievalWorkflow(strategy="hybrid").asearch(query, self.sources, k)
+            return Hits(reversed(found.hits), found.trace, found.degraded)
+
+    workspace.dataset("one").add(corpus(30))
+    with pytest.raises(UnknownNameError, match="no strategy named 'backwards'"):
+        workspace.search("rail", strategy="backwards")
+    register_strategy(Backwards)
+    try:
+        found = workspace.search("rail lamp", 100, strategy="backwards", refuse=False)
+        assert [hit.id for hit in found] == [
+            hit.id for hit in workspace.search("rail lamp", 100, strategy="hybrid", refuse=False)
+        ][::-1]  # its order stands
+        assert found.plan.strategy == "backwards"
+    finally:
+        STRATEGIES._factories.pop("backwards")
+    taken = workspace.search("rail lamp", 4, strategy="decomposition", refuse=False)
+    assert (taken.plan.strategy, len(taken)) == ("decomposition", 4)
+    with pytest.raises(InputError, match="needs a language model"):
+        workspace.search("rail", strategy="hyde")
+    workspace.llm = ScriptedLLM(["A signal lamp stands beside the rail."])
+    hyde = workspace.search("what stands beside the rail?", 4, strategy="hyde", refuse=False)
+    assert any(way.source == "hypothetical 1" for hit in hyde for way in hit.provenance)
+    assert hyde.degraded == ()

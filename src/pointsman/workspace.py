@@ -259,7 +259,8 @@ class Workspace:
             raise UnknownNameError("strategy", strategy, ("auto", *LISTS, *STRATEGIES.names()))
         made = STRATEGIES.create(strategy, *chosen, llm=self.llm)
         if type(made).search is not BaseRetrievalStrategy.search:  # it does everything itself
-            return query, _Search(replace(workflow, strategy="auto"), [made], strategy, made.budget)
+            own_order = None if rerank is None else workflow.reranker  # its order is what it was chosen for
+            return query, _Search(replace(workflow, strategy="auto", reranker=own_order), [made], strategy, made.budget)
         return query, _Search(made.applied_to(workflow), made.searched, strategy, made.budget)
 
     def _staged(

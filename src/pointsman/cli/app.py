@@ -21,7 +21,7 @@ from pointsman.cli import output
 from pointsman.errors import InputError, PointsmanError
 
 if TYPE_CHECKING:
-    from pointsman.protocols import Embedder
+    from pointsman.protocols import LLM, Embedder
     from pointsman.workspace import Workspace
 
 app = typer.Typer(
@@ -107,6 +107,7 @@ def search(
 ) -> None:
     """Search one, several or all datasets."""
     with _opened(workspace, embedder, existing=True) as opened:
+        opened.llm = _llm_for(strategy)
         context = opened.search(
             query,
             k,
@@ -372,6 +373,24 @@ def _opened(path: Path, embedder: str = "default", *, existing: bool = False) ->
         )
     with Workspace(path, embedder=_embedder(embedder)) as workspace:
         yield workspace
+
+
+def _llm_for(strategy: str) -> LLM | None:
+    """The language model that the settings name for a strategy; None where it needs none.
+
+    Raises:
+        InputError: it needs one, and the settings name none; the message says what to set.
+    """
+    from pointsman.registry import STRATEGIES
+    from pointsman.service import llm_for
+    from pointsman.settings import Settings
+
+    if strategy not in STRATEGIES.names() or not getattr(STRATEGIES.get(strategy), "needs_llm", False):
+        return None
+    chosen = llm_for(Settings.load(), strategy)
+    if chosen.llm is None:
+        raise InputError(f"strategy {strategy!r} needs a language model: {chosen.reason}")
+    return chosen.llm
 
 
 def _embedder(spec: str) -> Embedder | None:

@@ -22,6 +22,9 @@ class BM25Strategy(BaseRetrievalStrategy):
 
 
 class HybridStrategy(BaseRetrievalStrategy):
-    """By words and meaning together: the calibrated sum, wherever a dataset keeps both indexes."""
+    """By words and meaning together, weighed by the policy, wherever a dataset keeps both indexes.
+
+    `Workspace.search` with ``strategy="hybrid"`` is the same without the policy: the plain calibrated sum.
+    """
 
     name: ClassVar[str] = "hybrid"
