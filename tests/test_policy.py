@@ -17,7 +17,7 @@ from pointsman.retrieval import vocabulary
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.policy import Policy, measured, span_of, stored
 from pointsman.retrieval.pool import FEEDBACK, Pool
-from pointsman.retrieval.strategies.auto import Corrector, transformer
+from pointsman.retrieval.strategies.auto import Corrector, Limits, additions, transformer
 from pointsman.retrieval.vocabulary import Vocabulary
 from pointsman.text.spelling import Speller
 from store_kit import WORDS, corpus
@@ -160,12 +160,45 @@ class TestCorrecting:
         assert transformer([dataset], "thorough") is not None
 
 
+class TestLimits:
+    @pytest.mark.parametrize(
+        ("effort", "added"),
+        [
+            ("fast", {"feedback"}),
+            ("balanced", {"feedback", "spelling", "parts", "bridges"}),
+            ("thorough", {"feedback", "spelling", "parts", "bridges"}),
+            (Limits(), {"feedback", "spelling", "parts", "bridges"}),
+            (Limits(0), set()),
+            (Limits(0.6), {"feedback"}),
+            (Limits(1), {"feedback", "spelling"}),
+            (Limits(20), {"feedback", "spelling", "parts"}),
+            (Limits(60, llm_calls=5), {"feedback", "spelling", "parts", "bridges"}),
+        ],
+    )
+    def test_what_fits_is_added_by_gain_for_its_time(self, effort: Any, added: set[str]) -> None:
+        assert set(additions(effort)) == added
+
+    def test_in_a_search(self, tmp_path: Path) -> None:
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+            workspace.dataset("rails").add(corpus(80))
+            assert workspace.search("whistel", 3, effort=Limits(1)).query.text == "whistle"
+            spare = workspace.search("whistel", 3, effort=Limits(0))
+            assert spare.query.text == "whistel"
+            assert all(way.source != FEEDBACK for hit in spare for way in hit.provenance)
+
+    @pytest.mark.parametrize("limits", [{"milliseconds": -1}, {"llm_calls": -1}, {"milliseconds": float("nan")}])
+    def test_what_cannot_be(self, limits: dict[str, Any]) -> None:
+        with pytest.raises(InputError, match="of limits is"):
+            Limits(**limits)
+
+
 class TestFiles:
     def test_the_shipped_policy_says_where_each_number_comes_from(self) -> None:
         policy = measured()
         assert policy.origin.keys() == set(json.loads(policy.to_json())) - {"name", "origin"}
         assert Policy.from_json(policy.to_json()) == policy
-        assert {**json.loads(Policy().to_json()), "origin": {}} == {**json.loads(policy.to_json()), "origin": {}}
+        told: dict[str, Any] = {"origin": {}, "additions": {}}
+        assert {**json.loads(Policy().to_json()), **told} == {**json.loads(policy.to_json()), **told}
 
     @pytest.mark.parametrize(
         ("text", "message"),

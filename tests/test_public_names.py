@@ -61,6 +61,7 @@ PUBLIC = [
     "LLMReranker",
     "LLMRouter",
     "LLMSelector",
+    "Limits",
     "LockedError",
     "LostInTheMiddle",
     "Message",

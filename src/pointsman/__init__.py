@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         VectorStrategy,
         register_strategy,
     )
+    from pointsman.retrieval.strategies.auto import Limits
     from pointsman.retrieval.transform import (
         BaseTransformer,
         LLMDecomposer,
@@ -181,6 +182,7 @@ _HOMES = {
         "VectorStrategy",
         "register_strategy",
     ],
+    "pointsman.retrieval.strategies.auto": ["Limits"],
     "pointsman.retrieval.transform": [
         "BaseTransformer",
         "LLMDecomposer",
@@ -273,6 +275,7 @@ __all__ = [
     "LLMReranker",
     "LLMRouter",
     "LLMSelector",
+    "Limits",
     "LockedError",
     "LostInTheMiddle",
     "Message",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pointsman.filters import Filter
     from pointsman.protocols import LLM, Embedder
+    from pointsman.retrieval.strategies.auto import Effort
 
 FORMAT = 1
 _MANIFEST = "workspace.json"
@@ -142,7 +143,7 @@ class Workspace:
         filters: str | Mapping[str, Any] | Filter | None = None,
         rerank: bool | BaseRefiner | None = None,
         refuse: bool | BaseRefiner | None = None,
-        effort: str = "balanced",
+        effort: Effort = "balanced",
         timeout: float | None = None,
     ) -> RetrievalContext:
         """Search datasets and answer with the best hits of all.
@@ -160,7 +161,8 @@ class Workspace:
                 asked for by name is then left alone by the offline reranker.
             refuse: False answers with whatever was found, relevant or not; a `Refuser` takes that one.
             effort: of ``"auto"``: ``"fast"`` is the lists alone; ``"balanced"`` also corrects spelling and takes
-                complex questions apart; ``"thorough"`` reads the lists three times as deep.
+                complex questions apart; ``"thorough"`` reads the lists three times as deep. Or `Limits` of what it may
+                spend; then it adds what gains most for its time.
             timeout: seconds for the whole search, instead of the workflow's own.
 
         Raises:
@@ -181,7 +183,7 @@ class Workspace:
         filters: str | Mapping[str, Any] | Filter | None = None,
         rerank: bool | BaseRefiner | None = None,
         refuse: bool | BaseRefiner | None = None,
-        effort: str = "balanced",
+        effort: Effort = "balanced",
         timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
     ) -> RetrievalContext:
         """The same, awaited."""
@@ -201,7 +203,7 @@ class Workspace:
         filters: str | Mapping[str, Any] | Filter | None = None,
         rerank: bool | BaseRefiner | None = None,
         refuse: bool | BaseRefiner | None = None,
-        effort: str = "balanced",
+        effort: Effort = "balanced",
         timeout: float | None = None,
     ) -> list[RetrievalContext]:
         """Answer many questions, one context each in their order, embedding and reranking them in common batches.
@@ -233,7 +235,7 @@ class Workspace:
         filters: str | Mapping[str, Any] | Filter | None,
         rerank: bool | BaseRefiner | None,
         refuse: bool | BaseRefiner | None,
-        effort: str,
+        effort: Effort,
     ) -> tuple[Query, _Search]:
         """The query, and how to search for it."""
         auto.check_effort(effort)
@@ -250,7 +252,12 @@ class Workspace:
             steps = [step for step in (workflow.transformer, added) if step is not None]
             transformer = QueryTransformer(*steps) if len(steps) > 1 else next(iter(steps), None)
             depth = 3 * workflow.depth if effort == "thorough" else workflow.depth
-            return query, _Search(replace(workflow, strategy="auto", transformer=transformer, depth=depth), chosen)
+            policy = workflow.policy
+            if policy is not None and "feedback" not in auto.additions(effort):
+                policy = replace(policy, feedback=0.0)
+            return query, _Search(
+                replace(workflow, strategy="auto", transformer=transformer, depth=depth, policy=policy), chosen
+            )
         if strategy in LISTS:
             for dataset in chosen:
                 dataset.lists_for(strategy)  # what it cannot do is said before anything is searched

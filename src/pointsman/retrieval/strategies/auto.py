@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from pointsman.errors import UnknownNameError
+from pointsman.errors import InputError, UnknownNameError
+from pointsman.retrieval.policy import measured
 from pointsman.retrieval.strategies.decomposition import BridgeFinder
 from pointsman.retrieval.transform.base import BaseTransformer, QueryTransformer, Transformed
 from pointsman.retrieval.transform.decompose import RuleDecomposer
@@ -19,6 +21,32 @@ if TYPE_CHECKING:
 
 EFFORTS: Final = ("fast", "balanced", "thorough")
 """How much a search may cost: the lists alone; what gains at a few milliseconds; deeper lists as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ``auto`` may spend on a query beyond hybrid search, in place of a named effort.
+
+    Attributes:
+        milliseconds: for everything it would add; None: no limit.
+        llm_calls: how often it may ask a language model. What asks one has no measured gain yet, so ``auto`` adds none
+            of it, whatever is allowed.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+
+    milliseconds: float | None = None
+    llm_calls: int = 0
+
+    def __post_init__(self) -> None:
+        if self.milliseconds is not None and not self.milliseconds >= 0:
+            raise InputError(f"milliseconds of limits is a number from 0 up, or None, not {self.milliseconds!r:.80}")
+        if not isinstance(self.llm_calls, int) or self.llm_calls < 0:
+            raise InputError(f"llm_calls of limits is an int from 0 up, not {self.llm_calls!r:.80}")
+
+
+Effort = str | Limits
 
 PART_WEIGHT: Final = 0.5
 
@@ -44,6 +72,8 @@ class Corrector(BaseTransformer):
         query = Query.of(query)
         if not self.datasets or len(query.text) > 2000:
             return Transformed(query)
+        if self._known(query.text):  # the usual case, with one look
+            return Transformed(query)
         unknown = {word for word in set(_WORD.findall(query.text)) if not self._known(word)}
         speller = self._vocabulary.speller() if unknown else None
         if speller is None:
@@ -62,29 +92,51 @@ class Corrector(BaseTransformer):
         return any(dataset.stores.keyword.known(word) for dataset in self.datasets)
 
 
-def transformer(datasets: Sequence[Dataset], effort: str = "balanced") -> BaseTransformer | None:
-    """What ``auto`` does to a query before it searches these datasets; None for the least effort.
+def additions(effort: Effort) -> tuple[str, ...]:
+    """What ``auto`` adds at this effort: of what fits into the limits, by measured gain per millisecond.
 
-    Nothing is corrected where a dataset keeps no keyword index: what words it has cannot be looked up in time, and one
-    that it alone has would be taken for a slip.
+    Names, gains and costs stand in ``policy.json``.
 
     Raises:
         UnknownNameError: there is no such effort.
     """
-    check_effort(effort)
-    if effort == "fast" or not datasets:
+    known = measured().additions
+    if isinstance(effort, str):
+        check_effort(effort)
+        return tuple(known) if effort != "fast" else ("feedback",)
+    left = math.inf if effort.milliseconds is None else effort.milliseconds
+    taken = []
+    for name in sorted(known, key=lambda one: known[one]["gain"] / known[one]["ms"], reverse=True):
+        if known[name]["ms"] <= left:
+            left -= known[name]["ms"]
+            taken.append(name)
+    return tuple(taken)
+
+
+def transformer(datasets: Sequence[Dataset], effort: Effort = "balanced") -> BaseTransformer | None:
+    """What ``auto`` does to a query before it searches these datasets; None where that is nothing.
+
+    Raises:
+        UnknownNameError: there is no such effort.
+    """
+    added = additions(effort)
+    if not datasets:
         return None
-    steps: list[BaseTransformer] = [RuleDecomposer(weight=PART_WEIGHT), BridgeFinder(datasets, weight=PART_WEIGHT)]
-    if all(dataset.lists_for("auto")[0] for dataset in datasets):
-        steps.insert(0, Corrector(datasets))
-    return QueryTransformer(*steps)
+    steps: list[BaseTransformer] = []
+    if "spelling" in added and all(dataset.lists_for("auto")[0] for dataset in datasets):  # else a word may be there
+        steps.append(Corrector(datasets))
+    if "parts" in added:
+        steps.append(RuleDecomposer(weight=PART_WEIGHT))
+    if "bridges" in added:
+        steps.append(BridgeFinder(datasets, weight=PART_WEIGHT))
+    return QueryTransformer(*steps) if steps else None
 
 
-def check_effort(effort: str) -> None:
+def check_effort(effort: Effort) -> None:
     """Check that there is such an effort.
 
     Raises:
         UnknownNameError: there is none.
     """
-    if effort not in EFFORTS:
-        raise UnknownNameError("effort", effort, EFFORTS)
+    if not isinstance(effort, Limits) and effort not in EFFORTS:
+        raise UnknownNameError("effort", str(effort), EFFORTS)
