@@ -5,9 +5,9 @@ Public names are loaded when first used, so importing the package is cheap.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pointsman._lazy import lazily
 from pointsman._version import __version__
 
 if TYPE_CHECKING:
@@ -223,6 +223,7 @@ _HOMES = {
     "pointsman.workspace": ["Workspace"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+_HOME["open"] = "pointsman.workspace:open_workspace"
 
 __all__ = [
     "BM25IndexManager",
@@ -344,12 +345,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "open":
-        return import_module("pointsman.workspace").open_workspace
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'pointsman' has no attribute {name!r}")
+__getattr__, _ = lazily(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

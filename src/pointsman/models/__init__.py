@@ -5,9 +5,9 @@ Every name is loaded when it is first used: importing this package costs no mode
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pointsman._lazy import lazily
 from pointsman.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -39,18 +39,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "BaseEmbedder": "base",
-    "CachedEmbedder": "cached",
-    "DashScopeLLM": "openai_llm",
-    "E5Embedder": "e5",
-    "HashingEmbedder": "scripted",
-    "OnnxEmbedder": "onnx_directory",
-    "OpenAIEmbedder": "openai_embedder",
-    "OpenAILLM": "openai_llm",
-    "ScriptedLLM": "scripted_llm",
-    "SentenceTransformersEmbedder": "sentence_transformers",
-    "cache_directory": "_cache",
-    "default_embedder": "e5",
+    "BaseEmbedder": ".base",
+    "CachedEmbedder": ".cached",
+    "DashScopeLLM": ".openai_llm",
+    "E5Embedder": ".e5",
+    "HashingEmbedder": ".scripted",
+    "OnnxEmbedder": ".onnx_directory",
+    "OpenAIEmbedder": ".openai_embedder",
+    "OpenAILLM": ".openai_llm",
+    "ScriptedLLM": ".scripted_llm",
+    "SentenceTransformersEmbedder": ".sentence_transformers",
+    "cache_directory": "._cache",
+    "default_embedder": ".e5",
 }
 
 _SPECS = (
@@ -63,16 +63,7 @@ _SPECS = (
 )
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(__name__, _MODULES)
 
 
 def load_embedder(spec: str) -> BaseEmbedder:

@@ -5,8 +5,9 @@ Every name is loaded when it is first used: importing this package costs no mode
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pointsman._lazy import lazily
 
 if TYPE_CHECKING:
     from pointsman.retrieval.rerank._scores import PartialScores
@@ -26,22 +27,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "BaseReranker": "base",
-    "CalibratedReranker": "calibrated",
-    "CrossEncoderReranker": "cross_encoder",
-    "HTTPReranker": "http",
-    "LLMReranker": "llm",
-    "PartialScores": "_scores",
+    "BaseReranker": ".base",
+    "CalibratedReranker": ".calibrated",
+    "CrossEncoderReranker": ".cross_encoder",
+    "HTTPReranker": ".http",
+    "LLMReranker": ".llm",
+    "PartialScores": "._scores",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(__name__, _MODULES)

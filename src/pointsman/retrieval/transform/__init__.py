@@ -5,8 +5,9 @@ Every name is loaded when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pointsman._lazy import lazily
 
 if TYPE_CHECKING:
     from pointsman.retrieval.transform.base import BaseTransformer, QueryTransformer, Transformed, Variant
@@ -38,33 +39,23 @@ __all__ = [
 ]
 
 _MODULES = {
-    "TRANSFORM": "prompts",
-    "BaseTransformer": "base",
-    "Hop": "decompose",
-    "LLMDecomposer": "llm",
-    "LLMDisambiguator": "llm",
-    "LLMExpander": "llm",
-    "QueryTransformer": "base",
-    "RuleDecomposer": "decompose",
-    "RuleDisambiguator": "disambiguate",
-    "RuleExpander": "expand",
-    "TransformPrompts": "prompts",
-    "Transformed": "base",
-    "Variant": "base",
-    "bridge_entities": "decompose",
-    "chain": "decompose",
-    "subquestions": "decompose",
-    "usable": "generation",
+    "TRANSFORM": ".prompts",
+    "BaseTransformer": ".base",
+    "Hop": ".decompose",
+    "LLMDecomposer": ".llm",
+    "LLMDisambiguator": ".llm",
+    "LLMExpander": ".llm",
+    "QueryTransformer": ".base",
+    "RuleDecomposer": ".decompose",
+    "RuleDisambiguator": ".disambiguate",
+    "RuleExpander": ".expand",
+    "TransformPrompts": ".prompts",
+    "Transformed": ".base",
+    "Variant": ".base",
+    "bridge_entities": ".decompose",
+    "chain": ".decompose",
+    "subquestions": ".decompose",
+    "usable": ".generation",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(__name__, _MODULES)
