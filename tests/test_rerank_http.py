@@ -441,10 +441,20 @@ def test_settings_are_checked(url: str, settings: dict[str, Any], message: str) 
     assert KEY not in str(raised.value)
 
 
-def test_a_key_over_a_safe_way() -> None:
-    for url in ("https://example.com", "http://localhost:8080", "http://127.0.0.1", "http://[::1]:8080"):
-        HTTPReranker(url, api_key=KEY).close()
-    HTTPReranker("http://vllm:8000", api_key=KEY, insecure=True).close()
+@pytest.mark.parametrize(
+    ("url", "settings"),
+    [
+        ("https://example.com", {}),
+        ("http://localhost:8080", {}),
+        ("http://127.0.0.1", {}),
+        ("http://[::1]:8080", {}),
+        ("http://vllm:8000", {"insecure": True}),
+    ],
+)
+def test_a_key_over_a_safe_way(url: str, settings: dict[str, Any]) -> None:
+    reranker = HTTPReranker(url, api_key=KEY, **settings)
+    assert reranker.name.partition("@")[2].startswith(url)
+    assert KEY not in reranker.name + repr(reranker)
 
 
 def test_an_address_may_hold_more_than_a_path(server: Server, client: Callable[..., HTTPReranker]) -> None:

@@ -7,6 +7,7 @@ A base class defines the pair in terms of each other with these two functions; a
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -48,6 +49,40 @@ def wait_for(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
     thread.join()
     if errors:
         raise errors[0]
+    return results[0]
+
+
+def limited(call: Callable[[], T], seconds: float | None, name: str, late: Callable[[float], Exception]) -> T:
+    """Run a call in a thread of its own, in a copy of this context, that nobody waits for longer than so.
+
+    Args:
+        call: what to run; where it is late, its thread ends when it does.
+        seconds: how long to wait; None: as long as it takes, without a thread.
+        name: what the thread is called.
+        late: makes the error to raise when those seconds are over.
+
+    Raises:
+        Exception: whatever the call raises, or what ``late`` has made.
+    """
+    if seconds is None:
+        return call()
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
+            errors.append(error)
+
+    # A daemon: a model that hangs must not keep the process from ending either.
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=name, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise late(seconds)
     return results[0]
 
 

@@ -6,16 +6,15 @@ takes one, limit the time, and translate whatever goes wrong into `ModelError`.
 
 from __future__ import annotations
 
-import contextvars
 import inspect
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
 
-from pointsman._twins import in_thread, require_one, wait_for
+from pointsman._twins import in_thread, limited, require_one, wait_for
 from pointsman.errors import InputError, ModelError, PointsmanError
 
 Schema = Mapping[str, Any]
@@ -147,32 +146,14 @@ def _acomplete(llm: Any) -> Callable[..., Any]:
 
 
 def _limited(llm: Any, call: Callable[[], Any], timeout: float | None) -> Completion:
-    """Run a call in a thread of its own that nobody waits for longer than ``timeout``."""
-    answers: list[Any] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(call())
-        except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
-            errors.append(error)
-
-    if timeout is None:
-        run()
-    else:
-        context = contextvars.copy_context()
-        # A daemon: a model that hangs must not keep the process from ending either.
-        thread = threading.Thread(target=lambda: context.run(run), name=f"ask-{type(llm).__name__}", daemon=True)
-        thread.start()
-        thread.join(timeout)
-    if errors:
-        error = errors[0]
-        if isinstance(error, PointsmanError) or not isinstance(error, Exception):
-            raise error
+    """What the model answers to a call; what goes wrong is translated."""
+    try:
+        answer = limited(call, timeout, f"ask-{type(llm).__name__}", partial(_late, llm))
+    except PointsmanError:
+        raise
+    except Exception as error:  # a model of the user's may raise anything
         raise _failed(llm, error) from error
-    if not answers:
-        raise _late(llm, timeout)
-    return _completion(llm, answers[0])
+    return _completion(llm, answer)
 
 
 def _late(llm: Any, timeout: float | None) -> ModelError:

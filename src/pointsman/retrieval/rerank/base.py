@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import math
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -13,7 +11,7 @@ from typing import TypeVar
 
 import anyio
 
-from pointsman._twins import in_thread, require_one, wait_for
+from pointsman._twins import in_thread, limited, require_one, wait_for
 from pointsman.errors import InputError, ModelError, PointsmanError
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank._scores import Lookup, Pair, ScoreCache, Scored, checked, told_missing
@@ -253,35 +251,13 @@ class BaseReranker(BaseRefiner):
         Raises:
             PointsmanError: its own, or a ModelError for anything else.
         """
-        if self.timeout is None:
-            try:
-                return call()
-            except PointsmanError:
-                raise
-            except Exception as error:
-                raise self._foreign(error) from error
-        results: list[T] = []
-        errors: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                results.append(call())
-            except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
-                errors.append(error)
-
-        context = contextvars.copy_context()
-        # A daemon: a model that hangs must not keep the process from ending either.
-        thread = threading.Thread(target=lambda: context.run(run), name=f"rerank-{type(self).__name__}", daemon=True)
-        thread.start()
-        thread.join(self.timeout * shares)
-        if results:
-            return results[0]
-        if not errors:
-            raise self._late(self.timeout * shares)
-        raised = errors[0]
-        if isinstance(raised, PointsmanError) or not isinstance(raised, Exception):
-            raise raised
-        raise self._foreign(raised) from raised
+        limit = None if self.timeout is None else self.timeout * shares
+        try:
+            return limited(call, limit, f"rerank-{type(self).__name__}", self._late)
+        except PointsmanError:
+            raise
+        except Exception as error:
+            raise self._foreign(error) from error
 
     async def _alimited(self, call: Callable[[], Awaitable[T]], shares: int) -> T:
         limit = None if self.timeout is None else self.timeout * shares
