@@ -245,6 +245,29 @@ class TestFiles:
             assert again.search("rail lamp", 3).plan.strategy == "hybrid"
         assert not (tmp_path / "w" / "policy.json").exists()
 
+    @pytest.mark.parametrize(
+        ("fitted", "technique", "expected"),
+        [
+            ("bm25", "hybrid", "bm25"),
+            ("rrf", "hybrid", "rrf"),
+            ("rrf", "keyword", "hybrid"),  # one dataset lacks the vectors for it
+            ("bm25", "keyword", "bm25"),
+            (None, "hybrid", "hybrid"),
+        ],
+    )
+    def test_the_plan_tells_what_a_search_does(
+        self, tmp_path: Path, fitted: str | None, technique: Any, expected: str
+    ) -> None:
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+            workspace.dataset("rails").add(corpus(30))
+            workspace.dataset("yards", indexing_technique=technique).add(corpus(30, seed=1))
+            workspace.keep(Policy(name="tuned", strategy=fitted, feedback=0.0))
+            told, done = workspace.plan(workspace.datasets()), workspace.search("rail lamp", 3).plan
+            assert (told.strategy, told.datasets) == (done.strategy, done.datasets) == (expected, ("rails", "yards"))
+            assert done.reason.startswith(told.reason)  # what the policy makes of what was found comes after it
+            assert ("as fitted to your labels" in told.reason) == (fitted is not None)
+            assert workspace.plan(workspace.datasets(), "bm25").strategy == "bm25"
+
 
 class TestTuning:
     def labelled(self, dataset: Dataset, count: int, by: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:

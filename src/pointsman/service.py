@@ -18,6 +18,7 @@ from pointsman.filters import parse_filter
 from pointsman.protocols import Embedder
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.branches import is_dataset
 from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.recommend import Recommendation, recommend
@@ -472,8 +473,8 @@ class EnhancedRetrievalService:
         if self._foreign is not None:
             return self._foreign
         ours = list(_flat(self.vector_store))
-        datasets = tuple(one for one in ours if _is_dataset(one))
-        others = tuple(one for one in ours if not _is_dataset(one))
+        datasets = tuple(one for one in ours if is_dataset(one))
+        others = tuple(one for one in ours if not is_dataset(one))
         own = getattr(self.embedding_service, "name", None)
         for dataset in datasets if own is not None else ():
             stored = dataset.stores.embedder
@@ -726,10 +727,6 @@ def _taken(factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str,
     return {name: value for name, value in options.items() if name in parameters}
 
 
-def _is_dataset(one: Any) -> bool:
-    return callable(getattr(one, "candidates", None)) and callable(getattr(one, "lists_for", None))
-
-
 def _is_workspace(one: Any) -> bool:
     return callable(getattr(one, "datasets", None)) and callable(getattr(one, "dataset", None))
 
@@ -740,11 +737,11 @@ def _is_retriever(one: Any) -> bool:
 
 def _is_ours(store: Any) -> bool:
     if isinstance(store, (list, tuple)):
-        wrong = [one for one in store if not (_is_dataset(one) or _is_workspace(one) or _is_retriever(one))]
+        wrong = [one for one in store if not (is_dataset(one) or _is_workspace(one) or _is_retriever(one))]
         if wrong or not store:
             raise InputError(f"give at least one dataset, workspace or retriever, and nothing else; not {store!r:.80}")
         return True
-    return _is_dataset(store) or _is_workspace(store) or _is_retriever(store)
+    return is_dataset(store) or _is_workspace(store) or _is_retriever(store)
 
 
 def _flat(store: Any) -> Iterator[Any]:

@@ -224,7 +224,7 @@ class Workspace:
 
     def plan(self, datasets: Sequence[Dataset], strategy: str = "auto") -> Plan:
         """What a search of these datasets would do, and why."""
-        method, why = method_for(datasets, strategy)
+        method, why = method_for(datasets, strategy, self.workflow.policy)
         return Plan(tuple(dataset.name for dataset in datasets), method, why)
 
     def _asked(

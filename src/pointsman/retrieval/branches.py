@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
 from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe
-from pointsman.retrieval.pool import LISTS, SCALES, Fused, Part, Pool, Ranking, merge
+from pointsman.retrieval.pool import SCALES, Fused, Part, Pool, Ranking, merge
 from pointsman.types import Hit, HitKey, Provenance, Query, Span
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pointsman.protocols import Retriever
     from pointsman.retrieval.journal import Journal
     from pointsman.retrieval.policy import Looking
+    from pointsman.types import Document
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,11 @@ class Branch(Protocol):
         ...
 
 
+def is_dataset(one: Any) -> bool:
+    """Whether something is a dataset, whose own lists can be searched; else it is a retriever, or nothing of ours."""
+    return callable(getattr(one, "candidates", None)) and callable(getattr(one, "lists_for", None))
+
+
 class DatasetBranch:
     """A dataset, searched by one method: both lists with both scores, documents fetched only for the answer.
 
@@ -93,8 +99,7 @@ class DatasetBranch:
         """See `Branch`; by another method, and embedding the text as a passage, if a variant wants that."""
         way = self.method
         if method is not None:
-            kept, wanted = self.dataset.lists_for("auto"), LISTS[method]
-            way = method if all(have for have, want in zip(kept, wanted, strict=True) if want) else "auto"
+            way = method if self.dataset.keeps(method) else "auto"
 
         def sync() -> Found:
             looking = None if as_passage or method is not None else self.looking
@@ -117,13 +122,8 @@ class DatasetBranch:
 
     def _found(self, query: Query, pool: Pool[int], vector: NDArray[np.float32] | None = None) -> Found:
         dataset = self.dataset
-
-        def fetch(keys: Sequence[int], _: Sequence[Place] = ()) -> list[Hit | None]:
-            documents = dataset.fetch(keys)
-            return [None if document is None else Hit(document, 0.0, dataset.name) for document in documents]
-
-        def ids(keys: Sequence[int]) -> list[HitKey | None]:
-            return [None if hit is None else hit.key for hit in fetch(keys)]
+        fetch, ids = fetching(dataset.fetch, dataset.name)
+        own = [source for source in pool.lists if source in SCALES]  # a list made by feedback scores nobody else
 
         def scorer(source: str) -> Callable[[HitKey], float | None]:
             def score(key: HitKey) -> float | None:
@@ -133,11 +133,30 @@ class DatasetBranch:
             return score
 
         def complete(keys: Sequence[int]) -> Mapping[str, Mapping[int, float]]:
-            own = [source for source in pool.lists if source in SCALES]  # a list made by feedback scores nobody else
             return {source: dataset.scores(query, source, keys, vector=vector) for source in own}
 
-        scorers = {source: scorer(source) for source in pool.lists if source in SCALES}
-        return Found(pool, fetch, ids, scorers, complete, dataset.keys)
+        return Found(pool, fetch, ids, {source: scorer(source) for source in own}, complete, dataset.keys)
+
+
+def fetching(
+    documents: Callable[[Sequence[Any]], Sequence[Document | None]], dataset: str | None = None
+) -> tuple[
+    Callable[[Sequence[Any], Sequence[Place]], list[Hit | None]], Callable[[Sequence[Any]], list[HitKey | None]]
+]:
+    """``fetch`` and ``ids`` of a `Found` whose keys are those of one store.
+
+    Args:
+        documents: documents for keys, None for what is gone.
+        dataset: the name of the dataset that they belong to, if they do to one.
+    """
+
+    def fetch(keys: Sequence[Any], _: Sequence[Place] = ()) -> list[Hit | None]:
+        return [None if document is None else Hit(document, 0.0, dataset) for document in documents(keys)]
+
+    def ids(keys: Sequence[Any]) -> list[HitKey | None]:
+        return [None if hit is None else hit.key for hit in fetch(keys)]
+
+    return fetch, ids
 
 
 class RetrieverBranch:
@@ -179,14 +198,12 @@ def found_in(name: str, hits: Sequence[Hit], key: KeyOf | None = None) -> Found:
         raise TypeError(f"a retriever returns hits, {name!r} returned {told}") from None
     if key is not None:
         keys = list(map(key, hits))
+    degraded = tuple(getattr(hits, "degraded", ()))
     if len(set(keys)) < len(keys):  # one vote per list: the first of a kind stays
         first = dict(zip(reversed(keys), reversed(hits), strict=True))
         keys = list(dict.fromkeys(keys))
-        degraded = tuple(getattr(hits, "degraded", ()))
         hits = [first[one] for one in keys]
         scores = [hit.score for hit in hits]
-    else:
-        degraded = tuple(getattr(hits, "degraded", ()))
     if not _finite(scores):  # its order can still be used
         scores = [None] * len(keys)
         degraded = (*degraded, f"{name}: it gave scores that are no finite numbers; only its order counts")

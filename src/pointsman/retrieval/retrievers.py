@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.protocols import Key
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import Found, Place, hits_of
-from pointsman.retrieval.pool import DEPTH, LISTS, Pool, Ranking, gather
+from pointsman.retrieval.branches import Found, fetching, hits_of
+from pointsman.retrieval.pool import DEPTH, LISTS, Ranking, gather
 from pointsman.types import Hit, Provenance, Query
 
 if TYPE_CHECKING:
@@ -80,14 +80,8 @@ class HybridRetriever(BaseRetriever, Generic[Key]):
         vector = self._embedder.embed_queries([query.text])[0]
         depth = max(self._depth, checked(top_k))
         pool = gather(query.text, vector, self._keyword, self._vector, filters=query.filters, depth=depth)
-        return hits_of(_found(pool, self._documents), pool.fused(self._fusion, self._spread()), top_k)
-
-
-def _found(pool: Pool[Key], documents: DocumentStore[Key]) -> Found:
-    def fetch(keys: Sequence[Key], _: Sequence[Place] = ()) -> list[Hit | None]:
-        return [None if document is None else Hit(document, 0.0) for document in documents.fetch(keys)]
-
-    return Found(pool, fetch, lambda keys: [None if hit is None else hit.key for hit in fetch(keys)], {})
+        found = Found(pool, *fetching(self._documents.fetch), {})
+        return hits_of(found, pool.fused(self._fusion, self._spread()), top_k)
 
 
 def _hits_of_one(source: str, ranking: Ranking[Key], documents: DocumentStore[Key]) -> list[Hit]:

@@ -26,6 +26,7 @@ from pointsman.retrieval.branches import (
     ask,
     completed,
     hits_of,
+    is_dataset,
     named,
     together,
     with_variants,
@@ -280,7 +281,7 @@ class _Way:
         searchables = _by_name(datasets)
         chosen, routed = list(searchables.values()), ""
         router = self.workflow.router
-        routable = [one for one in chosen if _is_dataset(one)]
+        routable = [one for one in chosen if is_dataset(one)]
         if router is not None and len(routable) > 1:
             call = Call(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
             decision: Any = await self.attempt(call, self.before_searching())
@@ -294,12 +295,7 @@ class _Way:
                     self.journal.span("route", decision.reason, started, len(kept), decision.fallback.why)
                     self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
         policy = self.workflow.policy
-        method, why = method_for(chosen, strategy)
-        fixed = policy.strategy if strategy == "auto" and policy is not None else None
-        if fixed is not None and all(not _is_dataset(one) or _keeps(one, fixed) for one in chosen):
-            method, why = fixed, f"a fixed strategy, as fitted to your labels ({policy.name if policy else ''})"
-        elif fixed is not None:
-            why += f"; not {fixed!r} as fitted to your labels: not every dataset keeps the lists for it"
+        method, why = method_for(chosen, strategy, policy)
         plan = Plan(tuple(searchables), method, f"{routed}{why}")
         detail = f"{method} over {', '.join(searchables) or 'nothing'}: {plan.reason}"
         self.journal.span("plan", detail, started, len(searchables))
@@ -639,8 +635,8 @@ def _unsound(ranked: Ranked) -> Exception | None:
     return None
 
 
-def method_for(searchables: Sequence[Any], strategy: str) -> tuple[str, str]:
-    """How to rank what these find, and why.
+def method_for(searchables: Sequence[Any], strategy: str, policy: Policy | None = None) -> tuple[str, str]:
+    """How to rank what these find, and why; ``"auto"`` takes the fixed strategy of a policy that has one.
 
     Raises:
         UnknownNameError: there is no such strategy.
@@ -648,7 +644,18 @@ def method_for(searchables: Sequence[Any], strategy: str) -> tuple[str, str]:
     check_strategy(strategy)
     if strategy != "auto":
         return strategy, "asked for"
-    keeps = [one.lists_for("auto") for one in searchables if _is_dataset(one)]
+    method, why = _method_by_lists(searchables)
+    if policy is None or policy.strategy is None:
+        return method, why
+    fixed = policy.strategy
+    if all(not is_dataset(one) or one.keeps(fixed) for one in searchables):
+        return fixed, f"a fixed strategy, as fitted to your labels ({policy.name})"
+    return method, f"{why}; not {fixed!r} as fitted to your labels: not every dataset keeps the lists for it"
+
+
+def _method_by_lists(searchables: Sequence[Any]) -> tuple[str, str]:
+    """The method for whatever lists these have, and why."""
+    keeps = [one.lists_for("auto") for one in searchables if is_dataset(one)]
     if len(keeps) < len(searchables):
         return "hybrid", "every list there is, by reciprocal rank where scores are foreign"
     if any(words for words, _ in keeps) and any(near for _, near in keeps):
@@ -675,27 +682,18 @@ def check_strategy(strategy: str) -> None:
         raise UnknownNameError("strategy", strategy, ("auto", *LISTS))
 
 
-def _keeps(dataset: Dataset, method: str) -> bool:
-    """Whether a dataset keeps the lists that a method needs."""
-    return all(kept for kept, wanted in zip(dataset.lists_for("auto"), LISTS[method], strict=True) if wanted)
-
-
-def _is_dataset(one: Any) -> bool:
-    return callable(getattr(one, "candidates", None))
-
-
 def _by_name(searchables: Sequence[Any]) -> dict[str, Any]:
     """Datasets and retrievers by their names.
 
     Raises:
         InputError: two have the same name, or something is neither.
     """
-    others = [one for one in searchables if not _is_dataset(one)]
+    others = [one for one in searchables if not is_dataset(one)]
     names = iter(named(others, None))
     found: dict[str, Any] = {}
     for one in searchables:
-        name = one.name if _is_dataset(one) else next(names)
-        if not _is_dataset(one) and (name in OWN or name == "fuse" or _NUMBERED.fullmatch(name)):
+        name = one.name if is_dataset(one) else next(names)
+        if not is_dataset(one) and (name in OWN or name == "fuse" or _NUMBERED.fullmatch(name)):
             name = f"{name}_retriever"  # what our own lists and those of variants are called is theirs
         if name in found:
             raise InputError(f"datasets are told apart by name, and two of these are called {name!r}")
@@ -704,6 +702,6 @@ def _by_name(searchables: Sequence[Any]) -> dict[str, Any]:
 
 
 def _branch(name: str, one: Any, method: str, strategy: str, looking: Looking | None) -> Branch:
-    if not _is_dataset(one):
+    if not is_dataset(one):
         return RetrieverBranch(one, name)
-    return DatasetBranch(one, method if strategy != "auto" or _keeps(one, method) else "auto", looking)
+    return DatasetBranch(one, method if strategy != "auto" or one.keeps(method) else "auto", looking)

@@ -14,7 +14,7 @@ from pointsman._twins import wait_for
 from pointsman.errors import InputError
 from pointsman.registry import STRATEGIES
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import named
+from pointsman.retrieval.branches import is_dataset, named
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.pool import SCALES
 from pointsman.retrieval.retrievers import checked
@@ -168,11 +168,6 @@ def register_strategy(cls: type[BaseRetrievalStrategy], *, replace: bool = False
         raise InputError(f"{cls.__name__} has no name to be registered under; set its class attribute name")
     STRATEGIES.register(cls.name, cls, replace=replace)
     return cls
-
-
-def is_dataset(source: Any) -> bool:
-    """Whether a source is a dataset, and not a retriever."""
-    return callable(getattr(source, "candidates", None))
 
 
 def _hits(context: RetrievalContext) -> Hits:

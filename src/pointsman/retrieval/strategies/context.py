@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pointsman.errors import InputError
+from pointsman.retrieval.branches import is_dataset
 from pointsman.retrieval.compress import ExtractiveCompressor, LLMCompressor, ParentExpander, WindowExpander
 from pointsman.retrieval.refine import BaseRefiner
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy, is_dataset
+from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
 from pointsman.retrieval.strategies.budget import Budget, spending
 from pointsman.retrieval.strategies.generated import at_least_one
 

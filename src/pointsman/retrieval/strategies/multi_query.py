@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman.errors import InputError
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy, is_dataset
+from pointsman.retrieval.branches import is_dataset
+from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed
 from pointsman.retrieval.transform.expand import KINDS, RuleExpander
 from pointsman.retrieval.vocabulary import Vocabulary
