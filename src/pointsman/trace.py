@@ -36,6 +36,17 @@ class Span:
     error: str | None = None
     started: float = 0.0
 
+    def to_dict(self) -> dict[str, Any]:
+        """In plain values that JSON can hold; times in milliseconds, to the microsecond."""
+        return {
+            "stage": self.stage,
+            "detail": self.detail,
+            "milliseconds": round(self.milliseconds, 3),
+            "count": self.count,
+            "error": self.error,
+            "started": round(self.started, 3),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -154,17 +165,7 @@ class Trace:
 
     def to_dict(self, *, lists: bool = False) -> dict[str, Any]:
         """The trace in plain values that JSON can hold; ``lists`` adds every ranking."""
-        spans = [
-            {
-                "stage": span.stage,
-                "detail": span.detail,
-                "milliseconds": round(span.milliseconds, 3),
-                "count": span.count,
-                "error": span.error,
-                "started": round(span.started, 3),
-            }
-            for span in self.spans
-        ]
+        spans = [span.to_dict() for span in self.spans]
         if not lists:
             return {"spans": spans}
         records = [

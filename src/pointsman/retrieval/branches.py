@@ -7,11 +7,12 @@ import math
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
-from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe
+from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe, heard
 from pointsman.retrieval.pool import SCALES, Fused, Part, Pool, Ranking, merge
 from pointsman.types import Hit, HitKey, Provenance, Query, Span
 
@@ -484,7 +485,9 @@ async def ask(
     if not any(branch.name in first for branch in asked):
         asked = list(branches)  # else only variants would be searched, or nothing
     started = journal.now()
-    outcomes = await mode.all([branch.look(query, depth) for branch in asked], budget)
+    told: set[str] = set()
+    calls = _heard([branch.look(query, depth) for branch in asked], asked, journal, told)
+    outcomes = await mode.all(calls, budget)
     found: dict[str, Found] = {}
     failed: dict[str, Exception] = {}
     for branch, outcome in zip(asked, outcomes, strict=True):
@@ -494,25 +497,15 @@ async def ask(
         if outcome.answer is not None:
             found[name] = outcome.answer
             journal.degrade(*outcome.answer.degraded)
-            lists = outcome.answer.pool.lists
-            told = ", ".join(f"{len(ranking)} by {source}" for source, ranking in lists.items())
-            detail = f"{name}: {told or 'nothing'}" if list(lists) != [name] else name
-            journal.spans.append(
-                Span(
-                    "retrieve",
-                    detail,
-                    outcome.milliseconds,
-                    len(outcome.answer.pool),
-                    "; ".join(outcome.answer.degraded) or None,
-                    started,
-                )
-            )
         else:
             failed[name] = error or RuntimeError("it gave no answer")
             cause = describe(failed[name])
-            journal.spans.append(Span("retrieve", name, outcome.milliseconds, None, cause, started))
             journal.degrade(f"{name}: {cause}")
             log.warning("branch %s failed: %s", name, cause)
+        span = _span(name, outcome.answer, failed.get(name), outcome.milliseconds, started)
+        journal.spans.append(span)
+        if name not in told:  # it is late, and has not come back
+            journal.tell(span)
     if not found:
         only = next(iter(failed.values()))
         if len(failed) == 1 and isinstance(only, InputError):
@@ -520,6 +513,31 @@ async def ask(
         raise RetrievalError("every branch of the search failed", failed)
     if len(asked) < len(branches):
         for name, why in left_out.items():
-            journal.spans.append(Span("retrieve", name, 0.0, None, why, started))
+            journal.add(Span("retrieve", name, 0.0, None, why, started))
             journal.degrade(f"{name}: {why}")
     return found
+
+
+def _heard(
+    calls: Sequence[Call[Found]], branches: Sequence[Branch], journal: Journal, told: set[str]
+) -> Sequence[Call[Found]]:
+    """The calls; where somebody listens, they tell when they end, and ``told`` takes the names of those that did."""
+    if not journal.is_heard:
+        return calls
+    started = journal.now()
+
+    def ended(name: str, answer: Found | None, error: Exception | None) -> None:
+        told.add(name)
+        journal.tell(_span(name, answer, error, journal.now() - started, started))
+
+    return [heard(call, partial(ended, branch.name)) for call, branch in zip(calls, branches, strict=True)]
+
+
+def _span(name: str, answer: Found | None, error: Exception | None, milliseconds: float, started: float) -> Span:
+    """What a branch has found, or why it has not."""
+    if answer is None:
+        return Span("retrieve", name, milliseconds, None, None if error is None else describe(error), started)
+    lists = answer.pool.lists
+    found = ", ".join(f"{len(ranking)} by {source}" for source, ranking in lists.items())
+    detail = f"{name}: {found or 'nothing'}" if list(lists) != [name] else name
+    return Span("retrieve", detail, milliseconds, len(answer.pool), "; ".join(answer.degraded) or None, started)

@@ -52,6 +52,30 @@ class Outcome(Generic[T]):
     milliseconds: float
 
 
+def heard(call: Call[T], ended: Callable[[T | None, Exception | None], None]) -> Call[T]:
+    """The same call, which tells when it ends, and how."""
+
+    def sync() -> T:
+        try:
+            answer = call.sync()
+        except Exception as error:
+            ended(None, error)
+            raise
+        ended(answer, None)
+        return answer
+
+    async def asynchronous() -> T:
+        try:
+            answer = await call.asynchronous()
+        except Exception as error:
+            ended(None, error)
+            raise
+        ended(answer, None)
+        return answer
+
+    return Call(sync, asynchronous)
+
+
 class Mode(Protocol):
     """How a flow waits."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +15,27 @@ from pointsman.trace import Record, Span, Trace
 if TYPE_CHECKING:
     from pointsman.retrieval.branches import Found
     from pointsman.retrieval.pool import Fused
-    from pointsman.types import Hit, Ranked
+    from pointsman.types import Hit, Plan, Ranked
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[["Plan | Span"], None]
+"""Told of the plan, of each branch when it ends, and of every other stage; in any thread."""
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell somebody how the searches that begin within the block get on, while they do.
+
+    What it raises is logged, and the search goes on.
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 class Journal:
@@ -28,6 +51,20 @@ class Journal:
         self.spans: list[Span] = []
         self.records: list[Record] = []
         self.degraded: list[str] = []
+        self._listener = _listener.get()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody listens."""
+        return self._listener is not None
+
+    def tell(self, news: Plan | Span) -> None:
+        """Tell whoever listens."""
+        if self._listener is not None:
+            try:
+                self._listener(news)
+            except Exception:
+                log.exception("whoever listens to a search failed; the search goes on")
 
     def now(self) -> float:
         """Milliseconds since the search began."""
@@ -35,7 +72,12 @@ class Journal:
 
     def span(self, stage: str, detail: str, started: float, count: int | None = None, error: str | None = None) -> None:
         """Note a stage that began at ``started`` and ends now."""
-        self.spans.append(Span(stage, detail, self.now() - started, count, error, started))
+        self.add(Span(stage, detail, self.now() - started, count, error, started))
+
+    def add(self, span: Span) -> None:
+        """Note a stage, and tell of it."""
+        self.spans.append(span)
+        self.tell(span)
 
     def degrade(self, *causes: str) -> None:
         """Note what did not work as asked, each thing once."""

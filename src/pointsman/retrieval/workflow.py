@@ -297,6 +297,7 @@ class _Way:
         policy = self.workflow.policy
         method, why = method_for(chosen, strategy, policy)
         plan = Plan(tuple(searchables), method, f"{routed}{why}")
+        self.journal.tell(plan)
         detail = f"{method} over {', '.join(searchables) or 'nothing'}: {plan.reason}"
         self.journal.span("plan", detail, started, len(searchables))
         looking = None
