@@ -19,8 +19,9 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.dev  ## write the commands' help pages into docs/cli.md
+docs: $(VENV)/.dev  ## write the commands' help pages and the OpenAPI description into docs
 	$(BIN)/python tests/test_docs.py
+	$(BIN)/python tests/test_openapi.py
 
 clean:
 	rm -rf $(VENV) demo-workspace .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

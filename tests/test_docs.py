@@ -63,9 +63,13 @@ def test_help_pages_are_the_commands_own() -> None:
 
 
 def with_help(page: str) -> str:
-    names = re.findall(r"^  (\w+) ", help_text().partition("Commands:")[2], re.MULTILINE)
-    parts = [f"### pointsman {name}\n\n```text\n{help_text(name)}```\n" for name in names]
+    parts = [f"### pointsman {' '.join(one)}\n\n```text\n{help_text(*one)}```\n" for one in commands()]
     return BETWEEN.sub(lambda found: found[1] + "\n" + "\n".join(parts) + found[2], page)
+
+
+def commands(*group: str) -> list[tuple[str, ...]]:
+    names = re.findall(r"^  ([\w-]+) ", help_text(*group).partition("Commands:")[2], re.MULTILINE)
+    return [one for name in names for one in ((*group, name), *commands(*group, name))]
 
 
 def help_text(*command: str) -> str:

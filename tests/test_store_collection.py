@@ -5,6 +5,8 @@ import logging
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import pytest
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError
 from pointsman.store import keyword, truth, vectors
 from pointsman.store.collection import Collection
+from pointsman.store.files import replacing
 from pointsman.store.truth import prepare
 from pointsman.types import AddResult, Document
 from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, units
@@ -197,6 +200,24 @@ class TestPersistence:
         assert len(state.tail_keys) == 0
         reader.close()
 
+    def test_a_store_without_the_index_of_sources_gets_it_at_the_next_write(self, tmp_path: Path) -> None:
+        def uses_index(collection: Collection) -> bool:
+            sql = f"EXPLAIN QUERY PLAN SELECT id FROM documents WHERE {truth._SOURCE} = 'a.md'"
+            return "documents_source" in str(collection.truth._rows(sql))
+
+        with closing(opened(tmp_path)) as made:
+            add(made, [Document("1", "red", {"source": "a.md"}), Document("2", "green", {"source": "b.md"})])
+            assert uses_index(made)
+            with made.truth.transaction(advance=False) as (connection, _):
+                connection.execute("DROP INDEX documents_source")
+        with closing(opened(tmp_path)) as older:
+            assert older.truth.ids(source="a.md") == ["1"]
+            assert not uses_index(older)
+            add(older, [Document("3", "blue", {"source": "a.md"})])
+            assert uses_index(older)
+            assert older.truth.ids(source="a.md") == ["1", "3"]
+            sound(older)
+
     def test_manifest_says_what_it_was_given(self, tmp_path: Path) -> None:
         Collection(tmp_path / "x", about={"name": "x", "description": "путь 轨道"}).close()
         again = Collection(tmp_path / "x", about={"name": "ignored"})
@@ -223,6 +244,22 @@ HOSTILE = [
     Document("rtl", "\u202eשלום עולם\u202c مرحبا"),
     Document("-1", "the marker's own key"),
 ]
+
+
+def test_threads_that_replace_one_file_at_once_leave_it_whole(tmp_path: Path) -> None:
+    path, meeting = tmp_path / "file", threading.Barrier(4)
+
+    def write(byte: int) -> None:
+        with replacing(path) as file:
+            meeting.wait(10)  # all of them have opened theirs
+            file.write(bytes([byte]) * 100_000)
+            meeting.wait(10)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert path.stat().st_size == 100_000
+    assert len(set(path.read_bytes())) == 1
+    assert list(tmp_path.iterdir()) == [path]
 
 
 class TestHostileInput:
@@ -277,6 +314,13 @@ class TestHostileInput:
             nested = [nested]
         with pytest.raises(InputError, match="not JSON"):
             prepare(Document("x", "x", {"a": nested}))
+
+    def test_metadata_too_deep_for_sqlite_has_no_source(self, tmp_path: Path) -> None:
+        deep = '{"source":"a.md","x":' + "[" * 2500 + "]" * 2500 + "}"
+        with closing(truth.Truth(tmp_path / "documents.sqlite")) as made:
+            other = prepare(Document("2", "y", {"source": "a.md"}))
+            made.upsert([truth.Prepared(Document("1", "x"), deep, b"digest"), other])
+            assert (made.ids(), made.ids(source="a.md")) == (["1", "2"], ["2"])
 
     def test_k_beyond_all_documents(self, store: Collection) -> None:
         add(store, [Document(str(number), "rail") for number in range(30)])

@@ -10,13 +10,14 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pointsman._batched import batched
-from pointsman.errors import InputError, ModelError, UnknownNameError
+from pointsman.errors import InputError, ModelError, UnknownNameError, UnmetNeedError
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import DatasetBranch, hits_of
 from pointsman.retrieval.calibration import CosineSpread
@@ -241,17 +242,37 @@ class Dataset:
         """
         told = on_progress or (lambda _: None)
         total, position = AddResult(), 0
-        with self._collection.writer():
+        stores = self._collection
+        with stores.writer():
             for batch in batched(documents, _BATCH if vectors is None else 20 * _BATCH):
                 rows = None if vectors is None else vectors[position : position + len(batch)]
                 if vectors is not None and len(vectors) < position + len(batch):
                     raise InputError(f"{len(vectors)} vectors for more documents; give one row for each")
-                total += self._add_batch([_document(item) for item in batch], rows, told)
+                total += self._add_batch(stores, [_document(item) for item in batch], rows, told)
                 position += len(batch)
             if vectors is not None and len(vectors) != position:
                 raise InputError(f"{len(vectors)} vectors for {position} documents; give one row for each")
         self._measure_spread()
         return total
+
+    @contextmanager
+    def writing(self, wait: float = 0.0) -> Iterator[None]:
+        """Be the writer within the block only, so that other processes may write after it.
+
+        Without it a process that has written stays the writer until ``close``. Blocks may be nested, and threads may be
+        inside together; the end of the last one releases the lock, and readers stay open. Processes that wait take
+        turns, so a long import that has a block for every batch lets others in.
+
+        Args:
+            wait: seconds to wait for another process.
+
+        Raises:
+            LockedError: another process is the writer, and still is after that time.
+            UnknownNameError: another process has deleted the dataset.
+        """
+        self._follow_manifest()
+        with self._collection.writing(wait):
+            yield
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Delete documents by id; unknown ids are passed over. Returns how many there were."""
@@ -264,6 +285,22 @@ class Dataset:
     def ids(self, *, source: str | None = None) -> list[str]:
         """All ids, or those of documents whose metadata has this ``source``."""
         return self._collection.truth.ids(source=source)
+
+    def page(self, after: int = 0, limit: int = 100) -> tuple[list[Document], int | None]:
+        """At most ``limit`` documents in the order of first arrival, and where the next page begins; None at the end.
+
+        Args:
+            after: what the page before said; 0 for the first.
+            limit: from 1 up.
+
+        Raises:
+            InputError: a number is out of range.
+        """
+        if not 0 <= after < 2**63 or not 1 <= limit < 2**31:
+            raise InputError(
+                f"a page begins after 0 or what the page before said, and has 1 or more, not {after}, {limit}"
+            )
+        return self._collection.truth.page(after, limit)
 
     def __iter__(self) -> Iterator[Document]:
         return self._collection.truth.documents()
@@ -370,7 +407,7 @@ class Dataset:
         if method == "auto":
             return self._kept
         if not self.keeps(method):
-            raise InputError(
+            raise UnmetNeedError(
                 f"dataset {self.name!r} is indexed for {self.indexing_technique!r} search only, not for {method!r}"
             )
         return LISTS[method]
@@ -408,6 +445,23 @@ class Dataset:
     def stores(self) -> Collection:
         """The stores underneath: truth, keyword index, vector index, columns."""
         return self._collection
+
+    def follow(self, about: Mapping[str, Any]) -> None:
+        """Take over what the manifest says by now: another process may have described the dataset, or made it anew.
+
+        Args:
+            about: the manifest, from `pointsman.store.collection.read_manifest`.
+        """
+        with self._opening:
+            opened = self._opened
+            if opened is not None and about.get("identity") != opened.truth.identity:
+                self._opened = None
+                self.indexing_technique = about.get("indexing_technique", self.indexing_technique)
+            else:
+                opened = None
+            self.description = about.get("description", self.description)
+        if opened is not None:
+            opened.close()
 
     def describe(self, description: str) -> None:
         """Change the description."""
@@ -456,9 +510,9 @@ class Dataset:
     def close(self) -> None:
         """Let go of files and of the writer's lock; the next use opens it again."""
         with self._opening:
-            if self._opened is not None:
-                self._opened.close()
-                self._opened = None
+            opened, self._opened = self._opened, None
+        if opened is not None:  # a thread that is writing ends first; it must not find the way to what it writes barred
+            opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -491,12 +545,26 @@ class Dataset:
                 self._opened = Collection(self._path, about=about, **self._bm25)
             return self._opened
 
+    def _follow_manifest(self) -> None:
+        """See that what is open is what is on disk."""
+        if self._opened is None or self._path is None:
+            return
+        from pointsman.store.collection import read_manifest
+
+        about = read_manifest(self._path)
+        if about is None:
+            raise UnknownNameError("dataset", self.name)
+        self.follow(about)
+
     def _add_batch(
-        self, documents: list[Document], vectors: NDArray[np.float32] | None, told: Callable[[int], None]
+        self,
+        stores: Collection,
+        documents: list[Document],
+        vectors: NDArray[np.float32] | None,
+        told: Callable[[int], None],
     ) -> AddResult:
         from pointsman.store.truth import prepare
 
-        stores = self._collection
         last = {document.id: row for row, document in enumerate(documents)}
         rows = list(last.values())
         prepared = [prepare(documents[row]) for row in rows]
@@ -507,12 +575,13 @@ class Dataset:
                 vectors = vectors[rows]
             result = stores.write(prepared, vectors, self.embedder.name)
         else:
-            return self._embed_and_write(prepared, len(documents), told)
+            return self._embed_and_write(stores, prepared, len(documents), told)
         told(len(documents))
         return result
 
-    def _embed_and_write(self, prepared: list[Prepared], count: int, told: Callable[[int], None]) -> AddResult:
-        stores = self._collection
+    def _embed_and_write(
+        self, stores: Collection, prepared: list[Prepared], count: int, told: Callable[[int], None]
+    ) -> AddResult:
         unchanged = stores.truth.unchanged(prepared)
         fresh = [item for item, same in zip(prepared, unchanged, strict=True) if not same]
         told(count - len(fresh))
@@ -546,9 +615,9 @@ class Dataset:
     def _vectors(self) -> VectorIndex:
         vectors, stored = self._collection.vectors, self._collection.embedder
         if vectors is None:
-            raise InputError(f"dataset {self.name!r} holds no vectors yet; add documents first")
+            raise UnmetNeedError(f"dataset {self.name!r} holds no vectors yet; add documents first")
         if stored != self.embedder.name:
-            raise InputError(
+            raise UnmetNeedError(
                 f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {self.embedder.name!r}; "
                 "open it with that embedder, or index the documents again into a new dataset"
             )

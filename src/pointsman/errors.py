@@ -5,10 +5,12 @@
     PointsmanError
     ├── InputError (ValueError)         what the caller gave cannot be used; the message names it and the remedy
     │   ├── FilterError                 a filter expression that cannot be read
+    │   ├── UnmetNeedError              it would do, were a model or an index here that it needs
     │   └── UnknownNameError            a dataset, strategy, fusion … that does not exist
     ├── MissingDependencyError (ImportError)   an optional package is absent; carries the install line
     ├── ModelError                      an embedder, LLM or reranker failed or answered nonsense
     ├── RetrievalError (ExceptionGroup) every branch of a search failed; carries each one's error
+    ├── ServiceError                    a Pointsman service cannot be reached, refuses, or answers what cannot be used
     └── StoreError                      data on disk
         ├── LockedError                 another process is writing to this dataset
         ├── FormatVersionError          written by a Pointsman whose format this one does not know
@@ -44,6 +46,10 @@ class UnknownNameError(InputError):
         self.kind, self.name, self.known = kind, name, known
 
 
+class UnmetNeedError(InputError):
+    """What is asked for needs something that is not here, such as a language model or an index."""
+
+
 class MissingDependencyError(PointsmanError, ImportError):
     """An optional package is needed and not installed."""
 
@@ -72,6 +78,29 @@ class RetrievalError(ExceptionGroup[Exception], PointsmanError):
     def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # its stub is generic in the result
         """What ``except*`` makes of a part of it."""
         return RetrievalError("a part of the causes", {name: e for name, e in self.causes.items() if e in excs})
+
+
+class ServiceError(PointsmanError):
+    """A Pointsman service cannot be reached, refuses a request, or answers what cannot be used.
+
+    Attributes:
+        status: of the HTTP answer; None where there was none.
+        title: the kind of problem, in a few words.
+        request_id: under which the service's log tells more.
+        retry_after: seconds after which the service asks to be tried again.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        title: str = "",
+        request_id: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.title, self.request_id, self.retry_after = status, title, request_id, retry_after
 
 
 class StoreError(PointsmanError):

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pointsman._twins import in_thread, wait_for
-from pointsman.errors import InputError, ModelError, PointsmanError, RetrievalError, UnknownNameError
+from pointsman.errors import InputError, ModelError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.filters import parse_filter
 from pointsman.protocols import Embedder
 from pointsman.registry import STRATEGIES, Registry
@@ -91,6 +91,37 @@ def llm_for(settings: Settings, task: str = "general", environ: Mapping[str, str
     except PointsmanError as error:
         return ChosenLLM(None, str(error))
     return ChosenLLM(llm, f"{spec.model} of {spec.base_url or spec.provider}")
+
+
+class SettingsModels(Mapping[str, "LLM"]):
+    """The language models that settings name, by task, each made when it is first asked for; without those missing.
+
+    Args:
+        settings: where they are named.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._chosen: dict[str, ChosenLLM] = {}
+
+    def chosen(self, task: str) -> ChosenLLM:
+        """The model for a task, or why there is none; what is no task of its own takes the general one."""
+        task = task if task in TASKS else "general"
+        if task not in self._chosen:
+            self._chosen[task] = llm_for(self._settings, task)
+        return self._chosen[task]
+
+    def __getitem__(self, task: str) -> LLM:
+        llm = self.chosen(task).llm
+        if llm is None:
+            raise KeyError(task)
+        return llm
+
+    def __iter__(self) -> Iterator[str]:
+        return (task for task in ("general", *TASKS) if self.chosen(task).llm is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class ServiceHits(Hits):
@@ -237,6 +268,10 @@ class EnhancedRetrievalService:
         usable = set(_CHOSEN_BY_LOOK) - lacking.keys()
         return recommend(query, usable or {"auto"}, why_not=lacking)
 
+    def lack(self, strategy: str) -> str | None:
+        """What a strategy needs and does not have here; None: it can be used."""
+        return self._lack(strategy, self._sources())
+
     @property
     def strategies(self) -> Mapping[str, BaseRetriever]:
         """The registered strategies over this store by name, each made when it is first asked for.
@@ -283,7 +318,7 @@ class EnhancedRetrievalService:
         sources = self._sources()
         name, recommendation = self._chosen(query, strategy)
         if name != "auto" and (lack := self._lack(name, sources)) is not None:
-            raise InputError(f"strategy {name!r} cannot be used here: {lack}")
+            raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
         workflow = replace(self._workflow, reranker=self._reranking(name, use_rerank, sources))
         if self._is_plain(name):
             return self._plain(name, query, sources, workflow, use_rerank, recommendation)
@@ -390,7 +425,7 @@ class EnhancedRetrievalService:
         sources = self._sources()
         lack = self._lack(name, sources)
         if lack is not None:
-            raise InputError(f"strategy {name!r} cannot be used here: {lack}")
+            raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
         chosen = sources.of(name)
         rerank = rerank and name == "compression" and self.config.compression_rerank
         key = (name, rerank, *map(id, chosen))

@@ -27,7 +27,7 @@ PREFIX: Final = "POINTSMAN_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 """Names the file, where it is not the one in the working directory."""
 
-_NO_SETTINGS: Final = frozenset({CONFIG_VARIABLE, f"{PREFIX}CACHE", f"{PREFIX}TEST_DATA"})
+_NO_SETTINGS: Final = frozenset({CONFIG_VARIABLE, f"{PREFIX}CACHE", f"{PREFIX}TEST_DATA", f"{PREFIX}SERVE"})
 """Variables that are Pointsman's and no settings."""
 
 _LARGEST_FILE: Final = 1_000_000  # bytes; a file of settings has some hundred

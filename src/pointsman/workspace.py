@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, IndexingTechnique, QueryVectors, check_name
-from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, UnknownNameError
+from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, UnknownNameError, UnmetNeedError
 from pointsman.filters import parse_filter
 from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS
@@ -20,17 +22,19 @@ from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.rerank.calibrated import CalibratedReranker
+from pointsman.retrieval.router import ContentRouter
 from pointsman.retrieval.strategies import BaseRetrievalStrategy, Budget, auto, spending
 from pointsman.retrieval.transform.base import QueryTransformer
 from pointsman.retrieval.workflow import RetrievalWorkflow, method_for, shared_spread
+from pointsman.selector.heuristic import router_select
 from pointsman.types import Plan, Query, RetrievalContext
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pointsman.filters import Filter
     from pointsman.protocols import LLM, Embedder
+    from pointsman.retrieval.router import RouteDecision
     from pointsman.retrieval.strategies.auto import Effort
+    from pointsman.selector.heuristic import RouteChoice
 
 FORMAT = 1
 _MANIFEST = "workspace.json"
@@ -45,7 +49,8 @@ class Workspace:
         workflow: how to search: router, reranker, further refiners, time limit. Unless it has its own, searches rerank
             by the offline reranker, refuse by the default calibration, and decide by the policy that was fitted to the
             workspace, or the measured one.
-        llm: for the strategies that need a language model.
+        llm: for the strategies that need a language model; one for all of them, or by the strategy's name, and
+            ``"general"`` for those that are not named.
 
     Raises:
         FormatVersionError: a newer Pointsman wrote it.
@@ -58,7 +63,7 @@ class Workspace:
         *,
         embedder: Embedder | None = None,
         workflow: RetrievalWorkflow | None = None,
-        llm: LLM | None = None,
+        llm: LLM | Mapping[str, LLM] | None = None,
     ) -> None:
         self.path = Path(path)
         self.workflow = workflow or RetrievalWorkflow(policy=stored(self.path) or measured())
@@ -66,6 +71,7 @@ class Workspace:
         self._embedder = embedder
         self._query_vectors = QueryVectors(self._loaded_embedder)
         self._datasets: dict[str, Dataset] = {}
+        self._opening = threading.RLock()
         _check_folder(self.path)
 
     def dataset(
@@ -92,24 +98,27 @@ class Workspace:
 
         check_name(name)
         directory = self.path / "datasets" / name
-        about = read_manifest(directory) if directory.exists() else None
-        if about is None and not create:
-            raise UnknownNameError("dataset", name, tuple(self.names()))
-        known = (about or {}).get("indexing_technique")
-        if known and indexing_technique and known != indexing_technique:
-            raise InputError(
-                f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}"
-            )
-        dataset = self._datasets.get(name)
-        if dataset is None:
-            text = (about or {}).get("description", "") if about or description is None else description
-            technique = known or indexing_technique or "hybrid"
-            vectors = self._query_vectors
-            dataset = Dataset(name, text, technique, path=directory, embedder=self._embedder, query_vectors=vectors)
-            self._datasets[name] = dataset
-        if about is None:
-            _write_manifest(self.path)
-            _ = dataset.stores  # makes it on disk
+        with self._opening:
+            about = read_manifest(directory)
+            if about is None and not create:
+                raise UnknownNameError("dataset", name, tuple(self.names()))
+            known = (about or {}).get("indexing_technique")
+            if known and indexing_technique and known != indexing_technique:
+                raise UnmetNeedError(
+                    f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}"
+                )
+            dataset = self._datasets.get(name)
+            if dataset is None:
+                text = (about or {}).get("description", "") if about or description is None else description
+                technique = known or indexing_technique or "hybrid"
+                vectors = self._query_vectors
+                dataset = Dataset(name, text, technique, path=directory, embedder=self._embedder, query_vectors=vectors)
+                self._datasets[name] = dataset
+            elif about is not None:
+                dataset.follow(about)
+            if about is None:
+                _write_manifest(self.path)
+                _ = dataset.stores  # makes it on disk
         if description is not None and description != dataset.description:
             dataset.describe(description)
         return dataset
@@ -131,7 +140,27 @@ class Workspace:
             LockedError: another process is writing to it.
         """
         self.dataset(name, create=False).stores.remove()
-        del self._datasets[name]
+        self._datasets.pop(name, None)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What a dataset holds and how it is kept: documents, embedder, bytes on disk, and whether its index is behind.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
+        dataset = self.dataset(name, create=False)
+        stores = dataset.stores
+        files = (path for path in (self.path / "datasets" / name).rglob("*") if path.is_file())
+        return {
+            "name": name,
+            "description": dataset.description,
+            "indexing_technique": dataset.indexing_technique,
+            "documents": len(dataset),
+            "embedder": stores.embedder,
+            "sequence": stores.truth.sequence(),
+            "keyword_index_sequence": stores.keyword.applied,
+            "bytes": sum(map(_size, files)),
+        }
 
     def search(
         self,
@@ -222,6 +251,23 @@ class Workspace:
         """The same, awaited; it runs in a worker thread."""
         return await in_thread(self.search_many, queries, k, **options)
 
+    def route(self, query: str | Query, datasets: Sequence[Dataset] | None = None, strategy: str = "auto") -> Routing:
+        """How and where a query would be looked for, and why, before anything is searched.
+
+        Args:
+            query: what would be asked.
+            datasets: those to choose from; all unless given.
+            strategy: as of a search: what it would be asked to do.
+        """
+        asked = Query.of(query)
+        known = self.datasets() if datasets is None else list(datasets)
+        decision = self._router.decide(asked, known) if known else None
+        return Routing(asked.text, router_select(asked.text), self.plan(known, strategy), decision)
+
+    @cached_property
+    def _router(self) -> ContentRouter:
+        return ContentRouter()  # keeps a sketch of each dataset
+
     def plan(self, datasets: Sequence[Dataset], strategy: str = "auto") -> Plan:
         """What a search of these datasets would do, and why."""
         method, why = method_for(datasets, strategy, self.workflow.policy)
@@ -264,7 +310,10 @@ class Workspace:
             return query, _Search(replace(workflow, strategy=strategy), chosen)
         if strategy not in STRATEGIES.names():
             raise UnknownNameError("strategy", strategy, ("auto", *LISTS, *STRATEGIES.names()))
-        made = STRATEGIES.create(strategy, *chosen, llm=self.llm)
+        llm = self.llm
+        if isinstance(llm, Mapping):
+            llm = llm.get(strategy) or llm.get("general")
+        made = STRATEGIES.create(strategy, *chosen, llm=llm)
         if type(made).search is not BaseRetrievalStrategy.search:  # it does everything itself
             own_order = None if rerank is None else workflow.reranker  # its order is what it was chosen for
             return query, _Search(replace(workflow, strategy="auto", reranker=own_order), [made], strategy, made.budget)
@@ -327,6 +376,23 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
+class Routing:
+    """Three decisions about a query.
+
+    Attributes:
+        query: what would be asked.
+        heuristic: by its look alone: ``"bm25"``, ``"dense"`` or ``"hybrid"`` (H1, H2).
+        plan: what a search would do; None where there is no workspace.
+        decision: the datasets whose content bears on it; None where there are none.
+    """
+
+    query: str
+    heuristic: RouteChoice
+    plan: Plan | None = None
+    decision: RouteDecision | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Search:
     """How one search is done: by which stages, over what, and under which name if it has one of its own."""
 
@@ -351,10 +417,17 @@ def open_workspace(
     *,
     embedder: Embedder | None = None,
     workflow: RetrievalWorkflow | None = None,
-    llm: LLM | None = None,
+    llm: LLM | Mapping[str, LLM] | None = None,
 ) -> Workspace:
     """`pointsman.open`: the workspace at this path, made on the first write."""
     return Workspace(path, embedder=embedder, workflow=workflow, llm=llm)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # a file of an index that was just replaced
+        return 0
 
 
 def _check_folder(path: Path) -> None:

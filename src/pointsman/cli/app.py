@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pointsman._version import __version__
-from pointsman.cli import output
+from pointsman.cli import keys, output
+from pointsman.cli.common import DEFAULT_WORKSPACE, DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption
+from pointsman.cli.serve import serve
 from pointsman.errors import InputError, PointsmanError
 
 if TYPE_CHECKING:
@@ -32,24 +34,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-WorkspaceOption = Annotated[
-    Path,
-    typer.Option("--workspace", "-w", envvar="POINTSMAN_WORKSPACE", metavar="DIR", help="The folder of datasets."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-DatasetsOption = Annotated[
-    list[str] | None, typer.Option("--dataset", "-d", metavar="NAME", help="Only this dataset; may be repeated.")
-]
-EmbedderOption = Annotated[
-    str,
-    typer.Option(
-        envvar="POINTSMAN_EMBEDDER",
-        metavar="SPEC",
-        help="default, onnx:DIR, sentence-transformers:NAME or openai:MODEL@URL; fixed once a dataset has begun.",
-    ),
-]
-DEFAULT_WORKSPACE = Path(".pointsman")
 
 
 @app.command()
@@ -135,17 +119,15 @@ def route(
     Three decisions: the heuristic route from the query alone, the strategy that search takes, and the datasets whose
     content bears on the query. The last needs a workspace; the others do without.
     """
-    from pointsman.retrieval.router import ContentRouter
     from pointsman.selector.heuristic import router_select
+    from pointsman.workspace import Routing
 
-    heuristic = router_select(query)
     if dataset is None and not (workspace / "datasets").is_dir():
-        output.routes(query, heuristic, None, None, as_json=as_json)
+        output.routes(Routing(query, router_select(query)), as_json=as_json)
         return
     with _opened(workspace, embedder, existing=True) as opened:
         chosen = [opened.dataset(name, create=False) for name in dataset or opened.names()]
-        decision = ContentRouter().decide(query, chosen) if chosen else None
-        output.routes(query, heuristic, opened.plan(chosen), decision, as_json=as_json)
+        output.routes(opened.route(query, chosen), as_json=as_json)
 
 
 @app.command()
@@ -230,6 +212,12 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Draw quality against latency into FILE (.svg, .png).", show_default=False),
     ] = None,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(
+            "--workspace", "-w", metavar="DIR", help="Keep the result here, for the console.", show_default=False
+        ),
+    ] = None,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
@@ -248,6 +236,10 @@ def evaluate(
         embedder=_embedder(embedder),
     )
     output.evaluation(report, as_json=as_json)
+    if workspace is not None:
+        from pointsman.evaluation.runs import keep
+
+        keep(workspace, report)
     if plot is not None:
         from pointsman.evaluation import draw
 
@@ -341,6 +333,10 @@ def demo(
     from pointsman.cli.demo import run_demo
 
     run_demo(workspace)
+
+
+app.command()(serve)
+app.add_typer(keys.app)
 
 
 def _version(wanted: bool) -> None:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from pointsman.wire import hit_to_dict, refusal_to_dict, route_to_dict
 
+if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from pointsman.evaluation.select import SelectorReport
     from pointsman.evaluation.tune import Tuning
     from pointsman.indexing import IndexReport, Progress
-    from pointsman.retrieval.router import RouteDecision
-    from pointsman.selector.heuristic import RouteChoice
     from pointsman.settings import Settings
     from pointsman.store.collection import Verification
-    from pointsman.types import Explanation, Hit, Plan, Provenance, Refusal, RetrievalContext
-    from pointsman.workspace import Workspace
+    from pointsman.types import Explanation, Hit, Provenance, Refusal, RetrievalContext
+    from pointsman.workspace import Routing, Workspace
 
 _SNIPPET = 320  # characters of a passage that are shown
 _WORD = re.compile(r"\w+")
@@ -145,8 +143,8 @@ def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] 
         "strategy": context.plan.strategy,
         "reason": context.plan.reason,
         "datasets": list(context.plan.datasets),
-        "hits": [_hit_json(rank, hit) for rank, hit in enumerate(context.hits, 1)],
-        "refused": _refusal_json(context.refused),
+        "hits": [hit_to_dict(rank, hit) for rank, hit in enumerate(context.hits, 1)],
+        "refused": context.refused and refusal_to_dict(context.refused),
         "degraded": list(context.degraded),
         "milliseconds": round(context.trace.milliseconds, 3),
     }
@@ -155,18 +153,6 @@ def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] 
     if why:
         answer["why"] = [asdict(context.explain(name)) for name in why]
     return answer
-
-
-def _refusal_json(refusal: Refusal | None) -> dict[str, Any] | None:
-    if refusal is None:
-        return None
-    return {
-        "reason": refusal.reason,
-        "nearest": _hit_json(1, refusal.nearest) if refusal.nearest is not None else None,
-        "score": refusal.score,
-        "threshold": refusal.threshold,
-        "scale": refusal.scale,
-    }
 
 
 def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:
@@ -208,20 +194,7 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
 
 def status(workspace: Workspace, *, as_json: bool) -> None:
     """What the workspace holds, and how it is kept."""
-    rows: list[dict[str, Any]] = []
-    for dataset in workspace:
-        stores = dataset.stores
-        rows.append(
-            {
-                "name": dataset.name,
-                "documents": len(dataset),
-                "indexing_technique": dataset.indexing_technique,
-                "embedder": stores.embedder,
-                "sequence": stores.truth.sequence(),
-                "keyword_index_sequence": stores.keyword.applied,
-                "bytes": _size(workspace.path / "datasets" / dataset.name),
-            }
-        )
+    rows = [workspace.status(name) for name in workspace.names()]
     value = {"workspace": str(workspace.path.resolve()), "datasets": rows}
     if as_json:
         print_json(value)
@@ -322,28 +295,12 @@ def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
     console().print(render_selection(reports))
 
 
-def routes(
-    query: str, heuristic: RouteChoice, plan: Plan | None, decision: RouteDecision | None, *, as_json: bool
-) -> None:
+def routes(route: Routing, *, as_json: bool) -> None:
     """The three decisions of `pointsman route`; those that need a workspace are null without one."""
     if as_json:
-        print_json(
-            {
-                "query": query,
-                "router_select": heuristic,
-                "strategy": plan and {"recommended": plan.strategy, "reason": plan.reason},
-                "datasets": decision
-                and {
-                    "chosen": [dataset.name for dataset in decision.datasets],
-                    "reason": decision.reason,
-                    "confidence": decision.confidence,
-                    "scores": dict(decision.scores),
-                    "fallback": decision.fallback
-                    and {"why": decision.fallback.why, "policy": decision.fallback.policy},
-                },
-            }
-        )
+        print_json(route_to_dict(route))
         return
+    heuristic, plan, decision = route.heuristic, route.plan, route.decision
     rows = [["heuristic route", heuristic["route"], ", ".join(heuristic["reasons"])]]
     if plan:
         rows.append(["strategy", plan.strategy, plan.reason])
@@ -351,19 +308,6 @@ def routes(
         sure = "" if decision.confidence is None else f" (confidence {decision.confidence:.2f})"
         rows.append(["datasets", ", ".join(dataset.name for dataset in decision.datasets), decision.reason + sure])
     _table(["decision", "choice", "reason"], rows)
-
-
-def _hit_json(rank: int, hit: Hit) -> dict[str, Any]:
-    return {
-        "rank": rank,
-        "id": hit.id,
-        "score": hit.score,
-        "dataset": hit.dataset,
-        "title": hit.document.title,
-        "text": hit.text,
-        "metadata": dict(hit.metadata),
-        "provenance": [way._asdict() for way in hit.provenance],
-    }
 
 
 def _way(way: Provenance) -> str:
@@ -459,7 +403,3 @@ def _plain(text: str) -> str:
 
 def _shortened(text: str, width: int) -> str:
     return text if len(text) <= width else "…" + text[1 - width :]
-
-
-def _size(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())

@@ -181,6 +181,8 @@ class SimpleHybridRetriever(BaseRetriever):
         ]
         if unable:
             raise InputError(f"{', '.join(unable)} cannot be saved; give a retriever a method persist(folder)")
+        from pointsman.store.files import replacing
+
         folder = Path(persist_dir)
         folder.mkdir(parents=True, exist_ok=True)
         for place, one in enumerate(self.retrievers):
@@ -193,9 +195,8 @@ class SimpleHybridRetriever(BaseRetriever):
             "weights": None if self._weights is None else list(self._weights.values()),
             "depth": self._depth,
         }
-        temporary = folder / f".{_MANIFEST}.new"
-        temporary.write_text(json.dumps(about, ensure_ascii=False, indent=2), "utf-8")
-        temporary.replace(folder / _MANIFEST)
+        with replacing(folder / _MANIFEST) as file:
+            file.write(json.dumps(about, ensure_ascii=False, indent=2).encode())
 
     @classmethod
     def load(cls, persist_dir: str | Path, *loaders: Callable[[Path], Retriever], **options: Any) -> Self:

@@ -59,6 +59,7 @@ class Policy:
         absent_script: the share of documents below which a script counts as absent.
         vector_weight: what vectors count at all, as fitted to somebody's labels; 1: as measured on public collections.
         strategy: a fixed strategy to take instead, where that was found better; None: decide.
+        confidence: the share of collections on which no single way of ranking was better by more than .005.
         additions: what else there is to add to a query, with the measured mean gain and the milliseconds it takes.
         origin: where each number came from.
 
@@ -75,6 +76,7 @@ class Policy:
     absent_script: float = 0.05
     vector_weight: float = 1.0
     strategy: str | None = None
+    confidence: float = 0.91
     additions: Mapping[str, Mapping[str, float]] = field(default_factory=dict, hash=False)
     origin: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -86,6 +88,7 @@ class Policy:
             ("feedback_top", 1, 100),
             ("feedback_below", 0.0, math.inf),
             ("absent_script", 0.0, 1.0),
+            ("confidence", 0.0, 1.0),
             ("vector_weight", 0.0, 1000.0),
         ):
             value = getattr(self, name)

@@ -18,13 +18,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError
+from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, StoreError
 from pointsman.store.columns import Columns
-from pointsman.store.files import WriterLock, make_directory, replacing
+from pointsman.store.files import POLL_SECONDS, WriterLock, make_directory, replacing
 from pointsman.store.keyword import K1, B, KeywordIndex, damaged_files
 from pointsman.store.truth import Prepared, Truth
 from pointsman.store.vectors import VectorIndex
@@ -51,11 +52,11 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         CorruptStoreError: the manifest cannot be read.
     """
     path = directory / _MANIFEST
-    if not path.exists():
-        return None
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
         version = manifest["format"]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
     if version != FORMAT:
@@ -115,6 +116,8 @@ class Collection:
         self._directory = directory
         self._lock = WriterLock(directory)
         self._writing = threading.RLock()
+        self._inside = 0  # blocks of ``writing`` that have begun and not ended
+        self._own = threading.local()  # its ``depth``: those of them that this thread is in
         self._deriving = threading.Lock()
         self.columns = Columns(self._load_columns)
         self._columns_seq = -1
@@ -169,23 +172,55 @@ class Collection:
         self.keyword.reload()
         self._heal()
 
+    @property
+    def replaced(self) -> bool:
+        """Whether another process has deleted the collection, or made it anew, since it was opened here."""
+        found = read_manifest(self._directory)
+        return found is None or found.get("identity") != self.truth.identity
+
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def writer(self) -> Iterator[None]:
         """Become the writer; when the block ends, whatever it wrote is in the indexes.
 
-        The process stays the writer until ``close``, so that the next write need not ask again.
+        The process stays the writer until ``close``, so that the next write need not ask again, unless it is inside
+        of ``writing``.
 
         Raises:
             LockedError: another process is.
         """
         with self._writing:
-            self._lock.acquire()
+            self._become_writer()
+            self.truth.index_sources()
             try:
                 yield
             finally:
                 self._derive()
+
+    @contextmanager
+    def writing(self, wait: float = 0.0) -> Iterator[None]:
+        """Be the writer within the block; when the last such block of this process ends, others may be.
+
+        Threads may be inside together; their writes go one after another. Processes that wait take turns: who has
+        written lines up behind who waits.
+
+        Args:
+            wait: seconds to wait for another process.
+
+        Raises:
+            LockedError: another process is the writer, and still is after that time.
+        """
+        self._enter(wait)
+        self._own.depth = getattr(self._own, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._own.depth = getattr(self._own, "depth", 1) - 1
+            with self._writing:  # a thread that is writing outside of any block ends first
+                self._inside -= 1
+                if not self._inside:
+                    self._step_down()
 
     def write(self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, embedder: str = "") -> AddResult:
         """Write documents durably, inside ``with writer()``; ids must differ. What is stored just so is passed over.
@@ -306,15 +341,65 @@ class Collection:
             return
         already = self._lock.held
         try:
-            self._lock.acquire()
+            self._become_writer()
             self._derive()
         except LockedError:
             log.debug("%s is being written to; its writer will bring the indexes up to date", self._directory)
         finally:
-            if self._lock.held and not already:
-                self.keyword.close()  # its writer too: the next process to write needs tantivy's own lock
-                self._lock.release()
+            if not already:
+                self._step_down()
             self._writing.release()
+
+    def _enter(self, wait: float) -> None:
+        """Become the writer for a block, in turn with other processes that wait, and count the block in."""
+        until = monotonic() + wait
+        with self._writing:
+            # Joining others of this process for ever would leave no gap for another process. A block inside of a block
+            # must not line up, though, behind somebody who waits for its end.
+            nested = getattr(self._own, "depth", 0) > 0
+            if wait <= 0 or (self._lock.held and (nested or not self._inside or not self._lock.wanted)):
+                self._become_writer()
+                self._inside += 1
+                return
+        with self._lock.line(until):
+            while True:
+                try:
+                    with self._writing:
+                        self._become_writer()
+                        self._inside += 1
+                        return
+                except LockedError:
+                    if monotonic() >= until:
+                        raise
+                sleep(POLL_SECONDS)
+
+    def _become_writer(self) -> None:
+        """Take the lock unless it is held; then see what others have written meanwhile.
+
+        Raises:
+            LockedError: another process holds it.
+            StoreError: another process has deleted the collection; nobody would ever see what is written here.
+        """
+        if self._lock.held:
+            return
+        self._lock.acquire()
+        try:
+            if self.replaced:
+                raise StoreError(f"{self._directory} was deleted, or made anew, by another process; open it again")
+            with self._deriving:
+                self._derive_in_memory(save=False)
+            self.keyword.reload()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _step_down(self) -> None:
+        """Let others write; what is in memory stays, and searches go on."""
+        if self._lock.held:
+            try:
+                self.keyword.release()  # its writer too: the next process to write needs tantivy's own lock
+            finally:
+                self._lock.release()
 
     def _derive(self) -> None:
         """As the writer: bring columns, vectors and keyword index up to the truth, on disk too."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from threading import get_ident
+from time import monotonic
+from typing import IO, TYPE_CHECKING, Final
 
 from filelock import FileLock, Timeout
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write aside, sync, and rename into place; after a crash either the old one or the new one is there."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    aside = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.tmp")  # another thread may be at it too
     try:
         with aside.open("wb") as file:
             yield file
@@ -67,11 +69,19 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+POLL_SECONDS: Final = 0.005
+"""How often who waits for the lock looks whether it is free; a look costs some 20 microseconds."""
+
+
 class WriterLock:
-    """One writer per dataset over all processes of this machine; the kernel frees it when its holder dies."""
+    """One writer per dataset over all processes of this machine; the kernel frees it when its holder dies.
+
+    Who is ready to wait lines up at a lock of its own, so that a process that writes again and again lets others in.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "writer.lock"
+        self._queue = directory / "writer.queue"
         self._holder = directory / "writer.pid"
         # It belongs to the object, whichever thread asks; the library's default is one lock for each thread.
         self._lock = FileLock(self._path, thread_local=False)
@@ -94,19 +104,50 @@ class WriterLock:
             self._lock.acquire(timeout=0)
             self._holder.write_text(str(os.getpid()))
         except Timeout as error:
-            raise LockedError(
-                f"{self._path.parent} is being written to by {self._who()}; "
-                "readers may go on, a second writer has to wait until that one closes the dataset"
-            ) from error
+            raise self._locked() from error
         except OSError as error:
             self._lock.release()
             raise StoreError(f"{self._path.parent} cannot be written to: {error.strerror or error}") from error
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits in line."""
+        try:
+            with FileLock(self._queue, timeout=0):
+                return False
+        except Timeout:
+            return True
+
+    @contextmanager
+    def line(self, until: float) -> Iterator[None]:
+        """Wait in line, until a moment of ``monotonic`` at most; within the block it is one's turn to take the lock.
+
+        Raises:
+            LockedError: the time is over.
+        """
+        place = FileLock(self._queue, thread_local=False)  # its own for each who waits, also of one process
+        try:
+            place.acquire(timeout=max(0.0, until - monotonic()), poll_interval=POLL_SECONDS)
+        except Timeout as error:
+            raise self._locked() from error
+        except OSError as error:
+            raise StoreError(f"{self._path.parent} cannot be written to: {error.strerror or error}") from error
+        try:
+            yield
+        finally:
+            place.release()
 
     def release(self) -> None:
         """Let others write."""
         if self.held:
             self._holder.unlink(missing_ok=True)
             self._lock.release()
+
+    def _locked(self) -> LockedError:
+        return LockedError(
+            f"{self._path.parent} is being written to by {self._who()}; "
+            "readers may go on, a second writer has to wait until that one closes the dataset"
+        )
 
     def _who(self) -> str:
         try:

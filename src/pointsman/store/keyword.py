@@ -314,11 +314,16 @@ class KeywordIndex:
         if self._directory.exists():
             shutil.rmtree(self._directory)
 
-    def close(self) -> None:
-        """Let go of the files; what is committed stays."""
+    def release(self) -> None:
+        """Let another process write; searches go on in what is open."""
         if self._writer is not None:
             self._drop_writer()
             _note_checksums(self._directory)  # those of merged segments too
+            self.reload()
+
+    def close(self) -> None:
+        """Let go of the files; what is committed stays."""
+        self.release()
         with self._guard:
             self._index = self._view = self._looked_at = None
             self._applied = -1
@@ -452,14 +457,19 @@ def _segment(name: str) -> str:
 
 def _note_checksums(directory: Path) -> None:
     """Write down which checksums the files have; not synced: without the note, or with an old one, less is checked."""
-    noted = {}
+    before, noted = _noted_checksums(directory), {}
     for path in _live(directory):
+        if path.name in before:  # files are written once, under names that are never given again
+            noted[path.name] = before[path.name]
+            continue
         try:
             with path.open("rb") as file:
                 file.seek(-min(256, path.stat().st_size), os.SEEK_END)
                 noted[path.name] = _crc(file.read())
         except FileNotFoundError:
             log.debug("%s has been merged away this moment", path)
+    if noted == before:
+        return
     aside = directory / f"{_CHECKSUMS}.tmp"
     aside.write_text(json.dumps(noted))
     aside.replace(directory / _CHECKSUMS)

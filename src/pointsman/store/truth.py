@@ -31,7 +31,10 @@ from pointsman.types import AddResult, Document
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SCHEMA = """
+# What SQLite cannot read as JSON, such as metadata nested a thousand deep, has no source and does no harm.
+_SOURCE = "CASE WHEN json_valid(metadata) THEN json_extract(metadata, '$.source') END"
+_SOURCE_INDEX = f"CREATE INDEX IF NOT EXISTS documents_source ON documents ({_SOURCE});"
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS documents (
     key INTEGER PRIMARY KEY AUTOINCREMENT,  -- AUTOINCREMENT: the key of a deleted document is never given again
@@ -45,6 +48,7 @@ CREATE INDEX IF NOT EXISTS documents_seq ON documents (seq);
 CREATE TABLE IF NOT EXISTS vectors (key INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS tombstones (key INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS tombstones_seq ON tombstones (seq);
+{_SOURCE_INDEX}
 """
 
 _VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
@@ -184,6 +188,12 @@ class Truth:
         """Every document, in the order of first arrival; what is written meanwhile may or may not be among them."""
         return map(_document, self._pages("SELECT id, text, metadata, key FROM documents"))
 
+    def page(self, after: int, limit: int) -> tuple[list[Document], int | None]:
+        """The documents whose keys come next after one, and the key to go on after; None at the end."""
+        sql = "SELECT id, text, metadata, key FROM documents WHERE key > ? ORDER BY key LIMIT ?"
+        rows = self._rows(sql, after, limit)
+        return list(map(_document, rows)), rows[-1][3] if len(rows) == limit else None
+
     def metadata(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Every key with its metadata."""
         rows = self._pages("SELECT id, '', metadata, key FROM documents")
@@ -198,7 +208,7 @@ class Truth:
         """Every id, or those whose metadata names this ``source``."""
         if source is None:
             return [row[0] for row in self._rows("SELECT id FROM documents ORDER BY key")]
-        sql = "SELECT id FROM documents WHERE json_extract(metadata, '$.source') = ? ORDER BY key"
+        sql = f"SELECT id FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # as the index has it, to the letter
         return [row[0] for row in self._rows(sql, source)]
 
     def changes(self, since: int, *, texts: bool = True) -> Iterator[list[Change]]:
@@ -241,6 +251,11 @@ class Truth:
         return complaints
 
     # ── writing (the caller holds the writer lock) ───────────────────────────────────────────────────────────────
+
+    def index_sources(self) -> None:
+        """Make the index of sources in a file that was made without it; every version reads and writes either."""
+        with self._connection() as connection:
+            connection.execute(_SOURCE_INDEX)
 
     def unchanged(self, prepared: Sequence[Prepared]) -> list[bool]:
         """Whether each document is stored just so already."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman._twins import wait_for
-from pointsman.errors import InputError
+from pointsman.errors import InputError, UnmetNeedError
 from pointsman.registry import STRATEGIES
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import is_dataset, named
@@ -85,7 +85,7 @@ class BaseRetrievalStrategy(BaseRetriever):
             raise InputError(f"{kind} needs at least one dataset or retriever to search")
         named([source for source in sources if not is_dataset(source)], None)  # says what is no retriever, now
         if llm is None and self.needs_llm:
-            raise InputError(f"{kind} needs a language model; give it one with llm=…, or use another strategy")
+            raise UnmetNeedError(f"{kind} needs a language model; give it one with llm=…, or use another strategy")
         self.sources = sources
         self.llm = None if llm is None else MeteredLLM(llm)
         self.reranker = reranker

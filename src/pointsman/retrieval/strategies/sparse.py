@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 from pointsman._batched import batched
-from pointsman.errors import InputError, ModelError
+from pointsman.errors import InputError, ModelError, UnmetNeedError
 from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.branches import is_dataset
 from pointsman.retrieval.retrievers import checked
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy, is_dataset
+from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
 from pointsman.types import Document, Hit, Provenance, Query
 
 if TYPE_CHECKING:
@@ -126,26 +125,20 @@ class SparseIndex:
     def _save(self, path: Path, identity: str) -> None:
         import numpy as np
 
+        from pointsman.store.files import replacing
+
         about = json.dumps([_FORMAT, self.model.name, identity, self._sequence])
         keys = list(self._vectors)
         rows = [self._vectors[key] for key in keys]
-        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(
-                    file,
-                    about=np.array(about),
-                    keys=np.array(keys, np.int64),
-                    lengths=np.array([len(tokens) for tokens, _ in rows], np.int64),
-                    tokens=np.concatenate([tokens for tokens, _ in rows]) if rows else np.empty(0, np.int64),
-                    weights=np.concatenate([weights for _, weights in rows]) if rows else np.empty(0, np.float32),
-                )
-                file.flush()
-                os.fsync(file.fileno())
-            Path(aside).replace(path)
-        except BaseException:
-            Path(aside).unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            np.savez(
+                file,
+                about=np.array(about),
+                keys=np.array(keys, np.int64),
+                lengths=np.array([len(tokens) for tokens, _ in rows], np.int64),
+                tokens=np.concatenate([tokens for tokens, _ in rows]) if rows else np.empty(0, np.int64),
+                weights=np.concatenate([weights for _, weights in rows]) if rows else np.empty(0, np.float32),
+            )
 
     def _load(self, path: Path, identity: str) -> None:
         import numpy as np
@@ -275,7 +268,7 @@ class SparseStrategy(BaseRetrievalStrategy):
             InputError: there is no model or no dataset, or an option cannot be used.
         """
         if not isinstance(model, SparseEmbedder):
-            raise InputError(
+            raise UnmetNeedError(
                 "SparseStrategy needs a model with name, encode_queries and encode_documents; give it one with model=…"
             )
         self.model, self._folder = model, None if folder is None else Path(folder)

@@ -1,0 +1,158 @@
+"""``pointsman keys``: make, list and withdraw keys to the HTTP service."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from pointsman.cli import output
+from pointsman.cli.common import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption
+from pointsman.cli.output import _table
+from pointsman.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pointsman.server.keys import ApiKey, KeyStore
+
+app = typer.Typer(
+    name="keys",
+    help="Make, list and withdraw keys to the HTTP service.\n\n"
+    "As long as there is none, the service answers this machine alone, and lets it do everything.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_DURATION: Final = re.compile(r"([0-9]{1,5})([hdwy])")
+_UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Whose it is, or what it is for.", show_default=False)],
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option("--dataset", "-d", metavar="NAME", help="Only for this dataset; may be repeated."),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="For searching, not for adding and deleting.")] = False,
+    expires: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Such as 12h, 30d, 2w, 1y, or 2030-01-31 (UTC).", show_default=False),
+    ] = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key and print it, this once.
+
+    A running service takes it at once. Without --dataset it is for all datasets, also those that are made later.
+    """
+    from pointsman.server.keys import ALL, SCOPES
+
+    until = None if expires is None else expiry(expires, datetime.now(UTC))
+    made = _store(workspace, make=True).create(
+        name, datasets=dataset or ALL, scopes=("read",) if read_only else SCOPES, expires=until
+    )
+    if as_json:
+        output.print_json({**_to_json(made.key), "text": made.text})
+        return
+    out = output.console()
+    out.print(f"Key {made.key.id} for {name}: {_may(made.key)}. It is shown this once; keep it safe.", markup=False)
+    out.print(made.text, style="bold", markup=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_keys(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOption = False) -> None:
+    """List the keys, also those that are worth nothing any more."""
+    keys = _store(workspace).list()
+    if as_json:
+        output.print_json([_to_json(key) for key in keys])
+        return
+    now = datetime.now(UTC)
+    _table(
+        ["id", "name", "datasets", "may", "created", "state"],
+        [
+            [
+                key.id,
+                key.name,
+                ", ".join(key.datasets),
+                "+".join(key.scopes),
+                f"{key.created:%Y-%m-%d}",
+                _state(key, now),
+            ]
+            for key in keys
+        ],
+    )
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'pointsman keys list' shows it.", show_default=False)],
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    as_json: JsonOption = False,
+) -> None:
+    """Withdraw a key, at once and for good."""
+    key = _store(workspace).revoke(key_id)
+    output.say(_to_json(key), f"key {key.id} ({key.name}) opens nothing any more", as_json=as_json)
+
+
+def expiry(text: str, now: datetime) -> datetime:
+    """The time that ``--expires`` names: so long from now, or a date, in UTC unless it says otherwise.
+
+    Raises:
+        InputError: it is neither.
+    """
+    duration = _DURATION.fullmatch(text)
+    try:
+        if duration is not None and int(duration[1]):
+            return now + int(duration[1]) * _UNITS[duration[2]]
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError) as error:
+        raise InputError(
+            f"a key expires in 12h, 30d, 2w or 1y, or at a date such as 2030-01-31, not {text!r:.80}"
+        ) from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _store(workspace: Path, *, make: bool = False) -> KeyStore:
+    from pointsman.server.keys import FILE, KeyStore
+    from pointsman.workspace import Workspace, _write_manifest
+
+    if not make and not workspace.exists():
+        raise InputError(f"there is no workspace at {str(workspace)!r}; name another with --workspace")
+    Workspace(workspace)  # it looks whether there is something else at that path
+    if make:
+        _write_manifest(workspace)  # without it, a folder with nothing but keys would pass for something else
+    return KeyStore(workspace / FILE)
+
+
+def _to_json(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "datasets": list(key.datasets),
+        "scopes": list(key.scopes),
+        "created": key.created.isoformat(),
+        "expires": key.expires and key.expires.isoformat(),
+        "revoked": key.revoked and key.revoked.isoformat(),
+    }
+
+
+def _may(key: ApiKey) -> str:
+    what = "reads and writes" if "write" in key.scopes else "reads"
+    where = "all datasets" if key.datasets == ("*",) else ", ".join(key.datasets)
+    return f"{what} {where}" + (f" until {_minute(key.expires)}" if key.expires else "")
+
+
+def _state(key: ApiKey, now: datetime) -> str:
+    if key.revoked is not None:
+        return f"revoked {key.revoked:%Y-%m-%d}"
+    if key.expires is None:
+        return "works"
+    return f"{'works until' if key.valid(now) else 'expired'} {_minute(key.expires)}"
+
+
+def _minute(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,84 @@
+"""`pointsman serve`: the HTTP service."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pointsman.cli.common import DEFAULT_WORKSPACE, EmbedderOption, WorkspaceOption
+from pointsman.errors import InputError
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine only with keys.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any that is free.")] = 8080,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that take requests.")] = 1,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name it is served under, beside localhost; may be repeated."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="A site whose pages may change things; may be repeated."),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="Such as max_k=100 or requests_per_minute=0; may be repeated."),
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Instead of pointsman.toml in this folder.", show_default=False)
+    ] = None,
+    log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
+    log_text: Annotated[bool, typer.Option("--log-text", help="Log text rather than JSON.")] = False,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    embedder: EmbedderOption = "default",
+) -> None:
+    """Serve the workspace over HTTP, with a console at /.
+
+    It listens to this machine alone unless told otherwise, and needs keys ('pointsman keys create') to listen beyond
+    it. SIGTERM lets requests end first; SIGHUP reads the settings again.
+    """
+    from pointsman.server.run import Options
+    from pointsman.server.run import serve as run
+
+    options = Options(
+        workspace=str(workspace),
+        host=host,
+        port=port,
+        workers=workers,
+        hosts=allow_host or (),
+        origins=allow_origin or (),
+        settings=str(settings) if settings is not None else None,
+        embedder=None if embedder == "default" else embedder,
+        limits=_limits(limit or ()),
+        log_level=log_level,
+        log_json=not log_text,
+    )
+
+    def listening(address: str) -> None:
+        sys.stderr.write(f"pointsman serves {workspace} at {address}\n")
+        sys.stderr.flush()
+
+    run(options, on_listening=listening)
+
+
+def _limits(given: list[str] | tuple[()]) -> dict[str, Any]:
+    from pointsman.server.limits import Limits
+
+    known = [one.name for one in fields(Limits)]
+    found: dict[str, Any] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        try:
+            found[name] = float(value) if name.endswith("_seconds") else int(value)
+        except ValueError:
+            raise InputError(f"a limit is given as NAME=NUMBER, not {text!r}") from None
+        if name not in known:
+            raise InputError(f"there is no limit {name!r}; there are {', '.join(known)}")
+    return found

@@ -1,0 +1,1 @@
+"""Pointsman for other programs: agents by the Model Context Protocol."""

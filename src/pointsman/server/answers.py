@@ -1,0 +1,44 @@
+"""How answers leave: one fast way to JSON, and one to a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, StreamingResponse
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+
+class Json(JSONResponse):
+    """A plain value as JSON; what JSON has no number for becomes null."""
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return plain(content)
+
+
+class Lines(StreamingResponse):
+    """A stream that is sent while the request's own body is still read.
+
+    The usual one waits for the client to go by reading the request, and would swallow parts of the body.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  (ASGI's)
+        """Send the stream."""
+        try:
+            await self.stream_response(send)
+        except OSError as error:
+            raise ClientDisconnect from error
+
+
+def plain(value: Any) -> bytes:
+    """A plain value as one line of JSON in UTF-8."""
+    return to_json(value, inf_nan_mode="null")
+
+
+def event(name: str, value: Any) -> bytes:
+    """A server-sent event; JSON in one line needs no escaping."""
+    return b"event: " + name.encode() + b"\ndata: " + plain(value) + b"\n\n"

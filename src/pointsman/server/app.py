@@ -1,0 +1,225 @@
+"""The application: routes, what they share, and the layers around them.
+
+::
+
+    Observed ─ SecurityHeaders ─ RequestHead ─ TrustedHosts ─ CrossSite ─ Guard ─ Bodies ─ routes
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import anyio.to_thread
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import BaseRoute, Match
+
+from pointsman._version import __version__
+from pointsman.errors import PointsmanError
+from pointsman.server import problems
+from pointsman.server.answers import Json
+from pointsman.server.keys import KeyStore
+from pointsman.server.limits import Gate, Limits, parse_json, secure
+from pointsman.server.metrics import Metrics, Observed
+from pointsman.server.problems import Problem
+from pointsman.server.reload import Reloader
+from pointsman.server.routes import console, datasets, operation, retrieval
+from pointsman.server.schemas import DocumentsRequest, ProblemDocument
+from pointsman.server.state import State
+from pointsman.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Scope
+
+    from pointsman.workspace import Workspace
+
+log = logging.getLogger(__name__)
+
+KEYS: Final = "keys.json"
+
+_ABOUT = """Decides where and how to look for each question, looks there, and says why.
+
+Send a key as `Authorization: Bearer KEY` or `X-API-Key: KEY` where the workspace has keys. Errors are problem documents
+(RFC 9457); every answer carries `X-Request-Id`.
+"""
+
+
+def create_app(
+    workspace: Workspace,
+    *,
+    settings: Settings | None = None,
+    settings_file: str | Path | None = None,
+    limits: Limits | None = None,
+    keys: KeyStore | None = None,
+    loopback: bool = True,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+    worker: bool = False,
+) -> ASGIApp:
+    """The HTTP service over a workspace, as an ASGI application; it closes the workspace when it ends.
+
+    Args:
+        workspace: what is served.
+        settings: of searches; those from environment and file unless given.
+        settings_file: where they are read again when it changes.
+        limits: of requests.
+        keys: who may do what; those kept in the workspace unless given.
+        loopback: whether only this machine reaches the service; then, and as long as there are no keys, everybody may
+            do everything.
+        hosts: names it is served under, beside the loopback ones.
+        origins: whose pages may change things, beside its own.
+        worker: whether it is one of several processes.
+
+    Raises:
+        InputError: a host, an origin or a setting cannot be used.
+    """
+    settings = settings or Settings.load(settings_file)
+    limits = limits or Limits()
+    keys = keys or KeyStore(workspace.path / KEYS)
+    state = State(workspace, settings, keys, limits, Gate(limits), Metrics(worker=worker))
+    state.metrics.queued.set_function(lambda: state.gate.waiting)
+    app = describe(FastAPI(lifespan=_lifespan(state, settings_file), **OPTIONS))
+    app.state.pointsman = state
+    secured = secure(app, keys=keys, limits=limits, loopback=loopback, hosts=hosts, origins=origins)
+    return Observed(secured, state.metrics, logging.getLogger("pointsman.access"))
+
+
+class _StrictRequest(Request):
+    """A request whose JSON is read strictly."""
+
+    async def json(self) -> Any:
+        return parse_json(await self.body())
+
+
+class _Route(APIRoute):
+    """A route that takes strict requests."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return handle
+
+
+OPTIONS: Final[dict[str, Any]] = {
+    "title": "Pointsman",
+    "version": __version__,
+    "description": _ABOUT,
+    "openapi_url": "/api/openapi.json",
+    "docs_url": None,  # those pages load scripts from elsewhere
+    "redoc_url": None,
+    "redirect_slashes": False,
+    "default_response_class": Json,
+}
+
+
+_ROUTERS: Final = (retrieval.router, datasets.router, operation.router)
+
+
+def describe(app: FastAPI) -> FastAPI:
+    """The application with its routes, and with the OpenAPI description that fits them."""
+    for router in _ROUTERS:
+        router.route_class = _Route
+        app.include_router(router)
+    app.include_router(console.router)
+    for ours in (Exception, PointsmanError, Problem, RequestValidationError, ValidationError):
+        app.add_exception_handler(ours, _problem)
+    for theirs in (HTTPException, StarletteHTTPException):
+        app.add_exception_handler(theirs, _http_problem)
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = made()
+            schemas = found["components"]["schemas"]
+            for model in (DocumentsRequest, ProblemDocument):
+                shape = model.model_json_schema(ref_template="#/components/schemas/{model}")
+                schemas.update(shape.pop("$defs", {}))
+                schemas[model.__name__] = shape
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
+            found["components"]["securitySchemes"] = {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            }
+            found["security"] = [{}, {"bearer": []}, {"key": []}]
+        return app.openapi_schema or found
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    return app
+
+
+def _lifespan(state: State, settings_file: str | Path | None) -> Any:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # Searches, and what is written, have threads of their own; none waits for one that the other holds.
+        anyio.to_thread.current_default_thread_limiter().total_tokens = 40 + 2 * state.limits.concurrency
+        reloader = Reloader(state.workspace, state.settings, settings_file, on_change=state.take)
+        async with anyio.create_task_group() as group:
+            with reloader.on_hangup():
+                group.start_soon(reloader.run)
+                group.start_soon(_warm, state)
+                yield
+            state.ready, state.not_ready = False, "the service is stopping"
+            group.cancel_scope.cancel()
+        await anyio.to_thread.run_sync(state.workspace.close)
+
+    return lifespan
+
+
+async def _warm(state: State) -> None:
+    """Open what is there and load the embedder, so that the first request does not wait for it; then be ready."""
+    try:
+        await anyio.to_thread.run_sync(_open, state.workspace, abandon_on_cancel=True)
+    except Exception:
+        log.exception("a dataset cannot be opened; the others are served")
+    state.ready = True
+
+
+def _open(workspace: Workspace) -> None:
+    for dataset in workspace:
+        dataset.stores.refresh()
+        if dataset.indexing_technique != "keyword" and dataset.stores.embedder is not None:
+            dataset.query_vectors("ready")
+    if workspace.names():
+        workspace.search("ready", 1, refuse=False)
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    if isinstance(error, RequestValidationError):
+        detail = "; ".join(
+            f"{'.'.join(str(part) for part in one['loc'][1:]) or 'the body'}: {one['msg']}"
+            for one in error.errors()[:5]
+        )
+        error = Problem("invalid-input", detail)
+    return problems.response(problems.of_error(error), getattr(request.state, "request_id", None))
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
+    cause = error.__cause__
+    if isinstance(cause, (Problem, PointsmanError)):
+        return await _problem(request, cause)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:  # the framework names the methods of one route, and a path has several
+        routes = (route for router in _ROUTERS for route in router.routes)
+        found = {method for route in routes for method in _methods(route, request.scope)}
+        headers["Allow"] = ", ".join(sorted(found))
+    problem = problems.of_status(error.status_code, str(error.detail), headers)
+    return problems.response(problem, getattr(request.state, "request_id", None))
+
+
+def _methods(route: BaseRoute, scope: Scope) -> Collection[str]:
+    """The methods that a route takes on a path, if it is one for that path."""
+    return (getattr(route, "methods", None) or ()) if route.matches(scope)[0] is not Match.NONE else ()

@@ -1,0 +1,344 @@
+"""Keys to the HTTP service: who may use it, for which datasets, and until when.
+
+A key's text is ``ptm_<id>_<secret>``: 8 hexadecimal digits that name it, and 32 random bytes as 43 characters of
+URL-safe base64. It is shown once, when it is made; the workspace keeps its SHA-256. Nothing slower is needed: slow
+hashes protect passwords that somebody could guess, and nobody guesses 256 random bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock, Timeout
+
+from pointsman.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    LockedError,
+    StoreError,
+    UnknownNameError,
+)
+from pointsman.store.files import file_stamp, make_directory, replacing
+
+FILE: Final = "keys.json"
+"""The name of the file in a workspace."""
+
+FORMAT: Final = 1
+ALL: Final = ("*",)
+"""The datasets of a key for all of them, also those that are made later."""
+
+SCOPES: Final = ("read", "write")
+
+_TEXT: Final = re.compile(r"ptm_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
+_ID: Final = re.compile(r"[0-9a-f]{8}")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_LONGEST_NAME: Final = 64  # characters
+_LARGEST_FILE: Final = 16_000_000  # bytes, some 50,000 keys; what is larger was not written by us
+_PATIENCE: Final = 10.0  # seconds; another change of keys takes milliseconds
+_NO_HASH: Final = "0" * 64  # what a key that is not there is compared with, so that it takes as long
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """What is known of a key; not its text.
+
+    Attributes:
+        id: 8 hexadecimal digits, part of the text.
+        name: whose it is, or what it is for.
+        datasets: the names that it is for; ``("*",)`` means all.
+        scopes: of ``"read"`` and ``"write"``.
+        created: when it was made, in UTC.
+        expires: from when on it is worth nothing; None: it does not end.
+        revoked: when it was withdrawn; None where it was not.
+    """
+
+    id: str
+    name: str
+    datasets: tuple[str, ...]
+    scopes: tuple[str, ...]
+    created: datetime
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+    def valid(self, now: datetime) -> bool:
+        """Whether it opens anything at this time."""
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made, and its text, which is nowhere else."""
+
+    key: ApiKey
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    key: ApiKey
+    sha256: str = field(repr=False)
+
+
+_Stamp = tuple[int, int, int] | str
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The file as it was read: replaced whole, so that threads see one state or the other."""
+
+    stamp: _Stamp
+    entries: Mapping[str, _Entry]
+    failure: Callable[[], StoreError] | None = None
+
+
+class KeyStore:
+    """The keys of a workspace, in one file that only its owner may read.
+
+    Several processes may use one file: changes are made under a lock, and every check first looks whether the file has
+    changed (one ``stat``), so that a key works, or no longer does, from the moment a command line made or revoked it.
+
+    What cannot be read opens nothing: a damaged file, or one that was there and is gone, is an error at every check.
+
+    Args:
+        path: the file, ``<workspace>/keys.json``; made with the first key.
+        clock: tells the time, in UTC.
+    """
+
+    def __init__(self, path: str | Path, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.path = Path(path)
+        self._clock = clock
+        self._known: _Known | None = None
+
+    def create(
+        self,
+        name: str,
+        *,
+        datasets: Sequence[str] = ALL,
+        scopes: Sequence[str] = SCOPES,
+        expires: datetime | None = None,
+    ) -> NewKey:
+        """Make a key; its text is in the answer and cannot be had again.
+
+        Args:
+            name: whose it is, 1 to 64 printable characters; two keys may share one.
+            datasets: what it is for, also names that there is no dataset of yet; ``("*",)``: all.
+            scopes: ``"read"``, ``"write"`` or both.
+            expires: with a time zone, and in the future.
+
+        Raises:
+            InputError: any of these cannot be used.
+            CorruptStoreError: the file is damaged; it is left as it is.
+            LockedError: another process is changing keys and does not come to an end.
+            StoreError: the file cannot be written.
+        """
+        key = ApiKey("", _name(name), _datasets(datasets), _scopes(scopes), self._clock(), _expires(expires))
+        if not key.valid(self._clock()):
+            raise InputError(f"a key that expires at {expires} would be worth nothing; name a time in the future")
+        with self._changing() as entries:
+            ids = iter(lambda: secrets.token_hex(4), "")
+            key = replace(key, id=next(one for one in ids if one not in entries))
+            text = f"ptm_{key.id}_{secrets.token_urlsafe(32)}"
+            entries[key.id] = _Entry(key, _hash(text))
+        return NewKey(key, text)
+
+    def revoke(self, key_id: str) -> ApiKey:
+        """Withdraw a key, from now on and for good; it stays in the list. One that is withdrawn already stays so.
+
+        Raises:
+            UnknownNameError: there is none of this id.
+            CorruptStoreError: the file is damaged; it is left as it is.
+            LockedError: another process is changing keys and does not come to an end.
+            StoreError: the file cannot be written.
+        """
+        with self._changing() as entries:
+            entry = entries.get(key_id)
+            if entry is None:
+                raise UnknownNameError("key", key_id, tuple(entries))
+            if entry.key.revoked is None:
+                entry = entries[key_id] = replace(entry, key=replace(entry.key, revoked=self._clock()))
+        return entry.key
+
+    def check(self, text: str) -> ApiKey | None:
+        """The key of this text; None where there is none, or where it has expired or was revoked.
+
+        Takes as long for a key that exists as for one that does not.
+
+        Raises:
+            CorruptStoreError: the file is damaged or unreadable, so nobody can be let in.
+        """
+        entries = self._read().entries
+        found = _TEXT.fullmatch(text)
+        entry = entries.get(found[1]) if found else None
+        same = hmac.compare_digest(_hash(text), _NO_HASH if entry is None else entry.sha256)
+        return entry.key if same and entry is not None and entry.key.valid(self._clock()) else None
+
+    def empty(self) -> bool:
+        """Whether there has never been a key here; one that expired or was revoked is still one.
+
+        Raises:
+            CorruptStoreError: the file is damaged or unreadable.
+        """
+        return not self._read().entries
+
+    def list(self) -> list[ApiKey]:
+        """All keys, also those that are worth nothing any more, in the order of their making.
+
+        Raises:
+            CorruptStoreError: the file is damaged or unreadable.
+        """
+        return [entry.key for entry in self._read().entries.values()]
+
+    def _read(self) -> _Known:
+        known = self._known
+        try:
+            stamp: _Stamp = file_stamp(self.path)
+        except OSError as error:
+            raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is let in") from error
+        if known is None or known.stamp != stamp:
+            known = self._known = self._reread(known)
+        if known.failure is not None:
+            raise known.failure()
+        return known
+
+    def _reread(self, known: _Known | None) -> _Known:
+        """The file's state; one that is damaged is remembered as such, and not parsed anew for every request."""
+        try:
+            with self.path.open("rb") as file:
+                about = os.fstat(file.fileno())  # of what is read here, whatever is renamed into its place meanwhile
+                stamp = about.st_ino, about.st_mtime_ns, about.st_size
+                try:
+                    return _Known(stamp, _parsed(file.read(_LARGEST_FILE + 1)))
+                except FormatVersionError as error:
+                    return _Known(stamp, {}, partial(FormatVersionError, f"{self.path} {error}"))
+                except (ValueError, TypeError, KeyError, RecursionError, InputError) as error:
+                    told = f"{self.path} is damaged ({type(error).__name__}: {error}); nobody is let in"
+                    return _Known(stamp, {}, partial(CorruptStoreError, f"{told}; restore it from a backup"))
+        except FileNotFoundError:
+            if known is None or known.stamp == "absent":
+                return _Known("absent", {})
+            told = f"{self.path} is gone; nobody is let in; restore it, or start anew to do without keys"
+            return _Known("absent", {}, partial(CorruptStoreError, told))
+        except OSError as error:  # not remembered: its permissions may change without a trace in the stamp
+            raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is let in") from error
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, _Entry]]:
+        """The entries, to be changed; written when the block ends without an error, under a lock all the while."""
+        make_directory(self.path.parent)
+        try:
+            with FileLock(self.path.with_suffix(".lock"), timeout=_PATIENCE, mode=0o600):
+                before = self._read().entries
+                entries = dict(before)
+                yield entries
+                if entries != before:
+                    self._write(entries)
+        except Timeout as error:
+            raise LockedError(f"{self.path} is being changed by another process; try again") from error
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+    def _write(self, entries: Mapping[str, _Entry]) -> None:
+        value = {"format": FORMAT, "keys": [_to_json(entry) for entry in entries.values()]}
+        with replacing(self.path) as file:
+            os.fchmod(file.fileno(), 0o600)  # before there is anything in it
+            file.write(json.dumps(value, ensure_ascii=False, indent=1).encode())
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _to_json(entry: _Entry) -> dict[str, Any]:
+    # A revocation replaces null by a time, and nothing is ever taken out: every change makes the file longer, so that
+    # its size alone tells two states apart, even where the clock of the file system is coarse.
+    key = entry.key
+    return {
+        "id": key.id,
+        "name": key.name,
+        "sha256": entry.sha256,
+        "datasets": key.datasets,
+        "scopes": key.scopes,
+        "created": key.created.isoformat(),
+        "expires": key.expires and key.expires.isoformat(),
+        "revoked": key.revoked and key.revoked.isoformat(),
+    }
+
+
+def _parsed(data: bytes) -> dict[str, _Entry]:
+    """The entries in a file's bytes; whatever is not exactly as we write it is an error."""
+    if len(data) > _LARGEST_FILE:
+        raise ValueError(f"more than {_LARGEST_FILE} bytes")
+    value = json.loads(data)
+    if not isinstance(value, dict) or "format" not in value:
+        raise ValueError("no format")
+    if value["format"] != FORMAT:
+        raise FormatVersionError(
+            f"is in format {value['format']!r:.20}, this version of pointsman knows format {FORMAT}; "
+            "use the version that wrote it"
+        )
+    entries: dict[str, _Entry] = {}
+    for one in value["keys"]:
+        if not _ID.fullmatch(one["id"]) or not _SHA256.fullmatch(one["sha256"]) or one["id"] in entries:
+            raise ValueError("an id or a hash that is none, or twice the same id")
+        created, expires, revoked = (one[name] and _time(one[name]) for name in ("created", "expires", "revoked"))
+        if created is None or isinstance(one["datasets"], str) or isinstance(one["scopes"], str):
+            raise ValueError(f"key {one['id']} lacks something")
+        key = ApiKey(
+            one["id"], _name(one["name"]), _datasets(one["datasets"]), _scopes(one["scopes"]), created, expires, revoked
+        )
+        entries[key.id] = _Entry(key, one["sha256"])
+    return entries
+
+
+def _time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return found
+
+
+def _name(name: str) -> str:
+    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise InputError(f"a key's name is 1 to {_LONGEST_NAME} printable characters, not {name!r:.80}")
+    return name
+
+
+def _datasets(names: Sequence[str]) -> tuple[str, ...]:
+    from pointsman.dataset import check_name
+
+    found = tuple(dict.fromkeys([names] if isinstance(names, str) else names))
+    if not found:
+        raise InputError("a key is for at least one dataset; '*' means all")
+    if "*" in found:
+        if len(found) > 1:
+            raise InputError(f"'*' means all datasets; give it alone, not with {[one for one in found if one != '*']}")
+        return ALL
+    for name in found:
+        check_name(name)
+    return found
+
+
+def _scopes(scopes: Sequence[str]) -> tuple[str, ...]:
+    found = {scopes} if isinstance(scopes, str) else set(scopes)
+    if not found or not found.issubset(SCOPES):
+        raise InputError(f"a key's scopes are of {SCOPES} and at least one, not {scopes!r:.80}")
+    return tuple(scope for scope in SCOPES if scope in found)
+
+
+def _expires(expires: datetime | None) -> datetime | None:
+    if expires is not None and (not isinstance(expires, datetime) or expires.tzinfo is None):
+        raise InputError(f"a key expires at a datetime with a time zone, not {expires!r:.80}")
+    return expires

@@ -1,0 +1,862 @@
+"""What a request may look like, how large it may be, and how many there may be: checked before anything acts on it.
+
+The checks are small ASGI applications around the service, each a few microseconds; `secure` puts them in their order.
+A request that fails one gets a problem document and reaches nothing further in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection
+from dataclasses import dataclass, fields
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import unquote_to_bytes
+
+from pointsman.errors import InputError
+from pointsman.server.access import authenticate
+from pointsman.server.problems import Problem, response
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from pointsman.server.keys import KeyStore
+
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
+
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_PROBES: Final = frozenset({"/health", "/ready"})
+_CLOSE: Final = {"Connection": "close"}  # what is left of the request on the connection is not read as another one
+_OF_BODY: Final = frozenset({b"content-length", b"transfer-encoding", b"expect"})
+_LINGER_BYTES: Final = 16_000_000  # of a body that is refused; more than that, and the connection is cut
+_LINGER_SECONDS: Final = 2.0
+_LINGER_PAUSE: Final = 0.5  # seconds without anything of it
+
+
+_LEAST: Final = {"queue": 0, "queue_seconds": 0, "requests_per_minute": 0, "body_seconds": 0.01}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request, one key and the whole service may ask for.
+
+    Attributes:
+        max_body_bytes: of a JSON body.
+        max_line_bytes: of a line of a streamed body.
+        max_ingest_bytes: of a whole streamed body; None: no limit, as it is never held in memory.
+        max_header_bytes: of all headers together.
+        max_url_bytes: of path and query together.
+        max_query_chars: of a search's query.
+        max_k: hits of a search.
+        max_batch: queries of one ``search_many``.
+        max_documents: documents, or ids to delete, in one JSON body.
+        body_seconds: for a JSON body to arrive, and between two parts of a streamed one.
+        concurrency: searches that run at once.
+        queue: searches that wait for their turn.
+        queue_seconds: how long one waits at most.
+        requests_per_minute: of one key, or of one address where there are no keys; 0: no limit.
+        burst: requests at once, after a pause; a sixth of those per minute unless given.
+        max_clients: keys and addresses whose requests are counted; the least lately seen are forgotten.
+
+    Raises:
+        InputError: one of them is no number that makes sense.
+    """
+
+    max_body_bytes: int = 1_000_000
+    max_line_bytes: int = 1_000_000
+    max_ingest_bytes: int | None = None
+    max_header_bytes: int = 16_384
+    max_url_bytes: int = 40_000  # the longest query in Chinese, percent-encoded
+    max_query_chars: int = 4_000
+    max_k: int = 200
+    max_batch: int = 100
+    max_documents: int = 1_000
+    body_seconds: float = 30.0
+    concurrency: int = 16
+    queue: int = 64
+    queue_seconds: float = 2.0
+    requests_per_minute: int = 1_200
+    burst: int | None = None
+    max_clients: int = 10_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
+            least = _LEAST.get(field.name, 1)
+            wanted = (int, float) if field.name.endswith("_seconds") else (int,)
+            if isinstance(value, bool) or not isinstance(value, wanted) or not least <= value < math.inf:
+                what = "a number" if float in wanted else "a whole number"
+                raise InputError(f"{field.name} is {what} from {least} up, not {value!r:.80}")
+
+
+# ── bodies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MAX_DEPTH: Final = 64
+"""Objects and lists inside each other in a JSON body."""
+
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def parse_json(body: bytes) -> object:
+    """The value of a JSON body, read strictly: one text has one meaning, and every value can be stored and sent back.
+
+    Raises:
+        Problem: ``malformed``: no UTF-8, or no JSON (``NaN`` and ``Infinity`` are none); ``invalid-input``: a name
+            twice in an object, a number that is too large, lone surrogates, or more than `MAX_DEPTH` levels.
+    """
+    try:
+        value: object = _DECODER.decode(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise Problem("malformed", f"the body is not UTF-8: byte {error.start} fits nowhere") from error
+    except json.JSONDecodeError as error:
+        told = f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        raise Problem("malformed", told) from error
+    except ValueError as error:  # Python reads no whole number of more than some thousand digits
+        raise Problem("invalid-input", "a number in the JSON is too large") from error
+    except RecursionError as error:  # beyond some hundred levels
+        raise _too_deep() from error
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
+        raise _too_deep()
+    if _SURROGATE.search(body):
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise Problem("invalid-input", "a text in the JSON has a lone surrogate, which is no character") from error
+    return value
+
+
+def _deeper(value: object, most: int) -> bool:
+    """Whether there are more than so many levels."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(most):
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [child for children in inner for child in children if isinstance(child, (dict, list))]
+        if not level:
+            return False
+    return True
+
+
+def _too_deep() -> Problem:
+    return Problem("invalid-input", f"the JSON is nested more than {MAX_DEPTH} levels deep")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Problem("invalid-input", f"the name {twice!r:.80} stands twice in one object of the JSON")
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise Problem("invalid-input", "a number in the JSON is too large")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise Problem("malformed", f"the body is not JSON: {name} is no number there")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_no_constant)
+
+
+async def json_lines(chunks: AsyncIterable[bytes], *, max_line_bytes: int) -> AsyncIterator[tuple[int, object]]:
+    """The values of a body with one JSON text a line, each with its line's number from 1; empty lines are passed over.
+
+    Args:
+        chunks: the body as it comes, such as ``request.stream()``; never more than a line of it is held.
+        max_line_bytes: of one line.
+
+    Raises:
+        Problem: ``too-large``, or as `parse_json`; with the member ``line``.
+    """
+    number, pending = 0, bytearray()
+    async for chunk in _with_end(chunks):
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            pending += chunk[start:end]
+            start, number = end + 1, number + 1
+            _check_line(pending, number, max_line_bytes)
+            line = bytes(pending).strip()
+            pending.clear()
+            if line:
+                try:
+                    value = parse_json(line)
+                except Problem as problem:
+                    raise Problem(problem.slug, f"line {number}: {problem.detail}", line=number) from problem
+                yield number, value
+        pending += chunk[start:]
+        _check_line(pending, number + 1, max_line_bytes)
+
+
+async def _with_end(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        yield chunk
+    yield b"\n"  # the last line may do without
+
+
+def _check_line(line: bytearray, number: int, most: int) -> None:
+    if len(line) > most:
+        raise Problem("too-large", f"line {number} is longer than {most:,} bytes", line=number, limit=most)
+
+
+# ── the way in ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def secure(
+    app: ASGIApp,
+    *,
+    keys: KeyStore,
+    limits: Limits,
+    loopback: bool,
+    hosts: Collection[str] = (),
+    origins: Collection[str] = (),
+) -> ASGIApp:
+    """The application behind all checks of this module, in their order: what costs least and refuses most comes first.
+
+    Args:
+        app: answers what passes; it finds the request's `Access` by `access_of`.
+        keys: of the workspace.
+        limits: for every request.
+        loopback: whether the service is bound to loopback addresses alone.
+        hosts: names it is served under, beside the loopback ones; see `TrustedHosts`.
+        origins: whose pages may change things through a browser, beside its own; see `CrossSite`.
+
+    Raises:
+        InputError: a host or an origin that is none.
+    """
+    app = Bodies(app, limits)
+    app = Guard(app, keys, limits, loopback=loopback)
+    app = CrossSite(app, origins)
+    app = TrustedHosts(app, hosts)
+    app = RequestHead(app, limits)
+    return SecurityHeaders(app)
+
+
+async def _refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the problem; the request's id is where the outermost application has put it.
+
+    The connection then ends if there is a body, so that nobody takes what is left of it for another request.
+    """
+    given = {name: value for name, value in scope["headers"] if name in _OF_BODY}
+    if b"transfer-encoding" in given or given.get(b"content-length", b"0") != b"0":
+        problem.headers.setdefault("Connection", "close")
+        reading = receive if isinstance(receive, _Reading) else _Reading(receive)
+        # Chunks are dear to parse: not for somebody unknown. Who expects to be asked for the body is not sending.
+        if (b"content-length" in given or reading is receive) and b"expect" not in given:
+            send = _lingering(reading, send)
+    await response(problem, scope.get("state", {}).get("request_id"))(scope, receive, send)
+
+
+class _Reading:
+    """Reads a request, and knows whether all of it has come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.ended = False
+
+    async def __call__(self) -> Message:
+        """The next part."""
+        message = await self._receive()
+        self.ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        return message
+
+    async def pass_over(self) -> None:
+        """Read what is still on its way, within bounds, and forget it."""
+        most = _LINGER_BYTES
+        try:
+            async with asyncio.timeout(_LINGER_SECONDS):
+                while not self.ended and most > 0:
+                    async with asyncio.timeout(_LINGER_PAUSE):
+                        most -= len((await self()).get("body", b""))
+        except TimeoutError:
+            return
+
+
+def _lingering(reading: _Reading, send: Send) -> Send:
+    """Sends an answer and, before it ends it, passes over what is left of the request.
+
+    A connection that is closed while something unread is coming in is reset, and whoever is still sending then never
+    sees the answer.
+    """
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.body" and not message.get("more_body", False) and not reading.ended:
+            await send({**message, "more_body": True})
+            await reading.pass_over()
+            message = {"type": "http.response.body", "body": b"", "more_body": False}
+        await send(message)
+
+    return sending
+
+
+def _path(scope: Scope) -> str:
+    """The path as routes see it: without the prefix that the service is mounted under."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
+
+
+def _of_console(path: str) -> bool:
+    return path in {"/", "/console"} or path.startswith("/console/")
+
+
+_ALWAYS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+_API_HEADERS: Final = {
+    **_ALWAYS,
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+_CONSOLE_HEADERS: Final = {
+    **_ALWAYS,
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-cache",
+}
+
+
+def _raw(headers: dict[str, str]) -> dict[bytes, tuple[bytes, bytes]]:
+    return {name.lower().encode(): (name.lower().encode(), value.encode()) for name, value in headers.items()}
+
+
+class SecurityHeaders:
+    """Adds to every answer what tells a browser to do with it nothing but show it.
+
+    What a route has set itself stands. The console may load its own scripts and styles; any other answer nothing.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._api, self._console = _raw(_API_HEADERS), _raw(_CONSOLE_HEADERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and the answer back with the headers."""
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close"})  # before it is accepted: the server answers 403
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        wanted = self._console if _of_console(_path(scope)) else self._api
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                there = {name.lower() for name, _ in headers}
+                headers += [pair for name, pair in wanted.items() if name not in there]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, sending)
+
+
+class RequestHead:
+    """Refuses a request whose address or headers are too large, or whose address is not text."""
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self._app, self._limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        problem = self._wrong(scope) if scope["type"] == "http" else None
+        if problem is None:
+            await self._app(scope, receive, send)
+        else:
+            await _refuse(problem, scope, receive, send)
+
+    def _wrong(self, scope: Scope) -> Problem | None:
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        query: bytes = scope.get("query_string", b"")
+        limits = self._limits
+        if len(raw) + len(query) > limits.max_url_bytes:
+            most = limits.max_url_bytes
+            return Problem("too-large", f"the address is longer than {most:,} bytes", headers=_CLOSE, limit=most)
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.max_header_bytes:
+            most = limits.max_header_bytes
+            return Problem("too-large", f"the headers are longer than {most:,} bytes", headers=_CLOSE, limit=most)
+        if not scope["path"].isprintable():
+            return Problem("malformed", "the path has characters that are none to read")
+        if not (_is_text(raw) and _is_text(query)):
+            return Problem("malformed", "the address is not UTF-8, percent-encoded")
+        return None
+
+
+def _is_text(address: bytes) -> bool:
+    if b"%" not in address and address.isascii():
+        return True
+    try:
+        unquote_to_bytes(address).decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[^\s:/\[\]@?#]{1,253})(?::[0-9]{1,5})?")
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class TrustedHosts:
+    """Refuses requests to a host that this is not.
+
+    A page of another site can have its own name resolve to 127.0.0.1, and a browser then takes the service for a part
+    of that site (DNS rebinding); but the request tells the name.
+
+    Args:
+        app: answers what passes.
+        hosts: names without port, beside the loopback ones; ``*.example.com`` for every name under one, ``*`` for any.
+
+    Raises:
+        InputError: something that is no name.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
+        self._app = app
+        names = {_host_name(host) for host in hosts}
+        self._any = "*" in names
+        self._exact = _LOOPBACK | {name for name in names if not name.startswith("*")}
+        self._under = tuple(name[1:] for name in names if name.startswith("*."))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it; probes pass, as they come by address and learn nothing."""
+        if scope["type"] != "http" or _path(scope) in _PROBES or self._serves(scope):
+            await self._app(scope, receive, send)
+            return
+        problem = Problem("misdirected", "this service is not served under that host's name", headers=_CLOSE)
+        await _refuse(problem, scope, receive, send)
+
+    def _serves(self, scope: Scope) -> bool:
+        given = [value for name, value in scope["headers"] if name == b"host"]
+        if len(given) != 1:
+            return False
+        found = _HOST.fullmatch(given[0].decode("latin-1").lower())
+        if found is None:
+            return False
+        name = found[1].removesuffix(".")
+        return self._any or name in self._exact or name.endswith(self._under)
+
+
+def _host_name(host: str) -> str:
+    name = host.strip().lower().removesuffix(".")
+    if ":" in name and not name.startswith("["):
+        try:
+            return f"[{IPv6Address(name).compressed}]"
+        except ValueError:
+            name = ""  # a name with a port
+    plain = name.removeprefix("*.")
+    if name != "*" and ("*" in plain or not (found := _HOST.fullmatch(plain)) or found[1] != plain):
+        raise InputError(
+            f"a host is a name or an address without scheme and port, '*.example.com' or '*', not {host!r}"
+        )
+    return name
+
+
+_ORIGIN: Final = re.compile(r"(https?)://(\[[0-9a-f:.]{2,45}\]|[^\s:/\[\]@?#]{1,253})(?::([0-9]{1,5}))?")
+_PORTS: Final = {"http": "80", "https": "443"}
+
+
+class CrossSite:
+    """Refuses what a browser sends on behalf of another site's page.
+
+    Browsers say where a request comes from (``Sec-Fetch-Site``, ``Origin``); programs of other kinds send neither, and
+    pass. Without keys this is what keeps a page somewhere on the web from changing data on this machine.
+
+    Args:
+        app: answers what passes.
+        origins: such as ``https://intranet.example``: pages from there may.
+
+    Raises:
+        InputError: something that is no origin.
+    """
+
+    def __init__(self, app: ASGIApp, origins: Collection[str] = ()) -> None:
+        self._app = app
+        self._origins = frozenset(map(_origin, origins))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] != "http" or self._own(scope):
+            await self._app(scope, receive, send)
+            return
+        problem = Problem("forbidden", "a page of another site may not do this", headers=_CLOSE)
+        await _refuse(problem, scope, receive, send)
+
+    def _own(self, scope: Scope) -> bool:
+        origins: list[bytes] = []
+        site = mode = host = b""
+        for name, value in scope["headers"]:
+            if name == b"origin":
+                origins.append(value)
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"sec-fetch-mode":
+                mode = value
+            elif name == b"host":
+                host = value
+        if not origins and not site:
+            return True
+        if len(origins) > 1:
+            return False
+        if origins and self._allowed(origins[0].decode("latin-1").lower(), host.decode("latin-1").lower()):
+            return True
+        if scope["method"] not in _SAFE_METHODS:
+            return site in {b"same-origin", b"none"}  # no page can write this header; a proxy may have changed the host
+        # Another site cannot read an answer; nor has it anything to load from here but a page that one goes to.
+        return site != b"cross-site" or mode == b"navigate" or _path(scope) in _PROBES
+
+    def _allowed(self, origin: str, host: str) -> bool:
+        found = _ORIGIN.fullmatch(origin)
+        if found is None:
+            return False  # also "null", of a page that hides where it is from
+        scheme, name, port = found[1], found[2], found[3] or _PORTS[found[1]]
+        here = _HOST.fullmatch(host)
+        if here is not None and here[1] == name and (host[len(name) + 1 :] or _PORTS[scheme]) == port:
+            return True
+        return (scheme, name, port) in self._origins
+
+
+def _origin(text: str) -> tuple[str, str, str]:
+    found = _ORIGIN.fullmatch(text.strip().lower().removesuffix("/"))
+    if found is None:
+        raise InputError(f"an origin is such as 'https://intranet.example', not {text!r:.80}")
+    return found[1], found[2], found[3] or _PORTS[found[1]]
+
+
+# ── who and how often ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RateLimit:
+    """A bucket of tokens for each client: a request takes one, and they come back evenly.
+
+    Args:
+        limits: how many per minute, how many at once, and how many clients are kept in mind.
+        clock: seconds, of any beginning.
+    """
+
+    def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = limits.requests_per_minute / 60
+        self._burst = float(limits.burst or max(1, limits.requests_per_minute // 6))
+        self._most = limits.max_clients
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when there were so many
+
+    def __len__(self) -> int:
+        """Clients that are kept in mind."""
+        return len(self._buckets)
+
+    def take(self, client: str) -> None:
+        """Count a request of this client.
+
+        Raises:
+            Problem: ``too-many-requests``: it has none left; such a request does not count.
+        """
+        wait = self._wait(client)
+        if wait:
+            raise Problem(
+                "too-many-requests",
+                "more requests than are allowed in a minute; try again later",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+
+    def _wait(self, client: str) -> float:
+        """Seconds until the next request is allowed; 0 if it is now."""
+        if not self._rate:
+            return 0.0
+        now = self._clock()
+        tokens, since = self._buckets.pop(client, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - since) * self._rate)
+        wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate
+        self._buckets[client] = (tokens if wait else tokens - 1, now)  # at the end: the least lately seen are in front
+        if len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        return wait
+
+
+class Guard:
+    """Lets in who has a valid key, not more often than allowed, and notes the `Access` in ``scope["state"]``.
+
+    Everything is closed but probes and the console's own files, so a route that nobody thought of is closed too.
+
+    Args:
+        app: answers what passes.
+        keys: of the workspace.
+        limits: how often.
+        loopback: whether the service is bound to loopback addresses alone.
+    """
+
+    def __init__(self, app: ASGIApp, keys: KeyStore, limits: Limits, *, loopback: bool) -> None:
+        self._app, self._keys, self._loopback = app, keys, loopback
+        self._rate = RateLimit(limits)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] == "http":
+            path = _path(scope)
+            if not (path in _PROBES or _of_console(path)) or scope["method"] not in _SAFE_METHODS:
+                try:
+                    self._enter(scope)
+                except Problem as problem:
+                    await _refuse(problem, scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
+
+    def _enter(self, scope: Scope) -> None:
+        try:
+            access = authenticate(scope["headers"], self._keys, loopback=self._loopback)
+        except Problem:
+            self._rate.take(_address(scope))  # guessing keys takes the guesser's turns, not those of a key
+            raise
+        self._rate.take(access.key_id or _address(scope))
+        scope.setdefault("state", {}).update(access=access, key_id=access.key_id)
+
+
+def _address(scope: Scope) -> str:
+    """Who asks, by address; one who has a whole IPv6 network is still one."""
+    host = scope.get("client", ("", 0))[0] if scope.get("client") else ""
+    if ":" in host:
+        try:
+            return f"address {IPv6Address(host.partition('%')[0]).exploded[:19]}"
+        except ValueError:
+            return f"address {host:.64}"
+    return f"address {host:.64}"
+
+
+class Gate:
+    """Lets so many at once through, lets so many more wait for their turn, and turns the rest away.
+
+    ``async with gate:`` around a search. First come, first served; for one event loop.
+
+    Args:
+        limits: ``concurrency``, ``queue`` and ``queue_seconds``.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def running(self) -> int:
+        """How many are through."""
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    async def __aenter__(self) -> Self:
+        """Go through, at once or when it is one's turn.
+
+        Raises:
+            Problem: ``too-many-requests``: too many wait already, or the wait was too long.
+        """
+        if self._running < self._limits.concurrency:  # whoever leaves hands on to who waits: so nobody waits now
+            self._running += 1
+            return self
+        if len(self._waiting) >= self._limits.queue:
+            raise _busy()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(self._limits.queue_seconds):
+                await turn
+        except BaseException as error:
+            if not turn.cancelled():
+                self._leave()  # its turn came in the very moment in which it gave up
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            if isinstance(error, TimeoutError):
+                raise _busy() from error
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Make way for the next."""
+        self._leave()
+
+    def _leave(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # else it has just given up
+                turn.set_result(None)  # the place passes on; as many run as before
+                return
+        self._running -= 1
+
+
+def _busy() -> Problem:
+    return Problem("too-many-requests", "too many searches at once; try again", headers={"Retry-After": "1"})
+
+
+# ── what a body may be ───────────────────────────────────────────────────────────────────────────────────────────────
+
+_INGEST: Final = re.compile(r"/api/datasets/[^/]+/documents")
+_BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_OF_TYPE: Final = (b"content-type", b"content-encoding")
+_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+_CHARSET: Final = re.compile(r';[ \t]*charset="?utf-?8"?', re.IGNORECASE)
+
+
+class Bodies:
+    """Refuses bodies that are too large, of another type than JSON, or of unclear length.
+
+    A JSON body is read whole before the application is called, so that one that is too large, or never ends, reaches
+    nothing. A streamed one (`NDJSON`, where documents are added) is counted as it is read; past the limit, reading
+    raises the problem.
+
+    Args:
+        app: answers what passes.
+        limits: sizes and times.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self._app, self._limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its body, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        reading = _Reading(receive)
+        try:
+            kind = self._announced(scope)
+            if kind == NDJSON:
+                receive, send = self._counted(reading), _lingering(reading, send)
+            else:
+                whole = b"" if kind is None else await self._whole(reading)  # what nothing announces is not read
+                if whole is None:
+                    return  # nobody is there to hear an answer
+                receive = _replayed(whole, receive)
+        except Problem as problem:
+            await _refuse(problem, scope, reading, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _announced(self, scope: Scope) -> str | None:
+        """The media type of the body that the headers announce; None if there is none."""
+        lengths, codings, types, encodings = _values(scope, b"content-length", b"transfer-encoding", *_OF_TYPE)
+        if not lengths and not codings:
+            return None
+        length = _length(lengths, codings)
+        if length == 0:
+            return None
+        kind = JSON  # a body that means nothing is read too; else it would be taken for the next request
+        if scope["method"] in _BODY_METHODS:
+            streams = scope["method"] == "POST" and _INGEST.fullmatch(_path(scope)) is not None
+            kind = _type(types, encodings, streams=streams)
+        most = self._limits.max_ingest_bytes if kind == NDJSON else self._limits.max_body_bytes
+        if most is not None and length is not None and length > most:
+            raise _too_large(most)
+        return kind
+
+    async def _whole(self, receive: Receive) -> bytes | None:
+        """The body; None if the client has gone."""
+        most, parts, size = self._limits.max_body_bytes, [], 0
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > most:
+                        raise _too_large(most)
+                    parts.append(part)
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError as error:
+            raise self._too_slow() from error
+
+    def _counted(self, receive: Receive) -> Receive:
+        most, size = self._limits.max_ingest_bytes, 0
+
+        async def counting() -> Message:
+            nonlocal size
+            try:
+                async with asyncio.timeout(self._limits.body_seconds):
+                    message = await receive()
+            except TimeoutError as error:
+                raise self._too_slow() from error
+            size += len(message.get("body", b""))
+            if most is not None and size > most:
+                raise _too_large(most)
+            return message
+
+        return counting
+
+    def _too_slow(self) -> Problem:
+        told = f"nothing more of the body came for {self._limits.body_seconds:g} seconds"
+        return Problem("malformed", told, headers=_CLOSE)
+
+
+def _values(scope: Scope, *names: bytes) -> tuple[list[bytes], ...]:
+    """All values of each of these headers."""
+    found: dict[bytes, list[bytes]] = {name: [] for name in names}
+    for name, value in scope["headers"]:
+        if name in found:
+            found[name].append(value)
+    return tuple(found.values())
+
+
+def _length(lengths: list[bytes], codings: list[bytes]) -> int | None:
+    """The length; None for a body in chunks. Two ways to read one request are one too many (request smuggling)."""
+    if codings:
+        if lengths:
+            raise Problem("malformed", "a request has Content-Length or Transfer-Encoding, not both", headers=_CLOSE)
+        if len(codings) > 1 or codings[0].strip().lower() != b"chunked":
+            raise Problem("malformed", "the only Transfer-Encoding is 'chunked'", headers=_CLOSE)
+        return None
+    if not lengths:
+        return None
+    if len(lengths) > 1 or not _DIGITS.fullmatch(lengths[0]):
+        raise Problem("malformed", "Content-Length is one number", headers=_CLOSE)
+    return int(lengths[0])
+
+
+def _type(types: list[bytes], encodings: list[bytes], *, streams: bool) -> str:
+    """The media type of a body, one of those that are taken here."""
+    if any(one.strip().lower() != b"identity" for one in encodings):
+        raise Problem("unsupported-media-type", "a body is taken as it is, without Content-Encoding", headers=_CLOSE)
+    given = types[0].decode("latin-1") if len(types) == 1 else ""
+    kind, mark, more = given.partition(";")
+    kind = kind.strip().lower()
+    if (kind == JSON or (streams and kind == NDJSON)) and (not mark or _CHARSET.fullmatch(f";{more.strip()}")):
+        return kind
+    taken = f"{JSON} or {NDJSON}" if streams else JSON
+    raise Problem("unsupported-media-type", f"a body here is {taken}, in UTF-8", headers=_CLOSE)
+
+
+def _too_large(most: int) -> Problem:
+    return Problem("too-large", f"the body is larger than {most:,} bytes", headers=_CLOSE, limit=most)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()  # what comes then is that the client has gone
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

@@ -1,0 +1,209 @@
+"""The service's log: one JSON object a line on standard error, with the id of the request that it is about.
+
+What somebody asked or stored, headers and keys are not logged. An exception is logged with its kind and its stack, and
+without the values of variables; its message, which may quote what somebody sent, is there only where the error is one
+of ours or the system's, or where everything is logged (``debug``). `redacted` goes over each line as a second line of
+defence.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sqlite3
+import sys
+import traceback
+from contextvars import ContextVar
+from time import gmtime, strftime
+from typing import Any, Final
+
+from pointsman.errors import PointsmanError
+
+request_id: ContextVar[str | None] = ContextVar("pointsman_request_id", default=None)
+"""The id of the request that is being answered; threads that work for it see it too."""
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+_OURS: Final = ("pointsman",)
+_SERVERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio")
+_LONGEST: Final = 2000  # characters of a message, and of an exception's
+_MOST_FRAMES: Final = 30
+_MOST_CAUSES: Final = 8
+_HIDDEN: Final = "[hidden]"
+
+_SECRETS: Final = re.compile(
+    r"(?P<key>ptm_[0-9a-fA-F]{8})_[\w\-]+"
+    r"|(?P<name>\b(?:authorization|cookie|[\w\-]{0,40}api[_-]?key|[\w\-]{0,40}(?:token|secret|password|passwd))"
+    r"[\"']{0,2}\s{0,9}[:=]\s{0,9})(?P<quote>[\"']?)(?:(?:bearer|basic|token)\s+)?[^\s\"',;&}\])]{4,}"
+    r"|\b(?P<scheme>Bearer|Basic(?=\s+[a-zA-Z]{0,99}[0-9+/=]))\s+[\w.~+/=\-]{6,}"
+    r"|\bsk-[\w\-]{12,}"
+    r"|(?P<address>[a-z][a-z0-9+.\-]{1,20}://)[^\s/@]{1,200}@",
+    re.IGNORECASE,
+)
+_SUSPICIOUS: Final = re.compile(r"ptm_|bearer|basic|authoriz|cookie|api.?key|token|secret|passw|sk-|@", re.IGNORECASE)
+
+
+def redacted(text: str) -> str:
+    """A text without what looks like a key, a token, or a password in an address.
+
+    Example:
+        >>> redacted("Authorization: Bearer abcdefgh12345678, api_key=abcdef")
+        'Authorization: [hidden], api_key=[hidden]'
+    """
+    return _SECRETS.sub(_hidden, text) if _SUSPICIOUS.search(text) else text
+
+
+def _hidden(found: re.Match[str]) -> str:
+    if found["key"]:
+        return f"{found['key']}_{_HIDDEN}"
+    if found["scheme"]:
+        return f"{found['scheme']} {_HIDDEN}"
+    if found["name"]:
+        return f"{found['name']}{found['quote']}{_HIDDEN}"
+    if found["address"]:
+        return f"{found['address']}{_HIDDEN}@"
+    return _HIDDEN
+
+
+def told(error: BaseException, *, whole: bool = False) -> str:
+    """An exception as its kind, what may be said of it, and its stack, with those that it came from; no secrets.
+
+    Args:
+        error: the exception.
+        whole: also the messages of those that are neither ours nor the system's.
+    """
+    lines: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen and len(seen) < _MOST_CAUSES:
+        if seen:
+            lines.append("which came from:")
+        seen.add(id(current))
+        lines.append(_named(current, whole=whole))
+        if isinstance(current, BaseExceptionGroup):
+            lines += [f"  of which {_named(part, whole=whole)}" for part in current.exceptions[:_MOST_CAUSES]]
+        frames = traceback.extract_tb(current.__traceback__)[-_MOST_FRAMES:]
+        lines += [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return redacted("\n".join(lines))
+
+
+def _named(error: BaseException, *, whole: bool) -> str:
+    kind = type(error).__qualname__
+    if not (whole or isinstance(error, (PointsmanError, OSError, sqlite3.Error))):
+        return kind
+    return f"{kind}: {str(error)[:_LONGEST]}" if str(error) else kind
+
+
+class Lines(logging.Formatter):
+    """Makes a log record one line: a JSON object, or plain text for people.
+
+    A record may carry a mapping ``fields``, whose items become members of the object.
+
+    Args:
+        as_json: JSON, or ``time level logger message``.
+        whole: messages of all exceptions.
+    """
+
+    def __init__(self, *, as_json: bool = True, whole: bool = False) -> None:
+        super().__init__()
+        self._json, self._whole = as_json, whole
+        self._second = (0, "")  # the time to the second, made once for each
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError) as error:  # whoever logs with wrong arguments loses only those
+            message = f"{record.msg} ({error})"
+        exception = None
+        if record.exc_info and record.exc_info[1] is not None:
+            exception = told(record.exc_info[1], whole=self._whole)
+        fields: dict[str, Any] = getattr(record, "fields", None) or {}
+        about = fields.get("request_id") or request_id.get()
+        if not self._json:
+            return self._plain(record, redacted(message), about, fields, exception)
+        line: dict[str, Any] = {
+            "time": self._time(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redacted(message[:_LONGEST]),
+        }
+        if about:
+            line["request_id"] = about
+        if fields:
+            line.update(fields)
+        if exception:
+            line["exception"] = exception
+        return _encode(line)
+
+    def _plain(
+        self, record: logging.LogRecord, message: str, about: str | None, fields: dict[str, Any], exception: str | None
+    ) -> str:
+        told_fields = " ".join(f"{name}={value}" for name, value in fields.items() if name != "request_id")
+        parts = (self._time(record.created), record.levelname, record.name, message, told_fields, about)
+        line = " ".join(_one_line(part) for part in parts if part)
+        return f"{line}\n{exception}" if exception else line
+
+    def _time(self, created: float) -> str:
+        second, text = self._second
+        if second != int(created):
+            second = int(created)
+            text = strftime("%Y-%m-%dT%H:%M:%S", gmtime(second))
+            self._second = (second, text)
+        return f"{text}.{int((created - second) * 1000):03d}Z"
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+_BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def _one_line(text: str) -> str:
+    """A text that cannot pretend to be a line of its own."""
+    return _BREAKS.sub(" ", text)
+
+
+class _Handler(logging.StreamHandler[Any]):
+    """Writes to what standard error is at that moment."""
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: Any) -> None:
+        """Standard error is not held on to."""
+
+
+def configure_logging(level: str = "info", json: bool = True) -> None:
+    """Send our log and the HTTP server's to standard error, a line for each record; may be called again.
+
+    Args:
+        level: of `LEVELS`; ``"debug"`` also tells the messages of foreign exceptions, which may quote what was sent.
+        json: JSON, or text for people.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"a log level is one of {', '.join(LEVELS)}, not {level!r:.40}")
+    handler = _Handler()
+    handler.setFormatter(Lines(as_json=json, whole=level == "debug"))
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        if isinstance(old, _Handler) or type(old) is logging.StreamHandler:  # not those of a test or of the host
+            root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    for name in _OURS:
+        logging.getLogger(name).setLevel(level.upper())
+    for name in _SERVERS:
+        server = logging.getLogger(name)
+        server.handlers.clear()
+        server.propagate = True
+        server.setLevel(logging.INFO if name.startswith("uvicorn") else logging.WARNING)
+    access = logging.getLogger("uvicorn.access")  # every request has a line of our own
+    access.handlers.clear()
+    access.propagate, access.disabled = False, True
+    logging.captureWarnings(capture=True)

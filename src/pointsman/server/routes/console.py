@@ -1,0 +1,87 @@
+"""The console: one page, its scripts and styles, out of the package.
+
+Nothing is looked up by a name that a request gives: the files are read once, and what is not among them is not there.
+"""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import xxhash
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from pointsman.server.problems import Problem
+
+router = APIRouter(include_in_schema=False)
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_PAGE: Final = "index.html"
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the console, as it is sent."""
+
+    content: bytes
+    packed: bytes
+    media_type: str
+    etag: str
+
+
+@cache
+def files() -> dict[str, _File]:
+    """Every file of the console by its name, read when the first one is asked for."""
+    found: dict[str, _File] = {}
+    for entry in resources.files("pointsman.console").iterdir():
+        kind = _TYPES.get(f".{entry.name.rpartition('.')[2]}")
+        if kind is not None and entry.is_file():
+            content = entry.read_bytes()
+            digest = xxhash.xxh3_128_hexdigest(content)
+            found[entry.name] = _File(content, gzip.compress(content, 9, mtime=0), kind, digest)
+    return found
+
+
+@router.api_route("/", methods=["GET", "HEAD"])
+@router.api_route("/console", methods=["GET", "HEAD"])
+async def page(request: Request) -> Response:
+    """The page."""
+    return _sent(request, _PAGE)
+
+
+@router.api_route("/console/", methods=["GET", "HEAD"])
+async def there() -> Response:
+    """The page is one up; its addresses are relative to there."""
+    return RedirectResponse("../", 308)
+
+
+@router.api_route("/console/{file}", methods=["GET", "HEAD"])
+async def part(request: Request, file: str) -> Response:
+    """A script, a style or the icon."""
+    return _sent(request, file)
+
+
+def _sent(request: Request, name: str) -> Response:
+    found = files().get(name)
+    if found is None:
+        raise Problem("not-found", "the console has no such file")
+    packs = "gzip" in request.headers.get("accept-encoding", "")
+    etag = f'"{found.etag}{"-gz" if packs else ""}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
+    if etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    if packs:
+        headers["Content-Encoding"] = "gzip"
+    content = found.packed if packs else found.content
+    return Response(content, media_type=found.media_type, headers=headers)

@@ -1,0 +1,313 @@
+"""Datasets and their documents."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from pointsman.errors import StoreError, UnknownNameError
+from pointsman.server import problems, schemas
+from pointsman.server.answers import Json, Lines, plain
+from pointsman.server.limits import JSON, NDJSON, json_lines, parse_json
+from pointsman.server.problems import Problem
+from pointsman.server.schemas import NAME, DatasetRequest, DocumentRequest, DocumentsRequest, IdsRequest
+from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, problem_responses
+from pointsman.types import AddResult, Document
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from pointsman.dataset import Dataset
+    from pointsman.server.access import Access
+    from pointsman.server.state import State
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(prefix="/api/datasets", tags=["datasets"])
+
+Name = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset's name.")]
+
+_READS = problem_responses("not-found", "invalid-input")
+_WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
+
+_NUMBERS = ("documents", "sequence", "keyword_index_sequence", "bytes")
+_UNOPENED = {"description": "", "indexing_technique": "hybrid", "embedder": None}
+
+_BATCH = 64
+"""Lines of a stream that are embedded and committed together; what is acknowledged is durable."""
+
+
+@router.get("", response_model=schemas.Datasets, responses=_READS, operation_id="list_datasets")
+async def list_datasets(state: Shared, access: Reader) -> Response:
+    """Every dataset that the key is for, with its health."""
+
+    def described() -> list[dict[str, Any]]:
+        return [one for name in access.visible(state.workspace.names()) if (one := _described(state, name))]
+
+    return Json({"datasets": await in_thread(described)})
+
+
+@router.post(
+    "",
+    response_model=schemas.Dataset,
+    responses={**_WRITES, 201: {"model": schemas.Dataset, "description": "It was made."}},
+    operation_id="make_dataset",
+)
+async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> Response:
+    """Make a dataset; one that is there already is described anew."""
+    access.require_write(body.name)
+
+    def made() -> tuple[bool, dict[str, Any] | None]:
+        new = body.name not in state.workspace.names()
+        state.workspace.dataset(
+            body.name, description=body.description, indexing_technique=body.indexing_technique, create=True
+        )
+        return new, _described(state, body.name)
+
+    new, found = await in_thread(made)
+    return Json(found, 201 if new else 200)
+
+
+@router.get("/{name}", response_model=schemas.Dataset, responses=_READS, operation_id="get_dataset")
+async def get_dataset(state: Shared, access: Reader, name: Name) -> Response:
+    """A dataset, with its health."""
+    await in_thread(state.dataset, access, name)
+    return Json(await in_thread(_described, state, name))
+
+
+@router.delete("/{name}", response_model=schemas.Deleted, responses=_READS, operation_id="drop_dataset")
+async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
+    """Delete a dataset with all its documents."""
+    dataset = await in_thread(_writable, state, access, name)
+
+    def dropped() -> int:
+        count = len(dataset)
+        with dataset.writing(WRITE_PATIENCE):
+            state.workspace.drop(name)
+        return count
+
+    count = await in_thread(dropped)
+    state.metrics.deleted(count)
+    return Json({"deleted": count})
+
+
+@router.get("/{name}/documents", response_model=schemas.DocumentPage, responses=_READS, operation_id="list_documents")
+async def list_documents(
+    state: Shared,
+    access: Reader,
+    name: Name,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="The cursor: `next` of the page before.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """The documents in the order of their first arrival, page by page."""
+    dataset = await in_thread(state.dataset, access, name)
+    documents, following = await in_thread(dataset.page, after, limit)
+    found = [_document(document) for document in documents]
+    return Json({"documents": found, "next": None if following is None else str(following)})
+
+
+@router.get("/{name}/document", response_model=schemas.DocumentAnswer, responses=_READS, operation_id="get_document")
+async def get_document(
+    state: Shared,
+    access: Reader,
+    name: Name,
+    id: Annotated[str, Query(min_length=1)],  # noqa: A002  (the field's word)
+) -> Response:
+    """A document by its id."""
+    dataset = await in_thread(state.dataset, access, name)
+    document = await in_thread(dataset.get, id)
+    if document is None:
+        raise Problem("not-found", f"there is no document {id!r:.80} in dataset {name!r}", kind="document")
+    return Json(_document(document))
+
+
+@router.get("/{name}/ids", response_model=schemas.IdPage, responses=_READS, operation_id="list_ids")
+async def list_ids(
+    state: Shared,
+    access: Reader,
+    name: Name,
+    source: Annotated[str | None, Query(description="Only of documents whose metadata has this `source`.")] = None,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="The cursor: `next` of the page before.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 10_000,
+) -> Response:
+    """The ids of the documents, page by page."""
+    dataset = await in_thread(state.dataset, access, name)
+    ids = await in_thread(dataset.ids, source=source)
+    end = after + limit
+    return Json({"ids": ids[after:end], "next": str(end) if end < len(ids) else None})
+
+
+@router.post(
+    "/{name}/documents",
+    response_model=schemas.Added,
+    responses={
+        **_WRITES,
+        200: {
+            "model": schemas.Added,
+            "description": "What was added. For a stream of lines, a stream of lines: totals after each durable batch, "
+            "`finished` in the last one; or `problem` where it ended early.",
+            "content": {NDJSON: {"schema": {"type": "string"}}},
+        },
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": {"$ref": f"#/components/schemas/{DocumentsRequest.__name__}"}},
+                NDJSON: {
+                    "schema": {"type": "string", "description": "A document as JSON on each line."},
+                    "example": '{"id": "switch", "text": "A switch guides trains."}\n',
+                },
+            },
+        }
+    },
+    operation_id="add_documents",
+)
+async def add_documents(state: Shared, access: Caller, name: Name, request: Request) -> Response:
+    """Add documents, or update those whose id is there; what is stored just so already costs nothing.
+
+    What is acknowledged is durable and searchable, whatever happens to the service afterwards. Sent again, nothing is
+    there twice.
+    """
+    dataset = await in_thread(_writable, state, access, name)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == NDJSON:
+        return Lines(await _begun(_ingested(state, dataset, request)), media_type=NDJSON)
+    if kind != JSON:
+        raise Problem("unsupported-media-type", f"a body here is {JSON} or {NDJSON}, in UTF-8")
+    body = DocumentsRequest.model_validate(parse_json(await request.body()))
+    if len(body.documents) > state.limits.max_documents:
+        most = state.limits.max_documents
+        raise Problem(
+            "invalid-input", f"{len(body.documents)} documents at once, the limit is {most}; or send {NDJSON}"
+        )
+    return Json(_added(await in_thread(_add, state, dataset, body.documents)))
+
+
+async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]:
+    """The lines, once there is a first one.
+
+    Raises:
+        Problem: nothing could be written at all; it is told with its own status.
+    """
+    first = await anext(lines)
+    if isinstance(first, Problem):
+        raise first
+
+    async def rest() -> AsyncIterator[bytes]:
+        yield first
+        async for line in lines:
+            assert isinstance(line, bytes)
+            yield line
+
+    return rest()
+
+
+async def _ingested(state: State, dataset: Dataset, request: Request) -> AsyncGenerator[bytes | Problem]:
+    """Totals after each batch of a stream of documents; each line of the answer is out before more is read.
+
+    A problem before anything was written is all that comes.
+    """
+    total, done, batch = AddResult(), 0, list[DocumentRequest]()
+
+    def line(**more: Any) -> bytes:
+        return plain({"done": done, **_added(total), **more}) + b"\n"
+
+    async def write() -> None:
+        nonlocal total, done, batch
+        total += await in_thread(_add, state, dataset, batch)
+        done += len(batch)
+        batch = []
+
+    try:
+        try:
+            async for number, value in json_lines(request.stream(), max_line_bytes=state.limits.max_line_bytes):
+                batch.append(_read(value, number))
+                if len(batch) >= _BATCH:
+                    await write()
+                    yield line()
+        except Problem:
+            if batch:  # what came before the bad line is as good as ever
+                await write()
+            raise
+        if batch:
+            await write()
+        yield line(finished=True)
+    except Exception as error:  # noqa: BLE001  (the status is out: it becomes the last line, or goes to the log)
+        problem = problems.of_error(error)
+        yield line(problem=problem.document(request.state.request_id)) if done else problem
+
+
+def _read(value: object, number: int) -> DocumentRequest:
+    try:
+        return DocumentRequest.model_validate(value)
+    except ValidationError as error:
+        raise Problem("invalid-input", f"line {number}: {problems.told(error)}", line=number) from None
+
+
+@router.delete("/{name}/documents", response_model=schemas.Deleted, responses=_WRITES, operation_id="delete_documents")
+async def delete_documents(state: Shared, access: Caller, name: Name, body: IdsRequest) -> Response:
+    """Delete documents by id; unknown ids are passed over."""
+    dataset = await in_thread(_writable, state, access, name)
+
+    def deleted() -> int:
+        with dataset.writing(WRITE_PATIENCE):
+            return dataset.delete(body.ids)
+
+    count = await in_thread(deleted)
+    state.metrics.deleted(count)
+    return Json({"deleted": count})
+
+
+@router.post("/{name}/verify", response_model=schemas.Verification, responses=_READS, operation_id="verify_dataset")
+async def verify_dataset(state: Shared, access: Reader, name: Name) -> Response:
+    """Compare documents and indexes with each other, one by one."""
+    dataset = await in_thread(state.dataset, access, name)
+    async with state.gate:
+        found = await in_thread(dataset.verify)
+    return Json(
+        {
+            "documents": found.documents,
+            "in_keyword_index": found.in_keyword_index,
+            "in_vector_index": found.in_vector_index,
+            "problems": found.problems,
+        }
+    )
+
+
+def _writable(state: State, access: Access, name: str) -> Dataset:
+    """The dataset, for somebody who may change it: one that does not exist for the key is not found, not forbidden."""
+    access.chosen([name], state.workspace.names())
+    access.require_write(name)
+    return state.workspace.dataset(name, create=False)
+
+
+def _add(state: State, dataset: Dataset, documents: list[DocumentRequest]) -> AddResult:
+    """Add a batch durably, and let other processes write after it."""
+    with dataset.writing(WRITE_PATIENCE):
+        result = dataset.add([Document(one.id, one.text, one.metadata) for one in documents])
+    state.metrics.written(result)
+    return result
+
+
+def _added(result: AddResult) -> dict[str, int]:
+    return {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
+
+
+def _document(document: Document) -> dict[str, Any]:
+    return {"id": document.id, "text": document.text, "metadata": document.metadata}
+
+
+def _described(state: State, name: str) -> dict[str, Any] | None:
+    """A dataset with its health; None if another process has just deleted it."""
+    try:
+        return {**state.workspace.status(name), "problem": None}
+    except UnknownNameError:
+        return None
+    except StoreError as error:
+        log.error("dataset %s cannot be opened: %s", name, error)  # noqa: TRY400  (its own words tell all)
+        return {**dict.fromkeys(_NUMBERS, 0), **_UNOPENED, "name": name, "problem": type(error).__name__}

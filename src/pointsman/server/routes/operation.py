@@ -1,0 +1,102 @@
+"""The service itself: whether it works, what it counts, what a key may do, evaluations and policy."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from pointsman._version import __version__
+from pointsman.retrieval.policy import Policy, stored
+from pointsman.server import schemas
+from pointsman.server.answers import Json, plain
+from pointsman.server.problems import Problem
+from pointsman.server.schemas import PolicyRequest
+from pointsman.server.state import Caller, Reader, Shared, in_thread, problem_responses
+
+router = APIRouter(tags=["service"])
+
+_READS = problem_responses("invalid-input")
+_WRITES = problem_responses("invalid-input", "too-large", "unsupported-media-type")
+
+
+@router.get("/health", response_model=schemas.Status, operation_id="health")
+async def health() -> Response:
+    """Whether the process is alive."""
+    return Json({"status": "ok"})
+
+
+@router.get("/ready", response_model=schemas.Status, responses=problem_responses(), operation_id="ready")
+async def ready(state: Shared) -> Response:
+    """Whether it takes requests: not while it starts, nor when it is about to stop."""
+    if not state.ready:
+        raise Problem("unavailable", state.not_ready, headers={"Retry-After": "1"})
+    return Json({"status": "ready"})
+
+
+@router.get(
+    "/metrics",
+    response_model=None,
+    responses={
+        **_READS,
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "All numbers."},
+    },
+    operation_id="metrics",
+)
+async def metrics(state: Shared, access: Caller) -> Response:
+    """What is counted and measured, in Prometheus' text format; it names no dataset and no text."""
+    access.require_all()
+    body, kind = state.metrics.render()
+    return Response(body, media_type=kind)
+
+
+@router.get("/api/me", response_model=schemas.Me, responses=_READS, operation_id="me")
+async def me(state: Shared, access: Caller) -> Response:
+    """What the key may do, and the limits."""
+    return Json(
+        {
+            "key": None if access.key_id is None else {"id": access.key_id, "name": access.name},
+            "datasets": ["*"] if access.datasets is None else sorted(access.datasets),
+            "scopes": [*(["read"] if access.read else []), *(["write"] if access.write else [])],
+            "version": __version__,
+            "limits": asdict(state.limits),
+        }
+    )
+
+
+@router.get("/api/evaluations", response_model=schemas.Runs, responses=_READS, operation_id="evaluations")
+async def evaluations(state: Shared, access: Reader) -> Response:
+    """The evaluations that `pointsman eval --workspace` has kept, newest first."""
+    from pointsman.evaluation.runs import kept
+
+    access.require_all()
+    return Json({"runs": await in_thread(kept, state.workspace.path)})
+
+
+@router.get("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS, operation_id="get_policy")
+async def get_policy(state: Shared, access: Reader) -> Response:
+    """The policy that was fitted to this workspace."""
+    access.require_all()
+    return Json(_policy(await in_thread(stored, state.workspace.path)))
+
+
+@router.put("/api/policy", response_model=schemas.PolicyAnswer, responses=_WRITES, operation_id="keep_policy")
+async def keep_policy(state: Shared, access: Caller, body: PolicyRequest) -> Response:
+    """Decide by this policy from now on."""
+    access.require_all(write=True)
+    policy = Policy.from_json(plain(body.model_dump()).decode())
+    await in_thread(state.workspace.keep, policy)
+    return Json(_policy(policy))
+
+
+@router.delete("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS, operation_id="drop_policy")
+async def drop_policy(state: Shared, access: Caller) -> Response:
+    """Decide by the measured policy from now on."""
+    access.require_all(write=True)
+    await in_thread(state.workspace.keep, None)
+    return Json({"policy": None})
+
+
+def _policy(policy: Policy | None) -> dict[str, object]:
+    return {"policy": None if policy is None else asdict(policy)}

@@ -1,0 +1,164 @@
+"""Searching, and everything that tells how a search is, or would be, done (I7, I8, H5)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response, StreamingResponse
+
+from pointsman import wire
+from pointsman.retrieval.journal import listening
+from pointsman.server import problems, schemas
+from pointsman.server.answers import Json, event
+from pointsman.server.schemas import ExplainRequest, RouteRequest, SearchManyRequest, SearchRequest
+from pointsman.server.searching import asked, described, recommended
+from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
+from pointsman.types import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pointsman.server.searching import Asked
+    from pointsman.server.state import State
+    from pointsman.types import RetrievalContext, Span
+
+router = APIRouter(prefix="/api/retrieval", tags=["retrieval"])
+
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"enum": ["plan", "branch", "stage", "result", "problem"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+_SEARCHES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
+_READS = problem_responses("not-found", "invalid-input")
+
+
+@router.post("/search", response_model=schemas.Answer, responses=_SEARCHES, operation_id="search")
+async def search(state: Shared, access: Reader, body: SearchRequest) -> Response:
+    """Search, and answer with the best hits of all datasets."""
+    async with state.gate:
+        ready = await in_thread(asked, state, access, [body.query], body)
+        context = await in_thread(ready.run)
+    return Json(_answer(state, ready, context, body.trace))
+
+
+@router.post("/search_many", response_model=schemas.Answers, responses=_SEARCHES, operation_id="search_many")
+async def search_many(state: Shared, access: Reader, body: SearchManyRequest) -> Response:
+    """Search for several questions, embedding and reranking them in common batches; one answer each, in their order."""
+    if len(body.queries) > state.limits.max_batch:
+        detail = f"{len(body.queries)} queries at once, the limit is {state.limits.max_batch}"
+        raise problems.Problem("invalid-input", detail)
+    async with state.gate:
+        ready = await in_thread(asked, state, access, body.queries, body)
+        contexts = await in_thread(ready.run_all)
+    return Json({"answers": [_answer(state, ready, context, body.trace) for context in contexts]})
+
+
+@router.post(
+    "/stream",
+    response_model=None,
+    responses={
+        **_SEARCHES,
+        200: {
+            "description": "Events: `plan`, a `branch` for each as it ends, a `stage` for everything else, and at last "
+            "`result` with the answer, or `problem` with the problem document.",
+            "content": {"text/event-stream": {"schema": _EVENT}},
+        },
+    },
+    operation_id="stream",
+)
+async def stream(state: Shared, access: Reader, body: SearchRequest) -> Response:
+    """Search, and tell how it gets on while it does, as server-sent events."""
+    ready = await in_thread(asked, state, access, [body.query], body)  # what is wrong is said with its own status
+    return StreamingResponse(
+        _events(state, ready, body.trace), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+    )
+
+
+_under_way: set[asyncio.Task[None]] = set()
+
+
+async def _events(state: State, ready: Asked, detail: wire.TraceDetail) -> AsyncIterator[bytes]:
+    """The events of a search; it runs beside, so that neither a slow client nor one that goes holds it up."""
+    loop = asyncio.get_running_loop()
+    events: asyncio.Queue[bytes | None] = asyncio.Queue()  # a search has some dozen stages
+
+    def tell(news: Plan | Span) -> None:
+        if isinstance(news, Plan):
+            found = event("plan", {"strategy": news.strategy, "datasets": news.datasets, "reason": news.reason})
+        else:
+            found = event("branch" if news.stage == "retrieve" else "stage", news.to_dict())
+        loop.call_soon_threadsafe(events.put_nowait, found)
+
+    def run() -> RetrievalContext:
+        with listening(tell):
+            return ready.run()
+
+    async def search() -> None:
+        try:
+            async with state.gate:
+                context = await in_thread(run)
+            events.put_nowait(event("result", _answer(state, ready, context, detail)))
+        except Exception as error:  # noqa: BLE001  (the status is out: it becomes the last event, or goes to the log)
+            events.put_nowait(event("problem", problems.of_error(error).document()))
+        finally:
+            events.put_nowait(None)
+
+    task = asyncio.create_task(search())
+    _under_way.add(task)
+    task.add_done_callback(_under_way.discard)
+    while (one := await events.get()) is not None:
+        yield one
+
+
+@router.get(
+    "/recommend_strategy",
+    response_model=schemas.Recommendation,
+    responses=_READS,
+    operation_id="recommend_strategy",
+)
+async def recommend_strategy(
+    state: Shared, access: Reader, query: Annotated[str, Query(description="What would be asked.")]
+) -> Response:
+    """The strategy that a question asks for by its look, among those that can be used here."""
+    check_text(state, query)
+    names = access.visible(state.workspace.names())
+    return Json((await in_thread(recommended, state, names, query)).to_dict())
+
+
+@router.post("/route", response_model=schemas.Route, responses=_SEARCHES, operation_id="route")
+async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
+    """How and where a question would be looked for, and why: by its look, by strategy, by the datasets' content."""
+    check_text(state, body.query)
+    chosen = await in_thread(state.datasets, access, body.datasets)
+    async with state.gate:
+        return Json(wire.route_to_dict(await in_thread(state.workspace.route, body.query, chosen, body.strategy)))
+
+
+@router.post("/explain", response_model=schemas.Explanation, responses=_SEARCHES, operation_id="explain")
+async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Response:
+    """Search, and say why a document is, or is not, among the hits: where it stood in each list, after each stage."""
+    if body.dataset is not None:
+        access.chosen([body.dataset], state.workspace.names())
+    async with state.gate:
+        ready = await in_thread(asked, state, access, [body.query], body)
+        context = await in_thread(ready.run)
+        explanation = await in_thread(context.explain, body.document_id, body.dataset)
+    return Json({**wire.explanation_to_dict(explanation), "answer": _answer(state, ready, context, body.trace)})
+
+
+@router.get("/strategies", response_model=schemas.Strategies, responses=_READS, operation_id="strategies")
+async def strategies(state: Shared, access: Reader) -> Response:
+    """Every strategy, and what it lacks here if it cannot be used."""
+    names = access.visible(state.workspace.names())
+    return Json({"strategies": await in_thread(described, state, names)})
+
+
+def _answer(state: State, ready: Asked, context: RetrievalContext, trace: wire.TraceDetail) -> dict[str, Any]:
+    state.metrics.searched(context)
+    return wire.context_to_dict(context, confidence=ready.confidence(context), trace=trace)

@@ -1,0 +1,167 @@
+"""Running the service: where it listens, as how many processes, and how it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pointsman.errors import InputError, MissingDependencyError
+from pointsman.server.keys import KeyStore
+from pointsman.server.limits import Limits
+from pointsman.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+_VARIABLE: Final = f"{PREFIX}SERVE"  # hands the options to worker processes
+_GRACE: Final = 30  # seconds for requests to end once the service is told to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to serve.
+
+    Attributes:
+        workspace: the folder of datasets.
+        host: the address to listen on.
+        port: 0: any that is free.
+        workers: processes; each takes requests, and one at a time writes to a dataset.
+        hosts: names it is served under, beside the loopback ones.
+        origins: whose pages may change things, beside its own.
+        settings: the settings' file.
+        embedder: what turns texts into vectors; as the settings say unless given.
+        limits: of requests, by name; the others have their defaults.
+        log_level: ``"debug"``, ``"info"``, ``"warning"`` or ``"error"``.
+        log_json: a JSON object a line, instead of text.
+    """
+
+    workspace: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    settings: str | None = None
+    embedder: str | None = None
+    limits: dict[str, Any] | None = None
+    log_level: str = "info"
+    log_json: bool = True
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def serve(options: Options, *, on_listening: Callable[[str], None] | None = None) -> None:
+    """Serve until told to stop by SIGTERM or SIGINT; requests that are under way then end first.
+
+    Args:
+        options: how.
+        on_listening: told the address when it is bound.
+
+    Raises:
+        InputError: the address cannot be bound, or would be open to others without any key.
+        MissingDependencyError: the packages for it are not installed.
+    """
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise MissingDependencyError("uvicorn", "server", "pointsman serve") from error
+    from pointsman.server.app import KEYS
+    from pointsman.server.logs import configure_logging
+
+    if not options.loopback and KeyStore(Path(options.workspace) / KEYS).empty():
+        raise InputError(
+            f"on {options.host} others could reach it, and there are no keys; make one with 'pointsman keys create "
+            f"NAME --workspace {options.workspace}', or listen on 127.0.0.1"
+        )
+    _limits(options)
+    configure_logging(options.log_level, json=options.log_json)
+    common: dict[str, Any] = {
+        "http": "h11",  # strict about what is no HTTP
+        "ws": "none",
+        "log_config": None,
+        "log_level": options.log_level,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": _GRACE,
+        "proxy_headers": False,
+        "h11_max_incomplete_event_size": 64 * 1024,
+    }
+    bound = _bound(options.host, options.port)
+    if on_listening is not None:
+        host, port = bound.getsockname()[:2]
+        on_listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    if options.workers == 1:
+        uvicorn.Server(uvicorn.Config(application(options), **common)).run(sockets=[bound])
+        return
+    from uvicorn.supervisors import Multiprocess
+
+    os.environ[_VARIABLE] = json.dumps(asdict(options))
+    config = uvicorn.Config(f"{__name__}:from_environment", factory=True, workers=options.workers, **common)
+    Multiprocess(config, sockets=[bound]).run()
+
+
+def application(options: Options) -> ASGIApp:
+    """The application that these options describe."""
+    from pointsman.server.app import create_app
+    from pointsman.workspace import Workspace
+
+    settings = Settings.load(options.settings)
+    embedder = options.embedder or settings.embedder
+    loaded = None
+    if embedder != "default":
+        from pointsman.models import load_embedder
+
+        loaded = load_embedder(embedder)
+    return create_app(
+        Workspace(options.workspace, embedder=loaded),
+        settings=settings,
+        settings_file=options.settings,
+        limits=_limits(options),
+        loopback=options.loopback,
+        hosts=options.hosts,
+        origins=options.origins,
+        worker=options.workers > 1,
+    )
+
+
+def from_environment() -> ASGIApp:
+    """The application of a worker process."""
+    from pointsman.server.logs import configure_logging
+
+    options = Options(**json.loads(os.environ[_VARIABLE]))
+    configure_logging(options.log_level, json=options.log_json)
+    return application(options)
+
+
+def _limits(options: Options) -> Limits:
+    try:
+        return Limits(**(options.limits or {}))
+    except TypeError as error:
+        raise InputError(f"there is no such limit: {error}") from None
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise InputError(f"cannot listen on {host} port {port}: {error}; name another with --host or --port") from error
+    bound.set_inheritable(True)
+    return bound

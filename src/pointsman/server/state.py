@@ -1,0 +1,134 @@
+"""What all requests share, and what each of them may do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+
+import anyio
+import anyio.to_thread
+from fastapi import Depends, Request
+
+from pointsman.server.access import Access, access_of
+from pointsman.server.problems import Problem
+from pointsman.service import SettingsModels
+
+if TYPE_CHECKING:
+    from pointsman.dataset import Dataset
+    from pointsman.server.keys import KeyStore
+    from pointsman.server.limits import Gate, Limits
+    from pointsman.server.metrics import Metrics
+    from pointsman.settings import Settings
+    from pointsman.workspace import Workspace
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WRITE_PATIENCE = 30.0
+"""Seconds for which a write waits for another process that is writing to the same dataset."""
+
+
+@dataclass(slots=True)
+class State:
+    """What all requests of one process share.
+
+    Attributes:
+        workspace: what is served.
+        settings: as they are now; replaced as a whole when they are read again.
+        models: the language models that these settings name.
+        keys: who may do what.
+        limits: of requests.
+        gate: lets so many searches run at once.
+        metrics: what is counted.
+        ready: whether requests are taken; False while it starts and when it is about to stop.
+        not_ready: why not.
+    """
+
+    workspace: Workspace
+    settings: Settings
+    keys: KeyStore
+    limits: Limits
+    gate: Gate
+    metrics: Metrics
+    ready: bool = False
+    not_ready: str = "the service is starting"
+    models: SettingsModels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.take(self.settings)
+
+    def take(self, settings: Settings) -> None:
+        """Go by these settings from now on."""
+        own = self.workspace.llm is None or isinstance(self.workspace.llm, SettingsModels)
+        self.settings, self.models = settings, SettingsModels(settings)
+        if own:  # else somebody has given the workspace a model of theirs
+            self.workspace.llm = self.models
+
+    def datasets(self, access: Access, names: list[str] | None = None) -> list[Dataset]:
+        """The datasets that are asked for, or all that the key is for.
+
+        Raises:
+            Problem: one of them does not exist for the key.
+        """
+        chosen = access.chosen(names, self.workspace.names())
+        return [self.workspace.dataset(name, create=False) for name in chosen]
+
+    def dataset(self, access: Access, name: str) -> Dataset:
+        """The dataset of this name.
+
+        Raises:
+            Problem: it does not exist for the key.
+        """
+        return self.datasets(access, [name])[0]
+
+
+def _state(request: Request) -> State:
+    state: State = request.app.state.pointsman
+    return state
+
+
+def _access(request: Request) -> Access:
+    return access_of(request.scope)
+
+
+def _reader(access: Annotated[Access, Depends(_access)]) -> Access:
+    access.require_read()
+    return access
+
+
+Shared = Annotated[State, Depends(_state)]
+Caller = Annotated[Access, Depends(_access)]
+"""Whoever has a valid key."""
+Reader = Annotated[Access, Depends(_reader)]
+"""Whoever may read."""
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what blocks in a worker thread; it goes on to its end when the client has gone."""
+    return await anyio.to_thread.run_sync(partial(function, *args, **kwargs))
+
+
+def check_text(state: State, text: str, what: str = "query") -> None:
+    """Check the length of a question.
+
+    Raises:
+        Problem: it is longer than the limit.
+    """
+    if len(text) > state.limits.max_query_chars:
+        detail = f"{what} has {len(text)} characters, the limit is {state.limits.max_query_chars}"
+        raise Problem("invalid-input", detail)
+
+
+def problem_responses(*slugs: str) -> dict[int | str, dict[str, Any]]:
+    """For the OpenAPI description: the problems that an endpoint may answer with, beside those of every endpoint."""
+    from pointsman.server.problems import KINDS, MEDIA_TYPE
+    from pointsman.server.schemas import ProblemDocument
+
+    schema = {"schema": {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}}
+    usual = ("malformed", "unauthorized", "forbidden", "misdirected", "too-many-requests", "internal", "unavailable")
+    return {
+        KINDS[slug].status: {"description": KINDS[slug].title, "content": {MEDIA_TYPE: schema}}
+        for slug in (*usual, *slugs)
+    }

@@ -1,0 +1,36 @@
+"""The service inside of this process, on a port of this machine."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import httpx
+import uvicorn
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+
+@contextmanager
+def serving(app: ASGIApp) -> Iterator[str]:
+    """The application, by the real server, once it is ready; gives its address."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    address = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    try:
+        until = time.monotonic() + 60
+        while httpx.get(f"{address}/ready", timeout=60).status_code != 200:
+            assert time.monotonic() < until, "it does not get ready"
+            time.sleep(0.02)
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join()
+        bound.close()

@@ -1,0 +1,461 @@
+"""The HTTP API: every endpoint, by a real server (I7, I8, H5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema import Draft202012Validator
+
+import pointsman
+from pointsman import Document
+from pointsman.evaluation import run_eval
+from pointsman.evaluation.runs import keep
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.server import Limits, create_app
+from pointsman.settings import Settings
+from serving import serving
+
+TEXTS = {
+    "switch": ("A railway switch guides trains from one track to another.", {"lang": "en", "year": 2021}),
+    "стрелка": ("Стрелочный перевод направляет поезд с одного пути на другой.", {"lang": "ru", "year": 2023}),
+    "道岔": ("道岔使列车由一股道转入另一股道。", {"lang": "zh", "year": 2024}),
+    "tea": ("Green tea is best brewed below boiling point.", {"lang": "en", "year": 2024}),
+    "a/b?c#d": ("An id with marks that mean something in an address.", {"lang": "en", "year": 2020}),
+}
+
+
+def documents() -> list[Document]:
+    return [Document(id_, text, metadata) for id_, (text, metadata) in TEXTS.items()]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> pointsman.Workspace:
+    made = pointsman.open(tmp_path_factory.mktemp("api"), embedder=HashingEmbedder())
+    made.dataset("notes", description="Notes on railways").add(documents())
+    made.dataset("words", indexing_technique="keyword").add([Document("one", "The word railway alone.")])
+    return made
+
+
+@pytest.fixture(scope="module")
+def client(workspace: pointsman.Workspace) -> Iterator[httpx.Client]:
+    limits = Limits(requests_per_minute=0, max_documents=10, max_batch=4, max_k=50, max_query_chars=200)
+    app = create_app(workspace, settings=Settings(), limits=limits)
+    with serving(app) as address, httpx.Client(base_url=address, timeout=60) as made:
+        yield made
+
+
+def described(client: httpx.Client) -> dict[str, Any]:
+    found: dict[str, Any] = client.get("/api/openapi.json").json()
+    return found
+
+
+def valid(client: httpx.Client, answer: httpx.Response) -> Any:
+    """The body, after it was compared with what the OpenAPI description says of this answer."""
+    whole = described(client)
+    path = answer.request.url.path
+    if path not in whole["paths"]:
+        path = "/".join(["/api/datasets/{name}", *path.split("/")[4:]])
+    operation = whole["paths"][path][answer.request.method.lower()]
+    kind = answer.headers["content-type"]
+    schema = operation["responses"][str(answer.status_code)]["content"][kind]["schema"]
+    wrong = [
+        error.message
+        for error in Draft202012Validator({**schema, "components": whole["components"]}).iter_errors(answer.json())
+    ]
+    assert not wrong
+    return answer.json()
+
+
+def problem(answer: httpx.Response, status: int, slug: str) -> dict[str, Any]:
+    assert answer.headers["content-type"] == "application/problem+json"
+    found: dict[str, Any] = answer.json()
+    assert (answer.status_code, found["status"], found["type"]) == (status, status, f"/problems/{slug}")
+    assert found["instance"] == f"urn:request:{answer.headers['x-request-id']}"
+    return found
+
+
+# ── searching ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_search_answers_in_the_seeds_shape(client: httpx.Client, workspace: pointsman.Workspace) -> None:
+    """I7, to the letter."""
+    asked = {"query": "railway switch", "k": 3, "strategy": "auto", "use_rerank": True, "filters": {"lang": "en"}}
+    found = valid(client, client.post("/api/retrieval/search", json=asked))
+    assert {"results", "strategy_used", "reranking_applied", "performance"} <= set(found)
+    assert set(found["performance"]) == {"latency_ms", "strategy_confidence"}
+    assert found["performance"]["latency_ms"] > 0
+    assert 0 < found["performance"]["strategy_confidence"] <= 1
+    assert found["reranking_applied"] is True
+    same = workspace.search("railway switch", 3, filters={"lang": "en"}, rerank=True)
+    assert [(hit["id"], hit["score"], hit["dataset"]) for hit in found["results"]] == [
+        (hit.id, hit.score, hit.dataset) for hit in same.hits
+    ]
+    assert found["strategy_used"] == same.plan.strategy
+    assert found["results"][0]["text"] == same.hits[0].text
+    assert found["trace"] is None
+
+
+def test_search_without_reranking(client: httpx.Client) -> None:
+    asked = {"query": "railway", "use_rerank": False, "strategy": "rrf", "datasets": ["notes"]}
+    found = valid(client, client.post("/api/retrieval/search", json=asked))
+    assert (found["reranking_applied"], found["strategy_used"]) == (False, "rrf")
+    assert found["performance"]["strategy_confidence"] == 1.0  # nobody has chosen
+
+
+@pytest.mark.parametrize("detail", ["none", "stages", "lists"])
+def test_a_trace_on_request(client: httpx.Client, detail: str) -> None:
+    asked = {"query": "railway", "trace": detail, "datasets": ["notes"]}
+    trace = valid(client, client.post("/api/retrieval/search", json=asked))["trace"]
+    if detail == "none":
+        assert trace is None
+    else:
+        assert {"plan", "retrieve", "fuse"} <= {span["stage"] for span in trace["spans"]}
+        assert ("records" in trace) == (detail == "lists")
+
+
+def test_a_refusal_names_the_nearest_and_can_be_passed_over(client: httpx.Client) -> None:
+    asked = {"query": "xylophone zeppelin quartz", "datasets": ["words"]}
+    found = valid(client, client.post("/api/retrieval/search", json=asked))
+    assert found["results"] == []
+    other = valid(client, client.post("/api/retrieval/search", json={**asked, "query": "railway", "refuse": False}))
+    assert [hit["id"] for hit in other["results"]] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "slug", "told"),
+    [
+        ({"query": 1}, 422, "invalid-input", "query"),
+        ({"k": 0}, 422, "invalid-input", "k"),
+        ({"k": "3"}, 422, "invalid-input", "k"),
+        ({"k": True}, 422, "invalid-input", "k"),
+        ({"k": 51}, 422, "invalid-input", "50"),
+        ({"kk": 3}, 422, "invalid-input", "kk"),
+        ({"query": "x" * 201}, 422, "invalid-input", "201"),
+        ({"strategy": "clairvoyance"}, 422, "invalid-input", "clairvoyance"),
+        ({"strategy": "hyde"}, 409, "conflict", "language model"),
+        ({"filters": "year >="}, 422, "invalid-input", "year >="),
+        ({"filters": {"year": {"like": 3}}}, 422, "invalid-input", "like"),
+        ({"datasets": ["nowhere"]}, 404, "not-found", "nowhere"),
+        ({"effort": "heroic"}, 422, "invalid-input", "effort"),
+        ({"timeout": -1}, 422, "invalid-input", "timeout"),
+        ({"strategy": "vector", "datasets": ["words"]}, 409, "conflict", "words"),
+        ({"trace": "all"}, 422, "invalid-input", "trace"),
+    ],
+)
+def test_what_cannot_be_searched_is_said(
+    client: httpx.Client, change: dict[str, Any], status: int, slug: str, told: str
+) -> None:
+    answer = client.post("/api/retrieval/search", json={"query": "railway", **change})
+    assert told in problem(answer, status, slug)["detail"]
+
+
+def test_many_questions_get_an_answer_each(client: httpx.Client) -> None:
+    asked = {"queries": ["railway", "tea", "道岔"], "k": 1, "datasets": ["notes"]}
+    found = valid(client, client.post("/api/retrieval/search_many", json=asked))
+    assert [answer["query"] for answer in found["answers"]] == asked["queries"]
+    assert found["answers"][1]["results"][0]["id"] == "tea"
+    too_many = client.post("/api/retrieval/search_many", json={"queries": ["a"] * 5})
+    assert "4" in problem(too_many, 422, "invalid-input")["detail"]
+
+
+def events(client: httpx.Client, asked: dict[str, Any]) -> list[tuple[str, Any]]:
+    found = []
+    with client.stream("POST", "/api/retrieval/stream", json=asked) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        for part in "".join(answer.iter_text()).strip().split("\n\n"):
+            name, data = part.split("\n")
+            found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def test_a_streamed_search_tells_plan_branches_stages_and_the_answer(client: httpx.Client) -> None:
+    asked = {"query": "railway switch", "trace": "stages"}
+    found = events(client, asked)
+    names = [name for name, _ in found]
+    assert names[-1] == "result"
+    assert names.index("plan") < names.index("branch") < len(names) - 1
+    branches = [data["detail"].partition(":")[0] for name, data in found if name == "branch"]
+    assert sorted(branches) == ["notes", "words"]
+    whole = client.post("/api/retrieval/search", json=asked).json()
+    last = found[-1][1]
+    assert last["results"] == whole["results"]
+    stages = [data["stage"] for name, data in found if name in {"stage", "branch"}]
+    assert sorted(stages) == sorted(span["stage"] for span in last["trace"]["spans"])
+
+
+def test_a_streamed_search_that_cannot_be_done_has_its_own_status(client: httpx.Client) -> None:
+    problem(client.post("/api/retrieval/stream", json={"query": "x", "datasets": ["nowhere"]}), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("query", "strategy", "needs_llm"),
+    [("什么是环保设备?", "hyde", True), ("a wide field of reeds by the river", "hybrid", False)],
+)
+def test_recommending_a_strategy(client: httpx.Client, query: str, strategy: str, needs_llm: bool) -> None:
+    """I8; a strategy that cannot be used here is not recommended, and the reason names it."""
+    found = valid(client, client.get("/api/retrieval/recommend_strategy", params={"query": query}))
+    assert set(found) == {"recommended_strategy", "confidence", "reason", "alternatives"}
+    assert all(set(one) == {"strategy", "confidence"} for one in found["alternatives"])
+    if needs_llm:
+        assert found["recommended_strategy"] != strategy
+        assert strategy in found["reason"]
+    else:
+        assert found["recommended_strategy"] == strategy
+
+
+def test_the_seeds_recommendation_where_there_is_a_model(tmp_path: Path) -> None:
+    """I8's own example."""
+    space = pointsman.open(tmp_path, embedder=HashingEmbedder())
+    space.dataset("notes").add(documents())
+    settings = Settings(hyde_llm_provider="http://127.0.0.1:9/v1", llm_model="any")  # it is not asked
+    with serving(create_app(space, settings=settings)) as address:
+        answer = httpx.get(f"{address}/api/retrieval/recommend_strategy", params={"query": "什么是环保设备?"})
+    assert answer.json()["recommended_strategy"] == "hyde"
+    assert answer.json()["confidence"] == 0.85
+
+
+def test_routing_tells_three_decisions(client: httpx.Client) -> None:
+    """H5."""
+    found = valid(client, client.post("/api/retrieval/route", json={"query": "дата создания"}))
+    assert found["router_select"] == {"route": "bm25", "reasons": ["short_or_entity_numeric"]}
+    assert found["strategy"]["recommended"]
+    assert set(found["datasets"]["chosen"]) <= {"notes", "words"}
+
+
+def test_explaining_a_hit_and_a_miss(client: httpx.Client) -> None:
+    asked = {"query": "railway switch", "k": 1, "datasets": ["notes"]}
+    hit = valid(client, client.post("/api/retrieval/explain", json={**asked, "document_id": "switch"}))
+    assert (hit["rank"], hit["dataset"]) == (1, "notes")
+    assert hit["answer"]["results"][0]["id"] == "switch"
+    miss = valid(client, client.post("/api/retrieval/explain", json={**asked, "document_id": "tea"}))
+    assert miss["rank"] is None
+    assert miss["verdict"]
+    unknown = client.post("/api/retrieval/explain", json={**asked, "document_id": "tea", "dataset": "nowhere"})
+    problem(unknown, 404, "not-found")
+
+
+def test_strategies_say_what_they_lack(client: httpx.Client) -> None:
+    found = {one["name"]: one for one in valid(client, client.get("/api/retrieval/strategies"))["strategies"]}
+    assert found["auto"]["usable"]
+    assert "language model" in found["hyde"]["why_not"]
+    assert all(one["about"] for one in found.values())
+
+
+# ── settings ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asked_with(tmp_path: Path, settings: Settings, asked: dict[str, Any]) -> dict[str, Any]:
+    space = pointsman.open(tmp_path, embedder=HashingEmbedder())
+    space.dataset("notes").add(documents())
+    with serving(create_app(space, settings=settings)) as address:
+        found: dict[str, Any] = httpx.post(f"{address}/api/retrieval/search", json=asked).json()
+    return found
+
+
+def test_settings_say_what_a_request_leaves_open(tmp_path: Path) -> None:
+    """I6."""
+    settings = Settings(default_retrieval_strategy="bm25", enable_reranker_by_default=False)
+    found = asked_with(tmp_path, settings, {"query": "railway switch"})
+    assert (found["strategy_used"], found["reranking_applied"]) == ("bm25", False)
+
+
+def test_the_look_of_the_query_decides_where_that_is_set(tmp_path: Path) -> None:
+    """I5 over I7: a comparison is taken apart, with the rule's own confidence."""
+    found = asked_with(tmp_path, Settings(policy="heuristic"), {"query": "compare tea and railway switch"})
+    assert found["strategy_used"] == "decomposition"
+    assert found["performance"]["strategy_confidence"] == 0.9
+
+
+# ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_dataset_from_its_making_to_its_end(client: httpx.Client) -> None:
+    made = client.post("/api/datasets", json={"name": "заметки", "description": "one"})
+    assert made.status_code == 201
+    assert valid(client, made)["documents"] == 0
+    again = client.post("/api/datasets", json={"name": "заметки", "description": "two"})
+    assert (again.status_code, valid(client, again)["description"]) == (200, "two")
+    given = [{"id": id_, "text": text, "metadata": metadata} for id_, (text, metadata) in TEXTS.items()]
+    added = client.post("/api/datasets/заметки/documents", json={"documents": given})
+    assert valid(client, added) == {"added": 5, "updated": 0, "unchanged": 0}
+    same = client.post("/api/datasets/заметки/documents", json={"documents": given})
+    assert valid(client, same) == {"added": 0, "updated": 0, "unchanged": 5}
+    about = valid(client, client.get("/api/datasets/заметки"))
+    assert about["documents"] == 5
+    assert about["sequence"] == about["keyword_index_sequence"]
+    one = valid(client, client.get("/api/datasets/заметки/document", params={"id": "a/b?c#d"}))
+    assert one["metadata"] == {"lang": "en", "year": 2020}
+    problem(client.get("/api/datasets/заметки/document", params={"id": "nothing"}), 404, "not-found")
+    gone = client.request("DELETE", "/api/datasets/заметки/documents", json={"ids": ["tea", "nothing"]})
+    assert valid(client, gone) == {"deleted": 1}
+    assert valid(client, client.post("/api/datasets/заметки/verify"))["problems"] == []
+    assert valid(client, client.delete("/api/datasets/заметки")) == {"deleted": 4}
+    problem(client.get("/api/datasets/заметки"), 404, "not-found")
+    names = [one["name"] for one in valid(client, client.get("/api/datasets"))["datasets"]]
+    assert names == ["notes", "words"]
+
+
+def test_documents_come_page_by_page(client: httpx.Client) -> None:
+    found, after = [], "0"
+    while after is not None:
+        page = valid(client, client.get("/api/datasets/notes/documents", params={"after": after, "limit": 2}))
+        found += page["documents"]
+        after = page["next"]
+    assert [one["id"] for one in found] == list(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"documents": [{"id": "", "text": "x"}]}, "id"),
+        ({"documents": [{"id": "a"}]}, "text"),
+        ({"documents": [{"id": "a", "text": "x", "vector": [1]}]}, "vector"),
+        ({"documents": [{"id": "a", "text": "x"}] * 11}, "10"),
+        ({}, "documents"),
+    ],
+)
+def test_documents_that_cannot_be_used_are_told_of(client: httpx.Client, body: dict[str, Any], told: str) -> None:
+    answer = client.post("/api/datasets/notes/documents", json=body)
+    assert told in problem(answer, 422, "invalid-input")["detail"]
+
+
+@pytest.mark.parametrize("name", [".", "..", "../notes", "a/b", "a" * 65, "x\u0000y", "CON:"])
+def test_a_name_that_is_none_makes_no_dataset(client: httpx.Client, name: str) -> None:
+    problem(client.post("/api/datasets", json={"name": name}), 422, "invalid-input")
+
+
+def lines(answer: httpx.Response) -> list[dict[str, Any]]:
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_a_stream_of_documents_is_acknowledged_batch_by_batch(client: httpx.Client) -> None:
+    client.post("/api/datasets", json={"name": "stream"})
+    body = "".join(json.dumps({"id": str(n), "text": f"text {n}"}) + "\n" for n in range(150))
+    headers = {"content-type": "application/x-ndjson"}
+    found = lines(client.post("/api/datasets/stream/documents", content=body, headers=headers))
+    assert [one["done"] for one in found] == [64, 128, 150]
+    assert [one.get("finished") for one in found] == [None, None, True]
+    assert found[-1]["added"] == 150
+    again = lines(client.post("/api/datasets/stream/documents", content=body, headers=headers))
+    assert (again[-1]["added"], again[-1]["unchanged"]) == (0, 150)
+
+
+def test_a_stream_that_breaks_off_says_where_and_keeps_what_was_acknowledged(client: httpx.Client) -> None:
+    client.post("/api/datasets", json={"name": "broken"})
+    good = "".join(json.dumps({"id": str(n), "text": f"text {n}"}) + "\n" for n in range(70))
+    found = lines(
+        client.post(
+            "/api/datasets/broken/documents",
+            content=good + '{"id": "x"}\n',
+            headers={"content-type": "application/x-ndjson"},
+        )
+    )
+    assert found[-1]["problem"]["line"] == 71
+    assert found[-1]["problem"]["status"] == 422
+    assert "finished" not in found[-1]
+    kept = client.get("/api/datasets/broken").json()["documents"]
+    assert kept == found[-1]["done"] == 70
+
+
+def test_a_stream_is_answered_while_it_is_still_sent(client: httpx.Client) -> None:
+    """Progress out while documents come in: the first lines are there before the last documents are sent."""
+    import http.client
+
+    client.post("/api/datasets", json={"name": "live"})
+    connection = http.client.HTTPConnection("127.0.0.1", client.base_url.port or 0, timeout=30)
+    connection.putrequest("POST", "/api/datasets/live/documents")
+    connection.putheader("Content-Type", "application/x-ndjson")
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.endheaders()
+
+    def send(text: str) -> None:
+        data = text.encode()
+        connection.send(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    send("".join(json.dumps({"id": str(n), "text": f"text {n}"}) + "\n" for n in range(64)))
+    answer = connection.getresponse()
+    assert json.loads(answer.readline())["done"] == 64
+    send(json.dumps({"id": "last", "text": "the last"}) + "\n")
+    connection.send(b"0\r\n\r\n")
+    assert json.loads(answer.readline()) == {"done": 65, "added": 65, "updated": 0, "unchanged": 0, "finished": True}
+    connection.close()
+
+
+# ── the service ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_service_tells_of_itself(client: httpx.Client) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/ready").json() == {"status": "ready"}
+    me = valid(client, client.get("/api/me"))
+    assert (me["key"], me["datasets"], me["scopes"]) == (None, ["*"], ["read", "write"])
+    assert "pointsman_searches_total" in client.get("/metrics").text
+
+
+def test_evaluations_that_were_kept(client: httpx.Client, workspace: pointsman.Workspace, tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "tea"}\n{"_id": "b", "text": "coffee"}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "tea"}\n')
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n")
+    report = run_eval(tmp_path, "bm25")
+    keep(workspace.path, report)
+    (workspace.path / "evaluations" / "00000000T000000.json").write_text("no JSON")
+    runs = valid(client, client.get("/api/evaluations"))["runs"]
+    assert len(runs) == 1
+    assert runs[0]["strategies"]["bm25"]["ndcg@10"] == 1.0
+    assert runs[0]["time"]
+
+
+def test_a_policy_is_kept_used_and_dropped(client: httpx.Client) -> None:
+    assert valid(client, client.get("/api/policy")) == {"policy": None}
+    kept = client.put("/api/policy", json={"name": "ours", "strategy": "vector"})
+    assert valid(client, kept)["policy"]["strategy"] == "vector"
+    asked = {"query": "railway", "datasets": ["notes"]}
+    assert client.post("/api/retrieval/search", json=asked).json()["strategy_used"] == "vector"
+    problem(client.put("/api/policy", json={"vector_weight": -1}), 422, "invalid-input")
+    assert valid(client, client.delete("/api/policy")) == {"policy": None}
+    assert client.post("/api/retrieval/search", json=asked).json()["strategy_used"] == "hybrid"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "slug"),
+    [
+        ("GET", "/nothing", 404, "not-found"),
+        ("GET", "/api/datasets/", 404, "not-found"),
+        ("PATCH", "/api/datasets", 405, "method-not-allowed"),
+        ("POST", "/health", 405, "method-not-allowed"),
+    ],
+)
+def test_what_is_not_there_is_a_problem_too(
+    client: httpx.Client, method: str, path: str, status: int, slug: str
+) -> None:
+    problem(client.request(method, path), status, slug)
+
+
+def test_a_path_names_all_its_methods(client: httpx.Client) -> None:
+    answer = client.request("PATCH", "/api/datasets/notes")
+    problem(answer, 405, "method-not-allowed")
+    assert answer.headers["allow"] == "DELETE, GET"
+
+
+def test_one_damaged_dataset_does_not_hide_the_others(tmp_path: Path) -> None:
+    space = pointsman.open(tmp_path, embedder=HashingEmbedder())
+    for name in ("good", "bad"):
+        space.dataset(name).add(documents())
+    space.close()
+    (tmp_path / "datasets" / "bad" / "documents.sqlite").write_bytes(b"no database at all" * 100)
+    for path in (tmp_path / "datasets" / "bad").glob("documents.sqlite-*"):
+        path.unlink()
+    app = create_app(pointsman.open(tmp_path, embedder=HashingEmbedder()))
+    with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
+        found = {one["name"]: one for one in client.get("/api/datasets").json()["datasets"]}
+        assert found["good"]["problem"] is None
+        assert found["bad"]["problem"]
+        answer = client.post("/api/retrieval/search", json={"query": "railway switch", "datasets": ["good"]})
+        assert answer.json()["results"][0]["id"] == "switch"

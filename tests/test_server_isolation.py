@@ -1,0 +1,449 @@
+"""Two tenants on one service: for a key, what is outside its datasets does not exist.
+
+Everything is asked of two services that are alike but for one thing: in one of them there is the other tenant's
+dataset, in the other there is not. Whatever a key for something else can tell apart is a leak, be it a text, a count,
+a score or an error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import uvicorn
+from starlette.routing import Mount, Route
+
+import pointsman
+from pointsman import Document
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.server import KeyStore, Limits, create_app
+from pointsman.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+OWN, THEIRS, ABSENT = "own", "own-quokka", "nothing"
+COUNT = 37  # of their documents
+
+MARKS = ("quokka", "zanzib", "ledger")
+"""Of their dataset's name, description, ids, texts and metadata."""
+
+
+def fill(workspace: pointsman.Workspace, *, theirs: bool) -> None:
+    own = workspace.dataset(OWN, description="Trains and railways")
+    own.add(
+        [
+            Document(f"own-{n}", f"A railway switch guides train {n} to another track. " + "Rails. " * n, {"year": n})
+            for n in range(30)
+        ]
+    )
+    workspace.dataset("empty", description="Empty").add([])
+    if theirs:
+        other = workspace.dataset(THEIRS, description="Zanzibar ledgers of trains and railways")
+        other.add(
+            [
+                Document(
+                    f"quokka-{n}",
+                    f"Zanzibar ledger {n}: a railway switch guides train 7341 to another track, quokkaburra.",
+                    {"ledger": "zanzibar", "year": 7341},
+                )
+                for n in range(COUNT)
+            ]
+        )
+
+
+@contextmanager
+def serving(app: ASGIApp) -> Iterator[str]:
+    """The application on a port of this machine, by the real server; its address."""
+    bound = socket.socket(proto=socket.IPPROTO_TCP)  # said in full, asyncio sends at once: else a request takes 40 ms
+    bound.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        bound.close()
+
+
+@dataclass
+class World:
+    """A service, and the keys to it."""
+
+    client: httpx.Client
+    app: Any
+    folder: Path
+    keys: dict[str, str] = field(repr=False)
+
+    def ask(self, key: str, request: Request) -> httpx.Response:
+        headers = {"X-API-Key": self.keys[key], **request.headers}
+        return self.client.request(
+            request.method, request.path, params=request.params, headers=headers,
+            json=request.json, content=request.content,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request to a route; ``{name}`` in the path is filled in."""
+
+    method: str
+    path: str
+    json: Any = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    content: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path} {self.params or ''} {self.json or self.content or ''}"
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, World]]:
+    """With their dataset, and without."""
+    folders = [tmp_path_factory.mktemp("with"), tmp_path_factory.mktemp("without")]
+    spaces = [pointsman.open(folder, embedder=HashingEmbedder()) for folder in folders]
+    for space, theirs in zip(spaces, (True, False), strict=True):
+        fill(space, theirs=theirs)
+    store = KeyStore(folders[0] / "keys.json")
+    keys = {
+        "own": store.create("tenant", datasets=[OWN, "empty", "later"]).text,
+        "reader": store.create("reader", datasets=[OWN], scopes=["read"]).text,
+        "writer": store.create("writer", datasets=[OWN], scopes=["write"]).text,
+        "theirs": store.create("other", datasets=[THEIRS]).text,
+        "all": store.create("operator").text,
+    }
+    shutil.copy(folders[0] / "keys.json", folders[1])
+    with ExitStack() as stack:
+        made = []
+        for folder, space in zip(folders, spaces, strict=True):
+            app = create_app(space, settings=Settings(), limits=Limits(requests_per_minute=0))
+            address = stack.enter_context(serving(app))
+            client = stack.enter_context(httpx.Client(base_url=address, timeout=60))
+            made.append(World(client, app, folder, keys))
+        for world in made:
+            while world.client.get("/ready").status_code != 200:
+                time.sleep(0.02)
+        yield made[0], made[1]
+
+
+# ── every route ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+QUERY = "which railway switch guides trains to a track?"
+QUERIES = [
+    QUERY,
+    "quokkabura zanzibr",
+    "ledger 7341",
+    "compare a switch and a rail, and what guides train 5",
+    "",
+    "道岔 列车",
+]
+FILTERS: list[Any] = [
+    None,
+    {"year": 7341},
+    {"ledger": "zanzibar"},
+    "year >= 5 or ledger exists",
+    "not (year = 3)",
+    {"ledger": {"exists": False}},
+    {"dataset": THEIRS},
+    "ledger = ",
+]
+PLACES: list[list[str] | None] = [
+    None,
+    [OWN],
+    [THEIRS],
+    [OWN, THEIRS],
+    [ABSENT],
+    [],
+    ["own*"],
+    ["*"],
+    ["later"],
+    ["empty"],
+]
+STRATEGIES = [
+    "auto", "bm25", "vector", "hybrid", "rrf", "z_score", "min_max", "dbsf", "round_robin", "sparse", "parent_child",
+    "multi_query", "decomposition", "hyde", "query2doc", "compression", THEIRS,
+]  # fmt: skip
+
+
+def bodies() -> list[dict[str, Any]]:
+    """Searches: each option with all its values, the others as they usually are."""
+    found: list[dict[str, Any]] = [{"query": query, "trace": "lists"} for query in QUERIES]
+    found += [{"query": QUERY, "filters": one, "trace": "lists"} for one in FILTERS]
+    found += [{"query": QUERY, "datasets": one, "trace": "lists"} for one in PLACES]
+    found += [{"query": QUERY, "strategy": one, "trace": "lists"} for one in STRATEGIES]
+    found += [{"query": QUERIES[1], "effort": one, "trace": "lists"} for one in ("fast", "balanced", "thorough")]
+    found += [{"query": QUERY, "k": 200, "refuse": False, "use_rerank": one} for one in (True, False)]
+    found += [{"query": QUERY, "history": [{"role": "user", "text": "Zanzibar"}], "trace": "stages"}]
+    return found
+
+
+def named(method: str, path: str, **more: Any) -> list[Request]:
+    """The request for each dataset's name, of whatever kind."""
+    names = (OWN, THEIRS, ABSENT, "later", "empty", "..", f"../{THEIRS}", f"%2e%2e%2f{THEIRS}", THEIRS.upper(), "*")
+    return [Request(method, path.replace("{name}", name), **more) for name in names]
+
+
+def document(id_: str) -> dict[str, Any]:
+    return {"id": id_, "text": "A new railway.", "metadata": {"year": 1}}
+
+
+def requests() -> dict[tuple[str, str], list[Request]]:
+    """What is asked of each route. A route that is missing here fails the test: add it, with what might leak."""
+    search, many = "/api/retrieval/search", "/api/retrieval/search_many"
+    one, documents = "/api/datasets/{name}", "/api/datasets/{name}/documents"
+    lines = {"content-type": "application/x-ndjson"}
+    policy = {"chosen": "default"}
+    made = {
+        ("POST", search): [Request("POST", search, body) for body in bodies()],
+        ("POST", "/api/retrieval/stream"): [Request("POST", "/api/retrieval/stream", body) for body in bodies()],
+        ("POST", many): [
+            Request(
+                "POST", many, {name: value for name, value in body.items() if name != "query"} | {"queries": QUERIES}
+            )
+            for body in bodies()
+        ],
+        ("GET", "/api/retrieval/recommend_strategy"): [
+            Request("GET", "/api/retrieval/recommend_strategy", params={"query": query}) for query in QUERIES
+        ],
+        ("POST", "/api/retrieval/route"): [
+            Request("POST", "/api/retrieval/route", {"query": query, "datasets": place})
+            for query in QUERIES
+            for place in PLACES
+        ],
+        ("POST", "/api/retrieval/explain"): [
+            Request("POST", "/api/retrieval/explain", {"query": QUERY, "document_id": id_, **place, **inside})
+            for id_ in ("own-1", "quokka-1", "nobody")
+            for place in ({}, {"dataset": OWN}, {"dataset": THEIRS}, {"dataset": ABSENT})
+            for inside in ({}, {"datasets": [THEIRS]}, {"datasets": [OWN], "filters": {"ledger": "zanzibar"}})
+        ],
+        ("GET", "/api/retrieval/strategies"): [Request("GET", "/api/retrieval/strategies")],
+        ("GET", "/api/datasets"): [Request("GET", "/api/datasets")],
+        ("POST", "/api/datasets"): [
+            Request("POST", "/api/datasets", {"name": name, **more})
+            for name in (THEIRS, ABSENT, OWN, "later", "../own")
+            for more in ({}, {"description": "Trains"}, {"indexing_technique": "keyword"})
+        ],
+        ("GET", one): named("GET", one),
+        ("GET", documents): [
+            *named("GET", documents),
+            *named("GET", documents, params={"after": "5", "limit": "3"}),
+            *named("GET", documents, params={"after": "-1"}),
+        ],
+        ("GET", "/api/datasets/{name}/document"): [
+            request
+            for id_ in ("own-1", "quokka-1", "nobody")
+            for request in named("GET", "/api/datasets/{name}/document", params={"id": id_})
+        ],
+        ("GET", "/api/datasets/{name}/ids"): [
+            *named("GET", "/api/datasets/{name}/ids"),
+            *named("GET", "/api/datasets/{name}/ids", params={"source": "quokka"}),
+        ],
+        ("POST", documents): [
+            *named("POST", documents, json={"documents": [document("quokka-1"), document("own-1")]}),
+            *named("POST", documents, json={"documents": []}),
+            *named("POST", documents, content=f"{json.dumps(document('quokka-2'))}\n" * 3 + "{", headers=lines),
+        ],
+        ("DELETE", documents): named("DELETE", documents, json={"ids": ["quokka-1", "own-2"]}),
+        ("POST", "/api/datasets/{name}/verify"): named("POST", "/api/datasets/{name}/verify"),
+        ("GET", "/health"): [Request("GET", "/health")],
+        ("GET", "/ready"): [Request("GET", "/ready")],
+        ("GET", "/metrics"): [Request("GET", "/metrics")],
+        ("GET", "/api/me"): [Request("GET", "/api/me")],
+        ("GET", "/api/evaluations"): [Request("GET", "/api/evaluations")],
+        ("GET", "/api/policy"): [Request("GET", "/api/policy")],
+        ("PUT", "/api/policy"): [Request("PUT", "/api/policy", policy)],
+        ("DELETE", "/api/policy"): [Request("DELETE", "/api/policy")],
+        ("GET", "/api/openapi.json"): [Request("GET", "/api/openapi.json")],
+        ("DELETE", one): named("DELETE", one),  # the last one, as it takes away what the others are about
+    }
+    console = [
+        Request("GET", path) for path in ("/", "/console", "/console/", f"/console/{THEIRS}", "/console/../api/me")
+    ]
+    return {**made, ("GET", "<console>"): console}
+
+
+def routes(world: World) -> set[tuple[str, str]]:
+    """Every route of the application, not only those of its description."""
+    app = world.app
+    while not hasattr(app, "routes"):
+        app = app._app
+    found: set[tuple[str, str]] = set()
+
+    def walk(several: list[Any]) -> None:
+        for route in several:
+            path = getattr(route, "path", "")
+            if hasattr(route, "original_router"):  # so FastAPI keeps those of a router
+                walk(route.original_router.routes)
+            elif isinstance(route, Mount) and route.routes:
+                walk(list(route.routes))
+            elif path == "/" or path.startswith("/console"):
+                found.add(("GET", "<console>"))
+            elif isinstance(route, Route):
+                found.update((method, path) for method in route.methods or () if method not in {"HEAD", "OPTIONS"})
+            else:
+                raise AssertionError(f"a route of an unknown kind: {route}")
+
+    walk(app.routes)
+    return found
+
+
+ROUTES = requests()
+
+
+def test_every_route_is_covered(worlds: tuple[World, World]) -> None:
+    described = {
+        (method.upper(), path)
+        for path, methods in worlds[0].ask("all", Request("GET", "/api/openapi.json")).json()["paths"].items()
+        for method in methods
+    }
+    assert (described | routes(worlds[0])) - set(ROUTES) == set(), "a new route: say above what is asked of it"
+    assert set(ROUTES) - described - routes(worlds[0]) <= {("GET", "<console>")}
+
+
+VOLATILE = {"latency_ms", "milliseconds", "started", "instance", "bytes"}
+"""Times, the request's id, and the size of files on disk, which is not the same twice even for the same documents."""
+
+
+def steady(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = {name: "…" if name in VOLATILE else steady(one) for name, one in value.items()}
+        if isinstance(found.get("spans"), list):
+            found["spans"] = sorted(found["spans"], key=json.dumps)  # side by side: in any order
+        return found
+    return [steady(one) for one in value] if isinstance(value, list) else value
+
+
+def told(response: httpx.Response) -> dict[str, Any]:
+    """What a response tells, without what differs from one time to the next."""
+    kind = response.headers.get("content-type", "").partition(";")[0]
+    body: Any = response.text
+    if kind in {"application/json", "application/problem+json"}:
+        body = steady(response.json())
+    elif kind == "application/x-ndjson":
+        body = [steady(json.loads(line)) for line in response.text.splitlines()]
+    elif kind == "text/event-stream":
+        events = [block.split("\n") for block in response.text.strip().split("\n\n")]
+        body = sorted(json.dumps([name, steady(json.loads(data[6:]))]) for name, data in events)
+    headers = {
+        name: value
+        for name, value in response.headers.items()
+        if name not in {"x-request-id", "content-length", "date"}
+    }
+    return {"status": response.status_code, "headers": headers, "body": body}
+
+
+CASES = [
+    (key, route) for key in ("own", "reader", "writer") for route in ROUTES if key == "reader" or route[0] != "DELETE"
+]
+"""A reader may delete nothing; the others do so in the last test."""
+
+
+@pytest.mark.parametrize(("key", "route"), CASES, ids=lambda one: one if isinstance(one, str) else " ".join(one))
+def test_nothing_tells_the_other_tenant_from_nobody(
+    worlds: tuple[World, World], key: str, route: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pointsman")
+    same(worlds, key, ROUTES[route] if key == "own" else ROUTES[route][:8])
+    logged = [f"{one.getMessage()} {getattr(one, 'fields', '')}" for one in caplog.records]
+    assert [one for one in logged if any(mark in one.lower() for mark in (*MARKS, *worlds[0].keys.values()))] == []
+
+
+def same(worlds: tuple[World, World], key: str, several: list[Request]) -> None:
+    """Check that both services answer alike; then what is in the answer was in the request, or is the key's to see."""
+    for request in several:
+        one, other = (world.ask(key, request) for world in worlds)
+        assert one.status_code < 500, f"{request}: {one.text}"
+        assert told(one) == told(other), request
+        assert str(worlds[0].folder) not in one.text, request
+        assert "Traceback" not in one.text, request
+        assert one.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_other_tenants_documents_are_as_they_were_and_theirs_to_see(worlds: tuple[World, World]) -> None:
+    """Also shows that the tests above could have found something."""
+    kept = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{THEIRS}/documents")).json()["documents"]
+    assert [one["id"] for one in kept] == [f"quokka-{n}" for n in range(COUNT)]
+    assert all(one["text"].startswith("Zanzibar ledger") for one in kept)
+    listed = worlds[0].ask("theirs", Request("GET", "/api/datasets")).json()["datasets"]
+    assert [(one["name"], one["documents"]) for one in listed] == [(THEIRS, COUNT)]
+    search = Request("POST", "/api/retrieval/search", {"query": QUERY, "k": 200, "refuse": False})
+    for key, seen, hidden in (("theirs", THEIRS, OWN), ("own", OWN, THEIRS), ("all", THEIRS, ABSENT), ("all", OWN, "")):
+        found = {hit["dataset"] for hit in worlds[0].ask(key, search).json()["results"]}
+        assert seen in found
+        assert hidden not in found
+    assert told(worlds[0].ask("all", search)) != told(worlds[1].ask("all", search))
+
+
+def test_what_concerns_all_needs_a_key_for_all(worlds: tuple[World, World]) -> None:
+    for route in (("GET", "/metrics"), ("GET", "/api/evaluations"), ("GET", "/api/policy"), ("PUT", "/api/policy"),
+                  ("DELETE", "/api/policy")):  # fmt: skip
+        for key in ("own", "reader", "writer", "theirs"):
+            assert worlds[0].ask(key, ROUTES[route][0]).status_code == 403, route
+    counted = worlds[0].ask("all", Request("GET", "/metrics"))
+    assert counted.status_code == 200
+    assert not any(mark in counted.text.lower() for mark in MARKS)
+
+
+def test_scopes(worlds: tuple[World, World]) -> None:
+    """Of its own dataset a reader may change nothing, and a writer read nothing."""
+    reads = {
+        ("POST", "/api/retrieval/search"), ("POST", "/api/retrieval/stream"), ("POST", "/api/retrieval/search_many"),
+        ("POST", "/api/retrieval/route"), ("POST", "/api/retrieval/explain"), ("GET", "/api/datasets"),
+        ("GET", "/api/retrieval/recommend_strategy"), ("GET", "/api/retrieval/strategies"),
+        ("GET", "/api/datasets/{name}"), ("GET", "/api/datasets/{name}/documents"),
+        ("GET", "/api/datasets/{name}/document"), ("GET", "/api/datasets/{name}/ids"),
+        ("POST", "/api/datasets/{name}/verify"),
+    }  # fmt: skip
+    writes = {
+        ("POST", "/api/datasets/{name}/documents"), ("DELETE", "/api/datasets/{name}/documents"),
+        ("DELETE", "/api/datasets/{name}"),
+    }  # fmt: skip
+    for route in reads:
+        assert worlds[0].ask("writer", ROUTES[route][0]).status_code == 403, route
+        assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 200, route
+    for route in writes:
+        assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 403, route
+    assert worlds[0].ask("reader", Request("POST", "/api/datasets", {"name": OWN})).status_code == 403
+    everything = reads | writes | {("POST", "/api/datasets")}
+    closed = {route for route in ROUTES if route[1].startswith("/api/") and route not in everything}
+    assert closed == {
+        ("GET", "/api/me"), ("GET", "/api/openapi.json"), ("GET", "/api/evaluations"), ("GET", "/api/policy"),
+        ("PUT", "/api/policy"), ("DELETE", "/api/policy"),
+    }, "a new route: is it for readers or for writers?"  # fmt: skip
+
+
+def test_without_a_key_there_is_nothing_but_the_door(worlds: tuple[World, World]) -> None:
+    open_ = {("GET", "/health"), ("GET", "/ready"), ("GET", "<console>")}
+    for route, several in ROUTES.items():
+        if route not in open_:
+            for given in ({}, {"X-API-Key": "ptm_00000000_" + "A" * 43}):
+                request = several[0]
+                answer = worlds[0].client.request(
+                    request.method, request.path, params=request.params, headers=given, json=request.json
+                )
+                assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), route
+
+
+def test_z_deleting_ones_own_leaves_the_others(worlds: tuple[World, World]) -> None:
+    """The last one: it deletes."""
+    for route in (("DELETE", "/api/datasets/{name}/documents"), ("DELETE", "/api/datasets/{name}")):
+        for key in ("own", "writer"):
+            same(worlds, key, ROUTES[route])
+    assert worlds[0].ask("own", Request("GET", "/api/datasets")).json() == {"datasets": []}
+    assert worlds[0].ask("own", Request("POST", "/api/retrieval/search", {"query": QUERY})).status_code == 200
+    found = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{THEIRS}")).json()
+    assert found["documents"] == COUNT

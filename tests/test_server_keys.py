@@ -1,0 +1,617 @@
+"""Keys to the HTTP service: made, kept, checked and withdrawn; and what a request with one may do."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import stat
+import tempfile
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.datastructures import Headers
+from typer.testing import CliRunner
+
+from pointsman.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    LockedError,
+    StoreError,
+    UnknownNameError,
+)
+from pointsman.server.access import Access, authenticate
+from pointsman.server.keys import ApiKey, KeyStore
+from pointsman.server.problems import Problem
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+@pytest.fixture
+def keys(path: Path) -> KeyStore:
+    return KeyStore(path)
+
+
+# ── the store ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_key_is_shown_once_and_only_its_hash_is_kept(keys: KeyStore, path: Path) -> None:
+    made = keys.create("Ivan 伊万", datasets=["notes"], scopes=["read"])
+    assert re.fullmatch(r"ptm_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", made.text)
+    assert made.text.split("_")[1] == made.key.id
+    assert keys.check(made.text) == made.key == keys.list()[0]
+    assert (made.key.name, made.key.datasets, made.key.scopes) == ("Ivan 伊万", ("notes",), ("read",))
+    secret = made.text.rpartition("_")[2]
+    assert secret not in path.read_text("utf-8")
+    for shown in (repr(made), str(made), repr(keys), repr(keys.list()), repr(vars(keys)), f"{made.key}"):
+        assert secret not in shown
+        assert json.loads(path.read_text("utf-8"))["keys"][0]["sha256"] not in shown
+
+
+def test_only_the_owner_may_read_the_file(keys: KeyStore, path: Path) -> None:
+    before = os.umask(0)
+    try:
+        key = keys.create("a").key
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        keys.revoke(key.id)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+    assert sorted(one.name for one in path.parent.iterdir()) == ["keys.json", "keys.lock"]  # nothing is left aside
+
+
+def test_revoked_expired_and_not_yet(path: Path) -> None:
+    clock = Clock()
+    keys = KeyStore(path, clock=clock)
+    lasting = keys.create("lasting")
+    ending = keys.create("ending", expires=NOW + DAY)
+    clock.now = NOW + DAY - timedelta(microseconds=1)
+    assert keys.check(ending.text) == ending.key
+    clock.now = NOW + DAY
+    assert keys.check(ending.text) is None
+    assert keys.check(lasting.text) == lasting.key
+    revoked = keys.revoke(lasting.key.id)
+    assert revoked.revoked == NOW + DAY
+    assert keys.check(lasting.text) is None
+    clock.now += DAY
+    assert keys.revoke(lasting.key.id) == revoked  # it was withdrawn when it was
+    assert keys.list() == [revoked, ending.key]
+    with pytest.raises(UnknownNameError, match="no key named 'ffff'"):
+        keys.revoke("ffff")
+
+
+def test_changes_of_another_store_work_at_once(path: Path) -> None:
+    """The server holds one store, the command line another."""
+    server, console = KeyStore(path), KeyStore(path)
+    assert server.empty()
+    for number in range(20):
+        made = console.create(f"key {number}")
+        assert not server.empty()
+        assert server.check(made.text) == made.key
+        console.revoke(made.key.id)
+        assert server.check(made.text) is None
+    assert server.list() == console.list()
+    assert len(server.list()) == 20
+
+
+def test_an_unchanged_file_is_not_read_again(keys: KeyStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = keys.create("a")
+    assert keys.check(made.text)
+    opened: list[Path] = []
+    usual = Path.open
+
+    def noted(self: Path, *more: Any, **named: Any) -> Any:
+        opened.append(self)
+        return usual(self, *more, **named)
+
+    monkeypatch.setattr(Path, "open", noted)
+    for _ in range(50):
+        assert keys.check(made.text)
+    assert opened == []
+    os.utime(path, ns=(1, 1))
+    assert keys.check(made.text)
+    assert opened == [path]
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ({"name": ""}, "1 to 64 printable"),
+        ({"name": "  "}, "1 to 64 printable"),
+        ({"name": "a" * 65}, "1 to 64 printable"),
+        ({"name": "a\nb"}, "1 to 64 printable"),
+        ({"name": "a\x1b[31m"}, "1 to 64 printable"),
+        ({"name": "\u202eadmin"}, "1 to 64 printable"),
+        ({"name": "\ud800"}, "1 to 64 printable"),
+        ({"name": 5}, "1 to 64 printable"),
+        ({"datasets": []}, "at least one"),
+        ({"datasets": ["*", "notes"]}, "give it alone"),
+        ({"datasets": ["../notes"]}, "a dataset's name"),
+        ({"datasets": ["no*tes"]}, "a dataset's name"),
+        ({"datasets": [""]}, "a dataset's name"),
+        ({"scopes": []}, "at least one"),
+        ({"scopes": ["admin"]}, "scopes"),
+        ({"expires": datetime(2099, 1, 1)}, "time zone"),  # noqa: DTZ001  (that is what is wrong with it)
+        ({"expires": "2099-01-01"}, "time zone"),
+        ({"expires": NOW - DAY}, "in the future"),
+        ({"expires": NOW}, "in the future"),
+    ],
+)
+def test_what_no_key_can_be(path: Path, named: dict[str, Any], told: str) -> None:
+    keys = KeyStore(path, clock=Clock())
+    with pytest.raises(InputError, match=re.escape(told)):
+        keys.create(**{"name": "a", **named})
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: b"{}",
+        lambda data: b"[]",
+        lambda data: b"null",
+        lambda data: b'{"keys": []}',
+        lambda data: b'{"format": 1}',
+        lambda data: b'{"format": 1, "keys": null}',
+        lambda data: b'{"format": 1, "keys": [null]}',
+        lambda data: b'{"format": 1, "keys": [{}]}',
+        lambda data: b'{"format": 1, "keys": [[]]}',
+        lambda data: b'{"format": true, "keys": "ab"}',
+        lambda data: b"[" * 200_000,
+        lambda data: data[:-5],
+        lambda data: b"\xff\xfe" + data,
+        lambda data: data.replace(b'"sha256"', b'"sha"'),
+        lambda data: re.sub(rb'"sha256": "..', b'"sha256": "', data),
+        lambda data: re.sub(rb'"id": "..', b'"id": "', data),
+        lambda data: re.sub(rb'"id": ".*"', b'"id": 5', data),
+        lambda data: data.replace(b'"*"', b'"/"'),
+        lambda data: data.replace(b'"read"', b'"all"'),
+        lambda data: re.sub(rb'"created": ".*"', b'"created": null', data),
+        lambda data: re.sub(rb'"created": ".*"', b'"created": "yesterday"', data),
+        lambda data: re.sub(rb'"created": ".*"', b'"created": "2026-01-01T00:00:00"', data),
+        lambda data: data.replace(b'"revoked": null', b'"revoked": true'),
+        lambda data: data.replace(b'"expires": null', b'"expires": 5'),
+        lambda data: re.sub(rb'"datasets": \[[^]]*\]', b'"datasets": "abc"', data),
+        lambda data: re.sub(rb'"scopes": \[[^]]*\]', b'"scopes": "read"', data),
+        lambda data: re.sub(rb'"keys": \[(.*)\]', rb'"keys": [\1,\1]', data, flags=re.DOTALL),
+    ],
+)
+def test_a_damaged_file_lets_nobody_in(keys: KeyStore, path: Path, damage: Callable[[bytes], bytes]) -> None:
+    made = keys.create("a")
+    data = path.read_bytes()
+    damaged = damage(data)
+    assert damaged != data
+    path.write_bytes(damaged)
+    for store in (keys, KeyStore(path)):
+        for attempt in (lambda s: s.check(made.text), KeyStore.empty, KeyStore.list, lambda s: s.create("b")):
+            with pytest.raises(StoreError, match=r"keys\.json"):
+                attempt(store)
+        for loopback in (True, False):
+            with pytest.raises(Problem) as caught:
+                authenticate(bearer(made.text), store, loopback=loopback)
+            assert (caught.value.slug, caught.value.status) == ("unavailable", 503)
+            assert str(path) not in caught.value.detail
+    assert path.read_bytes() == damaged  # what is left of it is still there to be mended
+    path.write_bytes(data)
+    assert keys.check(made.text) == made.key
+
+
+def test_what_cannot_be_read_lets_nobody_in(tmp_path: Path) -> None:
+    (tmp_path / "keys.json").mkdir()
+    with pytest.raises(CorruptStoreError, match="cannot be read"):
+        KeyStore(tmp_path / "keys.json").empty()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CorruptStoreError, match="cannot be read"):
+        KeyStore(tmp_path / "file" / "keys.json").empty()
+
+
+def test_a_newer_format_lets_nobody_in(keys: KeyStore, path: Path) -> None:
+    made = keys.create("a")
+    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 2'))
+    with pytest.raises(FormatVersionError, match=r"keys\.json is in format 2"):
+        keys.check(made.text)
+
+
+def test_a_file_that_is_gone_does_not_open_the_service(keys: KeyStore, path: Path) -> None:
+    made = keys.create("a")
+    assert not keys.empty()
+    data = path.read_bytes()
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(CorruptStoreError, match="is gone"):
+            keys.empty()
+        with pytest.raises(CorruptStoreError, match="is gone"):
+            keys.create("b")
+    path.write_bytes(data)
+    assert keys.check(made.text) == made.key
+
+
+def test_an_error_does_not_grow_with_every_request(keys: KeyStore, path: Path) -> None:
+    path.write_bytes(b"?")
+    for _ in range(5):
+        with pytest.raises(CorruptStoreError) as caught:
+            keys.empty()
+    assert len(caught.traceback) <= 3
+
+
+def _create_some(path: str, name: str, count: int) -> None:
+    store = KeyStore(path)
+    for number in range(count):
+        store.create(f"{name} {number}")
+
+
+def test_processes_and_threads_lose_none_of_each_others_keys(path: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_create_some, args=(str(path), "process", 10))
+    process.start()
+    store = KeyStore(path)
+    threads = [threading.Thread(target=_create_some, args=(str(path), f"thread {n}", 5)) for n in range(2)]
+    threads += [threading.Thread(target=lambda: [store.create("shared") for _ in range(5)]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    process.join(60)
+    assert process.exitcode == 0
+    assert len(store.list()) == 30
+    assert len({key.id for key in store.list()}) == 30
+
+
+def test_a_writer_that_does_not_end(keys: KeyStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from filelock import FileLock
+
+    keys.create("a")
+    monkeypatch.setattr("pointsman.server.keys._PATIENCE", 0.05)
+    with FileLock(path.with_suffix(".lock")), pytest.raises(LockedError, match="another process"):
+        keys.create("b")
+    keys.create("c")
+
+
+def test_a_crash_while_writing_leaves_the_old_keys(keys: KeyStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = keys.create("a")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(StoreError, match="No space left"):
+        keys.create("b")
+    monkeypatch.undo()
+    assert keys.list() == [made.key]
+    assert keys.check(made.text) == made.key
+
+
+dataset_names = st.text(st.characters(categories=["L", "Nd"], include_characters="_-"), min_size=1, max_size=20)
+key_names = st.text(min_size=1, max_size=64).filter(lambda text: bool(text.strip()) and text.isprintable())
+zones = st.sampled_from([UTC, timezone(timedelta(hours=8)), timezone(-timedelta(hours=3, minutes=30))])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=key_names,
+    datasets=st.one_of(st.just(["*"]), st.lists(dataset_names, min_size=1, max_size=4)),
+    scopes=st.lists(st.sampled_from(["read", "write"]), min_size=1),
+    expires=st.none() | st.datetimes(datetime(2026, 3, 3), datetime(2090, 1, 1), timezones=zones),  # noqa: DTZ001
+)
+def test_round_trip(name: str, datasets: list[str], scopes: list[str], expires: datetime | None) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        keys = KeyStore(Path(folder, "keys.json"), clock=Clock())
+        made = keys.create(name, datasets=datasets, scopes=scopes, expires=expires)
+        again = KeyStore(Path(folder, "keys.json"), clock=Clock())
+        assert again.list() == [made.key]
+        assert again.check(made.text) == made.key
+        assert (made.key.name, set(made.key.datasets), set(made.key.scopes)) == (name, set(datasets), set(scopes))
+        assert made.key.expires == expires
+
+
+@pytest.fixture(scope="module")
+def two_keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[KeyStore, str, str]:
+    store = KeyStore(tmp_path_factory.mktemp("keys") / "keys.json")
+    return store, store.create("a").text, store.create("b").text
+
+
+@given(st.data())
+def test_no_variant_of_a_key_passes(two_keys: tuple[KeyStore, str, str], data: st.DataObject) -> None:
+    store, text, other = two_keys
+    variant = data.draw(
+        st.one_of(
+            st.integers(0, len(text) - 1).map(lambda end: text[:end]),
+            st.integers(1, len(text)).map(lambda start: text[start:]),
+            st.integers(0, len(text) - 1).map(lambda at: text[:at] + text[at + 1 :]),
+            st.tuples(st.integers(0, len(text) - 1), st.characters()).map(
+                lambda one: text[: one[0]] + one[1] + text[one[0] + 1 :]
+            ),
+            st.tuples(st.integers(0, len(text)), st.characters()).map(
+                lambda one: text[: one[0]] + one[1] + text[one[0] :]
+            ),
+            st.sampled_from(
+                [text.upper(), text.lower(), text.swapcase(), text * 2, f" {text}", f"{text}\n", f"{text}\0"]
+            ),
+            st.integers(0, len(text) - 1).map(lambda at: text[:at] + other[at:]),
+            st.text(),
+        )
+    )
+    passes = store.check(variant)
+    assert (passes is not None) == (variant in {text, other})
+
+
+def test_the_last_character_counts_whole(two_keys: tuple[KeyStore, str, str]) -> None:
+    """Two of its bits stand for none of the 32 bytes: who decoded the secret would take four texts for one."""
+    store, text, _ = two_keys
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    assert [letter for letter in alphabet if store.check(text[:-1] + letter)] == [text[-1]]
+
+
+# ── who asks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Raw = list[tuple[bytes, bytes]]
+
+
+def bearer(text: str) -> Raw:
+    return [(b"host", b"localhost"), (b"authorization", b"Bearer " + text.encode())]
+
+
+def refusal(headers: Raw, keys: KeyStore, *, loopback: bool = True) -> tuple[str, int, str, dict[str, str]]:
+    with pytest.raises(Problem) as caught:
+        authenticate(headers, keys, loopback=loopback)
+    found = caught.value
+    return found.slug, found.status, found.detail, found.headers
+
+
+def test_either_header_or_both_alike(keys: KeyStore) -> None:
+    text = keys.create("a", datasets=["notes"], scopes=["read"]).text
+    wanted = Access(keys.list()[0].id, "a", frozenset({"notes"}), read=True, write=False)
+    key = text.encode()
+    for headers in (
+        bearer(text),
+        [(b"authorization", b"bearer " + key)],
+        [(b"authorization", b"BEARER  " + key)],
+        [(b"x-api-key", key)],
+        [(b"x-api-key", key), (b"authorization", b"Bearer " + key)],
+    ):
+        for loopback in (True, False):
+            assert authenticate(headers, keys, loopback=loopback) == wanted
+            assert authenticate(Headers(raw=headers), keys, loopback=loopback) == wanted
+
+
+def test_every_refusal_reads_the_same(keys: KeyStore, path: Path) -> None:
+    valid, other, gone = (keys.create(name).text.encode() for name in ("valid", "other", "gone"))
+    keys.revoke(gone.decode()[4:12])
+    past = KeyStore(path, clock=lambda: datetime.now(UTC) - DAY)
+    expired = past.create("expired", expires=datetime.now(UTC) - DAY / 2).text.encode()
+    shown = b"authorization"
+    attempts: list[Raw] = [
+        [],
+        [(shown, b"")],
+        [(shown, b"Bearer")],
+        [(shown, b"Bearer ")],
+        [(shown, valid)],
+        [(shown, b"Basic " + valid)],
+        [(shown, b"Bearer\t" + valid)],
+        [(shown, b"Bearer " + valid[:-1])],
+        [(shown, b"Bearer " + valid + b"x")],
+        [(shown, b"Bearer " + valid + b", Bearer " + valid)],
+        [(shown, b"Bearer ptm_00000000_" + b"A" * 43)],
+        [(shown, b"Bearer " + gone)],
+        [(shown, b"Bearer " + expired)],
+        [(shown, b"Bearer " + b"\xff" * 56)],
+        [(shown, b"Bearer " + b"A" * 100_000)],
+        [(shown, b"Bearer " + valid), (shown, b"Bearer " + valid)],
+        [(shown, b"Bearer " + valid), (b"x-api-key", other)],
+        [(shown, b"Basic YTpi"), (b"x-api-key", valid)],
+        [(b"x-api-key", valid), (b"x-api-key", valid)],
+        [(b"x-api-key", b"Bearer " + valid)],
+        [(b"x-api-key", b"")],
+        [(b"cookie", b"key=" + valid)],
+    ]
+    told = {repr(refusal(headers, keys, loopback=loopback)) for headers in attempts for loopback in (True, False)}
+    assert len(told) == 1
+    slug, status, detail, headers = refusal([], keys)
+    assert (slug, status, headers) == ("unauthorized", 401, {"WWW-Authenticate": "Bearer"})
+    assert "ptm_" not in detail
+
+
+def test_without_keys_only_this_machine_gets_in(keys: KeyStore) -> None:
+    assert authenticate([], keys, loopback=True) == Access.open()
+    assert authenticate(bearer("anything"), keys, loopback=True) == Access.open()
+    assert refusal([], keys, loopback=False)[:2] == ("unauthorized", 401)
+    for name in (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"):
+        assert refusal([(name, b"203.0.113.5")], keys)[0] == "unauthorized"  # who knows who is behind the proxy
+
+
+def test_the_first_key_closes_it_and_a_revoked_one_keeps_it_closed(keys: KeyStore) -> None:
+    assert authenticate([], keys, loopback=True) == Access.open()
+    made = keys.create("a")
+    assert refusal([], keys)[0] == "unauthorized"
+    keys.revoke(made.key.id)
+    assert refusal([], keys)[0] == "unauthorized"
+    assert refusal(bearer(made.text), keys)[0] == "unauthorized"
+
+
+# ── what it may do ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def access(datasets: set[str] | None, *, read: bool = True, write: bool = True) -> Access:
+    return Access("0123abcd", "a", None if datasets is None else frozenset(datasets), read=read, write=write)
+
+
+def test_chosen_datasets() -> None:
+    known = ["a", "b", "c"]
+    assert access(None).chosen(None, known) == known
+    assert access({"c", "a", "z"}).chosen(None, known) == ["a", "c"]
+    assert access({"c", "a"}).chosen(["c", "a", "c"], known) == ["c", "a"]
+    assert access({"c", "a"}).chosen([], known) == []
+    assert access({"z"}).chosen(None, known) == []
+    assert access({"a", "b"}).visible(["b", "x", "a"]) == ["b", "a"]
+    assert access(None).sees("x")
+    assert not access({"a"}).sees("A")
+
+
+def test_a_dataset_out_of_scope_reads_like_one_that_is_not_there() -> None:
+    with pytest.raises(Problem) as hidden:
+        access({"a", "c"}).chosen(["a", "secret"], ["a", "b", "secret", "c"])
+    with pytest.raises(Problem) as absent:
+        access({"a", "c"}).chosen(["a", "secret"], ["a", "c"])
+    assert vars(hidden.value) == vars(absent.value)
+    assert hidden.value.args == absent.value.args
+    assert (hidden.value.slug, hidden.value.status) == ("not-found", 404)
+    assert hidden.value.detail == "there is no dataset named 'secret'; known: a, c"
+    with pytest.raises(Problem, match="there is none yet"):
+        access({"z"}).chosen(["secret"], ["secret"])
+    with pytest.raises(Problem) as long:
+        access(None).chosen(["x" * 10_000], ["a"])
+    assert len(long.value.detail) < 200
+
+
+@given(
+    mine=st.none() | st.sets(st.sampled_from("abcdef")),
+    known=st.lists(st.sampled_from("abcdef"), unique=True),
+    asked=st.none() | st.lists(st.sampled_from("abcdefg")),
+)
+def test_nothing_out_of_scope_is_ever_chosen(mine: set[str] | None, known: list[str], asked: list[str] | None) -> None:
+    one = access(mine)
+    try:
+        chosen = one.chosen(asked, known)
+    except Problem as problem:
+        assert asked is not None
+        named = set(problem.detail.partition("known: ")[2].split(", ")) - {""}
+        assert named == {name for name in known if mine is None or name in mine}
+        return
+    assert all(name in known and (mine is None or name in mine) for name in chosen)
+    assert asked is None or set(chosen) == set(asked)
+
+
+def test_scopes() -> None:
+    def slug(check: Callable[[], None]) -> str | None:
+        try:
+            check()
+        except Problem as problem:
+            return problem.slug
+        return None
+
+    everything, part, reader = access(None), access({"a"}), access(None, write=False)
+    assert slug(lambda: everything.require_write("x")) is None
+    assert slug(lambda: part.require_write("a")) is None
+    assert slug(lambda: part.require_write("b")) == "forbidden"
+    assert slug(lambda: reader.require_write("a")) == "forbidden"
+    assert slug(everything.require_all) is None
+    assert slug(lambda: everything.require_all(write=True)) is None
+    assert slug(reader.require_all) is None
+    assert slug(lambda: reader.require_all(write=True)) == "forbidden"
+    assert slug(part.require_all) == "forbidden"
+    assert slug(access(None, read=False).require_read) == "forbidden"
+    assert slug(reader.require_read) is None
+
+
+def test_an_access_comes_from_its_key() -> None:
+    key = ApiKey("0123abcd", "a", ("*",), ("write",), NOW)
+    assert Access.of(key) == Access("0123abcd", "a", None, read=False, write=True)
+    assert Access.of(ApiKey("0123abcd", "a", ("x", "y"), ("read",), NOW)).datasets == frozenset({"x", "y"})
+    assert Access.open() == Access(None, "", None, read=True, write=True)
+
+
+# ── the command line ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Cli:
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace
+
+    def __call__(self, *arguments: str) -> str:
+        from pointsman.cli.keys import app
+
+        done = CliRunner().invoke(app, [*arguments, "--workspace", str(self.workspace)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json"))
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path / "workspace")
+
+
+def test_create_list_and_revoke(cli: Cli) -> None:
+    made = cli.json("create", "ci", "--dataset", "notes", "-d", "заметки", "--read-only", "--expires", "30d")
+    store = KeyStore(cli.workspace / "keys.json")
+    key = store.check(made["text"])
+    assert key is not None
+    assert (key.name, key.datasets, key.scopes) == ("ci", ("notes", "заметки"), ("read",))
+    assert key.expires is not None
+    assert timedelta(days=29, hours=23) < key.expires - datetime.now(UTC) <= timedelta(days=30)
+    (listed,) = cli.json("list")
+    assert listed == {name: value for name, value in made.items() if name != "text"}
+    assert listed["revoked"] is None
+    assert cli.json("revoke", key.id)["revoked"] is not None
+    assert store.check(made["text"]) is None
+    assert cli.json("list")[0]["revoked"] is not None
+
+
+def test_for_people(cli: Cli) -> None:
+    told = cli("create", "browser")
+    (text,) = re.findall(r"^ptm_\w{8}_[\w-]{43}$", told, flags=re.MULTILINE)  # on a line of its own, unbroken
+    assert "once" in told
+    listed = cli("list")
+    assert "browser" in listed
+    assert text.rpartition("_")[2] not in listed
+    assert "works" in listed
+    cli("revoke", text[4:12])
+    assert "revoked" in cli("list")
+
+
+def test_keys_before_the_first_dataset(cli: Cli) -> None:
+    import pointsman
+
+    cli("create", "first")
+    with pointsman.open(cli.workspace) as workspace:  # a folder with nothing but keys in it would be none
+        assert workspace.names() == []
+
+
+@pytest.mark.parametrize("expires", ["", "0d", "-1d", "d", "3x", "1.5d", "tomorrow", "2020-01-01", "9999999d", "٣d"])
+def test_times_that_are_none(cli: Cli, expires: str) -> None:
+    with pytest.raises(InputError, match=r"expires|future"):
+        cli("create", "a", "--expires", expires)
+
+
+@pytest.mark.parametrize(
+    ("expires", "wanted"),
+    [
+        ("12h", NOW + timedelta(hours=12)),
+        ("2w", NOW + timedelta(days=14)),
+        ("1y", NOW + timedelta(days=365)),
+        ("2030-05-01", datetime(2030, 5, 1, tzinfo=UTC)),
+        ("2030-05-01T12:00", datetime(2030, 5, 1, 12, tzinfo=UTC)),
+        ("2030-05-01T12:00+03:00", datetime(2030, 5, 1, 9, tzinfo=UTC)),
+    ],
+)
+def test_times(expires: str, wanted: datetime) -> None:
+    from pointsman.cli.keys import expiry
+
+    assert expiry(expires, NOW) == wanted
+
+
+@pytest.mark.parametrize("command", [["list"], ["revoke", "0123abcd"]])
+def test_no_workspace(cli: Cli, command: list[str]) -> None:
+    with pytest.raises(InputError, match="there is no workspace"):
+        cli(*command)
+    assert not cli.workspace.exists()
