@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.demo
 	$(BIN)/pointsman demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -22,6 +22,13 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev  ## write the commands' help pages and the OpenAPI description into docs
 	$(BIN)/python tests/test_docs.py
 	$(BIN)/python tests/test_openapi.py
+
+# The console is tested in a real browser; where none can be installed those tests are skipped, and say so.
+$(VENV)/.browser: $(VENV)/bin/python
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+		&& apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium > /dev/null; } \
+		|| echo "no Chromium here: the tests of the console will be skipped"
+	touch $@
 
 clean:
 	rm -rf $(VENV) demo-workspace .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from contract_kit import run
 from pointsman.server.app import OPTIONS, describe
 
 PAGE = Path(__file__).parents[1] / "docs" / "openapi.json"
@@ -51,6 +52,13 @@ def test_the_examples_fit_their_schemas() -> None:
             assert not list(Draft202012Validator(rooted).iter_errors(example)), name
             found += 1
     assert found >= 5
+
+
+def test_made_up_requests_find_no_difference() -> None:
+    """The whole of it: ``benchmarks/contract.py``."""
+    made, errors, told = run(8, 7, "--phases", "fuzzing")
+    assert (errors, told) == (0, "")
+    assert made >= 100
 
 
 if __name__ == "__main__":

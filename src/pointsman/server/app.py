@@ -32,7 +32,7 @@ from pointsman.server.metrics import Metrics, Observed
 from pointsman.server.problems import Problem
 from pointsman.server.reload import Reloader
 from pointsman.server.routes import console, datasets, operation, retrieval
-from pointsman.server.schemas import DocumentsRequest, ProblemDocument
+from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.server.state import State
 from pointsman.settings import Settings
 
@@ -143,7 +143,7 @@ def describe(app: FastAPI) -> FastAPI:
         if app.openapi_schema is None:
             found = made()
             schemas = found["components"]["schemas"]
-            for model in (DocumentsRequest, ProblemDocument):
+            for model in (DocumentsRequest, Progress, ProblemDocument):
                 shape = model.model_json_schema(ref_template="#/components/schemas/{model}")
                 schemas.update(shape.pop("$defs", {}))
                 schemas[model.__name__] = shape

@@ -26,6 +26,16 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+class ProblemDocument(_Answer):
+    """What is wrong, as RFC 9457 has it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+
+
 # ── retrieval ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -391,6 +401,14 @@ class Added(_Answer):
     unchanged: int
 
 
+class Progress(Added):
+    """Totals so far; all of it is durable. The last line has `finished`, or else `problem`."""
+
+    done: int
+    finished: bool = False
+    problem: ProblemDocument | None = None
+
+
 class IdsRequest(_Request):
     """Documents to delete; unknown ids are passed over."""
 
@@ -454,13 +472,3 @@ class Status(_Answer):
     """That it works."""
 
     status: str
-
-
-class ProblemDocument(_Answer):
-    """What is wrong, as RFC 9457 has it."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    instance: str | None = None

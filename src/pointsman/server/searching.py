@@ -146,9 +146,9 @@ def service(state: State, names: Sequence[str]) -> EnhancedRetrievalService:
     return EnhancedRetrievalService(state.settings, datasets)
 
 
-def described(state: State, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Every strategy with what it does, and what it lacks in these datasets."""
-    over = service(state, names)
+def described(state: State, access: Access) -> list[dict[str, Any]]:
+    """Every strategy with what it does, and what it lacks in the datasets that the key is for."""
+    over = service(state, access.visible(state.workspace.names()))
     told = {name: _about(METHODS[name]) for name in METHODS}
     told |= {name: _about(STRATEGIES.get(name)) for name in STRATEGIES.names()}
     found = [

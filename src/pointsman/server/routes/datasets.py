@@ -150,7 +150,7 @@ async def list_ids(
             "model": schemas.Added,
             "description": "What was added. For a stream of lines, a stream of lines: totals after each durable batch, "
             "`finished` in the last one; or `problem` where it ended early.",
-            "content": {NDJSON: {"schema": {"type": "string"}}},
+            "content": {NDJSON: {"schema": {"$ref": f"#/components/schemas/{schemas.Progress.__name__}"}}},
         },
     },
     openapi_extra={
@@ -158,10 +158,7 @@ async def list_ids(
             "required": True,
             "content": {
                 JSON: {"schema": {"$ref": f"#/components/schemas/{DocumentsRequest.__name__}"}},
-                NDJSON: {
-                    "schema": {"type": "string", "description": "A document as JSON on each line."},
-                    "example": '{"id": "switch", "text": "A switch guides trains."}\n',
-                },
+                NDJSON: {"schema": {"$ref": f"#/components/schemas/{DocumentRequest.__name__}"}},  # each line
             },
         }
     },
@@ -169,6 +166,9 @@ async def list_ids(
 )
 async def add_documents(state: Shared, access: Caller, name: Name, request: Request) -> Response:
     """Add documents, or update those whose id is there; what is stored just so already costs nothing.
+
+    As `application/x-ndjson` there is a document on each line, and no end to how many; the answer has a line for each
+    batch. The schemas of that type are those of a line.
 
     What is acknowledged is durable and searchable, whatever happens to the service afterwards. Sent again, nothing is
     there twice.

@@ -20,9 +20,10 @@ from pointsman.types import Plan
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from pointsman.retrieval.recommend import Recommendation
     from pointsman.server.searching import Asked
     from pointsman.server.state import State
-    from pointsman.types import RetrievalContext, Span
+    from pointsman.types import Explanation, RetrievalContext, Span
 
 router = APIRouter(prefix="/api/retrieval", tags=["retrieval"])
 
@@ -41,9 +42,13 @@ _READS = problem_responses("not-found", "invalid-input")
 @router.post("/search", response_model=schemas.Answer, responses=_SEARCHES, operation_id="search")
 async def search(state: Shared, access: Reader, body: SearchRequest) -> Response:
     """Search, and answer with the best hits of all datasets."""
+
+    def run() -> tuple[Asked, RetrievalContext]:
+        ready = asked(state, access, [body.query], body)
+        return ready, ready.run()
+
     async with state.gate:
-        ready = await in_thread(asked, state, access, [body.query], body)
-        context = await in_thread(ready.run)
+        ready, context = await in_thread(run)
     return Json(_answer(state, ready, context, body.trace))
 
 
@@ -53,9 +58,13 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
     if len(body.queries) > state.limits.max_batch:
         detail = f"{len(body.queries)} queries at once, the limit is {state.limits.max_batch}"
         raise problems.Problem("invalid-input", detail)
+
+    def run() -> tuple[Asked, list[RetrievalContext]]:
+        ready = asked(state, access, body.queries, body)
+        return ready, ready.run_all()
+
     async with state.gate:
-        ready = await in_thread(asked, state, access, body.queries, body)
-        contexts = await in_thread(ready.run_all)
+        ready, contexts = await in_thread(run)
     return Json({"answers": [_answer(state, ready, context, body.trace) for context in contexts]})
 
 
@@ -127,8 +136,11 @@ async def recommend_strategy(
 ) -> Response:
     """The strategy that a question asks for by its look, among those that can be used here."""
     check_text(state, query)
-    names = access.visible(state.workspace.names())
-    return Json((await in_thread(recommended, state, names, query)).to_dict())
+
+    def recommendation() -> Recommendation:
+        return recommended(state, access.visible(state.workspace.names()), query)
+
+    return Json((await in_thread(recommendation)).to_dict())
 
 
 @router.post("/route", response_model=schemas.Route, responses=_SEARCHES, operation_id="route")
@@ -143,20 +155,23 @@ async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
 @router.post("/explain", response_model=schemas.Explanation, responses=_SEARCHES, operation_id="explain")
 async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Response:
     """Search, and say why a document is, or is not, among the hits: where it stood in each list, after each stage."""
-    if body.dataset is not None:
-        access.chosen([body.dataset], state.workspace.names())
+
+    def run() -> tuple[Asked, RetrievalContext, Explanation]:
+        if body.dataset is not None:
+            access.chosen([body.dataset], state.workspace.names())
+        ready = asked(state, access, [body.query], body)
+        context = ready.run()
+        return ready, context, context.explain(body.document_id, body.dataset)
+
     async with state.gate:
-        ready = await in_thread(asked, state, access, [body.query], body)
-        context = await in_thread(ready.run)
-        explanation = await in_thread(context.explain, body.document_id, body.dataset)
+        ready, context, explanation = await in_thread(run)
     return Json({**wire.explanation_to_dict(explanation), "answer": _answer(state, ready, context, body.trace)})
 
 
 @router.get("/strategies", response_model=schemas.Strategies, responses=_READS, operation_id="strategies")
 async def strategies(state: Shared, access: Reader) -> Response:
     """Every strategy, and what it lacks here if it cannot be used."""
-    names = access.visible(state.workspace.names())
-    return Json({"strategies": await in_thread(described, state, names)})
+    return Json({"strategies": await in_thread(described, state, access)})
 
 
 def _answer(state: State, ready: Asked, context: RetrievalContext, trace: wire.TraceDetail) -> dict[str, Any]:
