@@ -61,6 +61,8 @@ def fill(workspace: pointsman.Workspace, *, theirs: bool) -> None:
                 for n in range(COUNT)
             ]
         )
+        words = workspace.dataset("quokka-words", description="Only words", indexing_technique="keyword")
+        words.add([Document("quokka-0", "Zanzibar words: a railway switch.", {"ledger": "zanzibar"})])
 
 
 @contextmanager
@@ -123,7 +125,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
         "own": store.create("tenant", datasets=[OWN, "empty", "later"]).text,
         "reader": store.create("reader", datasets=[OWN], scopes=["read"]).text,
         "writer": store.create("writer", datasets=[OWN], scopes=["write"]).text,
-        "theirs": store.create("other", datasets=[THEIRS]).text,
+        "theirs": store.create("other", datasets=[THEIRS, "quokka-words"]).text,
         "all": store.create("operator").text,
     }
     shutil.copy(folders[0] / "keys.json", folders[1])
@@ -373,13 +375,26 @@ def same(worlds: tuple[World, World], key: str, several: list[Request]) -> None:
         assert one.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.parametrize("route", [route for route in ROUTES if "{name}" in route[1]], ids=" ".join)
+def test_what_is_theirs_reads_like_what_is_not_there(worlds: tuple[World, World], route: tuple[str, str]) -> None:
+    """Not forbidden: not found, in the same words."""
+    theirs, absent = (
+        [request for request in ROUTES[route] if request.path == route[1].replace("{name}", name)]
+        for name in (THEIRS, ABSENT)
+    )
+    for one, other in zip(theirs, absent, strict=True):
+        found, wanted = (told(worlds[0].ask("own", request)) for request in (one, other))
+        assert json.dumps(found).replace(THEIRS, ABSENT) == json.dumps(wanted)
+        assert found["status"] in {404, 422}
+
+
 def test_the_other_tenants_documents_are_as_they_were_and_theirs_to_see(worlds: tuple[World, World]) -> None:
     """Also shows that the tests above could have found something."""
     kept = worlds[0].ask("theirs", Request("GET", f"/api/datasets/{THEIRS}/documents")).json()["documents"]
     assert [one["id"] for one in kept] == [f"quokka-{n}" for n in range(COUNT)]
     assert all(one["text"].startswith("Zanzibar ledger") for one in kept)
     listed = worlds[0].ask("theirs", Request("GET", "/api/datasets")).json()["datasets"]
-    assert [(one["name"], one["documents"]) for one in listed] == [(THEIRS, COUNT)]
+    assert [(one["name"], one["documents"]) for one in listed] == [(THEIRS, COUNT), ("quokka-words", 1)]
     search = Request("POST", "/api/retrieval/search", {"query": QUERY, "k": 200, "refuse": False})
     for key, seen, hidden in (("theirs", THEIRS, OWN), ("own", OWN, THEIRS), ("all", THEIRS, ABSENT), ("all", OWN, "")):
         found = {hit["dataset"] for hit in worlds[0].ask(key, search).json()["results"]}

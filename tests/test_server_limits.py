@@ -893,6 +893,33 @@ def test_an_error_inside_makes_way() -> None:
     run(visit())
 
 
+def test_a_turn_that_comes_as_one_gives_up() -> None:
+    async def visit() -> None:
+        gate = Gate(Limits(concurrency=1, queue=3, queue_seconds=60))
+
+        async def search() -> None:
+            async with gate:
+                pass
+
+        for let_in_first in (True, False):
+            await gate.__aenter__()
+            gone, next_one = asyncio.create_task(search()), asyncio.create_task(search())
+            await asyncio.sleep(0)
+            assert gate.waiting == 2
+            if let_in_first:
+                await gate.__aexit__()  # its turn comes, and before it knows of that it is cancelled
+                gone.cancel()
+            else:
+                gone.cancel()  # it is cancelled, and before it knows of that its turn comes
+                await gate.__aexit__()
+            ended = await asyncio.wait_for(asyncio.gather(gone, next_one, return_exceptions=True), 10)
+            assert isinstance(ended[0], asyncio.CancelledError)
+            assert ended[1] is None
+            assert (gate.running, gate.waiting) == (0, 0)
+
+    run(visit())
+
+
 @given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["come", "go", "cancel", "turn"])), max_size=60))
 def test_whoever_gives_up_loses_no_place(moves: list[tuple[int, str]]) -> None:
     """Visitors come, leave, and are cancelled in any order, also in the very moment in which they are let in."""

@@ -124,7 +124,7 @@ def unknown_dataset(name: str, visible: Collection[str]) -> Problem:
     """There is no such dataset, for somebody who may know of these."""
     known = f"known: {', '.join(sorted(visible))}" if visible else "there is none yet"
     detail = f"there is no dataset named {name!r:.80}; {known}"
-    about = {"error": UnknownNameError.__name__, "kind": "dataset", "name": name[:80], "known": sorted(visible)}
+    about: dict[str, Any] = {"error": UnknownNameError.__name__, "kind": "dataset", "name": name[:80], "known": sorted(visible)}
     return Problem("not-found", detail, **about)
 
 
