@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 @contextmanager
 def serving(app: ASGIApp) -> Iterator[str]:
     """The application, by the real server, once it is ready; gives its address."""
-    bound = socket.create_server(("127.0.0.1", 0))
+    bound = socket.socket(proto=socket.IPPROTO_TCP)  # named, so that asyncio sets TCP_NODELAY
+    bound.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()

@@ -10,18 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import socket
-import threading
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from starlette.routing import Mount, Route
 
 import pointsman
@@ -29,9 +25,7 @@ from pointsman import Document
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import KeyStore, Limits, create_app
 from pointsman.settings import Settings
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+from serving import serving
 
 OWN, THEIRS, ABSENT = "own", "own-quokka", "nothing"
 COUNT = 37  # of their documents
@@ -63,22 +57,6 @@ def fill(workspace: pointsman.Workspace, *, theirs: bool) -> None:
         )
         words = workspace.dataset("quokka-words", description="Only words", indexing_technique="keyword")
         words.add([Document("quokka-0", "Zanzibar words: a railway switch.", {"ledger": "zanzibar"})])
-
-
-@contextmanager
-def serving(app: ASGIApp) -> Iterator[str]:
-    """The application on a port of this machine, by the real server; its address."""
-    bound = socket.socket(proto=socket.IPPROTO_TCP)  # said in full, asyncio sends at once: else a request takes 40 ms
-    bound.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", log_config=None, access_log=False))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        bound.close()
 
 
 @dataclass
@@ -136,9 +114,6 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Wo
             address = stack.enter_context(serving(app))
             client = stack.enter_context(httpx.Client(base_url=address, timeout=60))
             made.append(World(client, app, folder, keys))
-        for world in made:
-            while world.client.get("/ready").status_code != 200:
-                time.sleep(0.02)
         yield made[0], made[1]
 
 

@@ -41,7 +41,7 @@ class UnknownNameError(InputError):
     """A name that nothing is registered or stored under."""
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...] = ()) -> None:
-        remedy = f"known: {', '.join(sorted(known))}" if known else "there is none yet"
+        remedy = f"known: {', '.join(sorted(set(known)))}" if known else "there is none yet"
         super().__init__(f"no {kind} named {name!r}; {remedy}")
         self.kind, self.name, self.known = kind, name, known
 

@@ -123,6 +123,10 @@ class Workspace:
             dataset.describe(description)
         return dataset
 
+    def make(self) -> None:
+        """Make the folder with nothing in it, unless it is there."""
+        _write_manifest(self.path)
+
     def names(self) -> list[str]:
         """The names of all datasets, sorted."""
         found = (self.path / "datasets").glob("*/manifest.json")

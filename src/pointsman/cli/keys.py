@@ -10,7 +10,7 @@ import typer
 
 from pointsman.cli import output
 from pointsman.cli.common import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption
-from pointsman.cli.output import _table
+from pointsman.cli.output import table
 from pointsman.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def list_keys(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOptio
         output.print_json([_to_json(key) for key in keys])
         return
     now = datetime.now(UTC)
-    _table(
+    table(
         ["id", "name", "datasets", "may", "created", "state"],
         [
             [
@@ -118,13 +118,13 @@ def expiry(text: str, now: datetime) -> datetime:
 
 def _store(workspace: Path, *, make: bool = False) -> KeyStore:
     from pointsman.server.keys import FILE, KeyStore
-    from pointsman.workspace import Workspace, _write_manifest
+    from pointsman.workspace import Workspace
 
     if not make and not workspace.exists():
         raise InputError(f"there is no workspace at {str(workspace)!r}; name another with --workspace")
-    Workspace(workspace)  # it looks whether there is something else at that path
+    found = Workspace(workspace)  # it looks whether there is something else at that path
     if make:
-        _write_manifest(workspace)  # without it, a folder with nothing but keys would pass for something else
+        found.make()  # without that, a folder with nothing but keys would pass for something else
     return KeyStore(workspace / FILE)
 
 

@@ -186,7 +186,7 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    _table(
+    table(
         ["dataset", "documents", "indexed for", "description"],
         [[row["name"], row["documents"], row["indexing_technique"], row["description"]] for row in rows],
     )
@@ -200,7 +200,7 @@ def status(workspace: Workspace, *, as_json: bool) -> None:
         print_json(value)
         return
     console().print(value["workspace"], style="bold", markup=False)
-    _table(
+    table(
         ["dataset", "documents", "indexed for", "size", "embedder", "index"],
         [
             [
@@ -262,12 +262,12 @@ def settings(found: Settings, *, as_json: bool) -> None:
         print_json({"settings": rows, "models": models})
         return
     shown = [[row["name"], json.dumps(row["value"], ensure_ascii=False), row["origin"]] for row in rows]
-    _table(["setting", "value", "from"], shown)
+    table(["setting", "value", "from"], shown)
     console().print()
     found_models = [
         [task, one["model"], one["base_url"] or one["provider"], one["missing"] or ""] for task, one in models.items()
     ]
-    _table(["model for", "model", "at", "missing"], found_models)
+    table(["model for", "model", "at", "missing"], found_models)
 
 
 def tuning(found: Tuning, *, kept: bool, as_json: bool) -> None:
@@ -307,7 +307,7 @@ def routes(route: Routing, *, as_json: bool) -> None:
     if decision:
         sure = "" if decision.confidence is None else f" (confidence {decision.confidence:.2f})"
         rows.append(["datasets", ", ".join(dataset.name for dataset in decision.datasets), decision.reason + sure])
-    _table(["decision", "choice", "reason"], rows)
+    table(["decision", "choice", "reason"], rows)
 
 
 def _way(way: Provenance) -> str:
@@ -334,7 +334,7 @@ def _print_trace(out: Console, context: RetrievalContext) -> None:
         what = span.detail if span.error is None else f"{span.detail}: {span.error}"
         count = "" if span.count is None else span.count
         rows.append([span.stage, what, count, f"{span.milliseconds:.2f} ms", f"{bar:{_BAR}}"])
-    _table(["stage", "what", "count", "time", ""], rows, right=(2, 3))
+    table(["stage", "what", "count", "time", ""], rows, right=(2, 3))
 
 
 def _print_explanation(out: Console, explanation: Explanation) -> None:
@@ -351,20 +351,21 @@ def _print_explanation(out: Console, explanation: Explanation) -> None:
         ]
         for step in explanation.steps
     ]
-    _table(["stage", "rank", "score", "the last has", "reason"], rows, right=(2, 3))
+    table(["stage", "rank", "score", "the last has", "reason"], rows, right=(2, 3))
 
 
-def _table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ()) -> None:
+def table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ()) -> None:
+    """Rows under headings, as plain text; ``right`` are the columns that are set right, as numbers are."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    drawn = Table(box=None, header_style="bold", pad_edge=False)
     for number, heading in enumerate(headings):
         numeric = bool(rows) and all(isinstance(row[number], int) for row in rows)
-        table.add_column(heading, justify="right" if numeric or number in right else "left")
+        drawn.add_column(heading, justify="right" if numeric or number in right else "left")
     for row in rows:
-        table.add_row(*(Text(_plain(str(cell))) for cell in row))
-    console().print(table)
+        drawn.add_row(*(Text(_plain(str(cell))) for cell in row))
+    console().print(drawn)
 
 
 def _snippet(text: str, query: str) -> Text:

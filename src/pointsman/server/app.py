@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,6 @@ import anyio
 import anyio.to_thread
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import BaseRoute, Match
@@ -27,7 +26,7 @@ from pointsman.errors import PointsmanError
 from pointsman.server import problems
 from pointsman.server.answers import Json
 from pointsman.server.keys import KeyStore
-from pointsman.server.limits import Gate, Limits, parse_json, secure
+from pointsman.server.limits import Gate, Limits, secure
 from pointsman.server.metrics import Metrics, Observed
 from pointsman.server.problems import Problem
 from pointsman.server.reload import Reloader
@@ -93,25 +92,6 @@ def create_app(
     return Observed(secured, state.metrics, logging.getLogger("pointsman.access"))
 
 
-class _StrictRequest(Request):
-    """A request whose JSON is read strictly."""
-
-    async def json(self) -> Any:
-        return parse_json(await self.body())
-
-
-class _Route(APIRoute):
-    """A route that takes strict requests."""
-
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            return await handler(_StrictRequest(request.scope, request.receive))
-
-        return handle
-
-
 OPTIONS: Final[dict[str, Any]] = {
     "title": "Pointsman",
     "version": __version__,
@@ -130,7 +110,6 @@ _ROUTERS: Final = (retrieval.router, datasets.router, operation.router)
 def describe(app: FastAPI) -> FastAPI:
     """The application with its routes, and with the OpenAPI description that fits them."""
     for router in _ROUTERS:
-        router.route_class = _Route
         app.include_router(router)
     app.include_router(console.router)
     for ours in (Exception, PointsmanError, Problem, RequestValidationError, ValidationError):

@@ -288,7 +288,12 @@ class _Request:
         if self.status:
             return self.finished
         body = _FAILED % self.id.encode()
-        headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+        headers = [
+            (b"content-type", b"application/problem+json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"x-content-type-options", b"nosniff"),  # the layer that adds such headers is further in
+            (b"cache-control", b"no-store"),
+        ]
         await self.send({"type": "http.response.start", "status": 500, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
         return True

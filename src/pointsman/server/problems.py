@@ -124,8 +124,8 @@ def unknown_dataset(name: str, visible: Collection[str]) -> Problem:
     """There is no such dataset, for somebody who may know of these."""
     known = f"known: {', '.join(sorted(visible))}" if visible else "there is none yet"
     detail = f"there is no dataset named {name!r:.80}; {known}"
-    about: dict[str, Any] = {"error": UnknownNameError.__name__, "kind": "dataset", "name": name[:80], "known": sorted(visible)}
-    return Problem("not-found", detail, **about)
+    error = UnknownNameError.__name__
+    return Problem("not-found", detail, error=error, kind="dataset", name=name[:80], known=sorted(visible))
 
 
 def _unforeseen(error: Any) -> Problem:
@@ -138,7 +138,7 @@ def _of_input(error: Any) -> Problem:
     if isinstance(error, UnknownNameError):
         if error.kind == "dataset":  # gone this very moment; which others there are is not for everybody
             return unknown_dataset(error.name, ())
-        return Problem("invalid-input", str(error), kind=error.kind, name=error.name, known=sorted(error.known))
+        return Problem("invalid-input", str(error), kind=error.kind, name=error.name, known=sorted(set(error.known)))
     return Problem("conflict" if isinstance(error, UnmetNeedError) else "invalid-input", str(error))
 
 

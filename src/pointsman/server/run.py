@@ -132,7 +132,7 @@ def application(options: Options) -> ASGIApp:
         settings_file=options.settings,
         limits=_limits(options),
         loopback=options.loopback,
-        hosts=options.hosts,
+        hosts=(*options.hosts, *_names(options.host)),
         origins=options.origins,
         worker=options.workers > 1,
     )
@@ -147,6 +147,14 @@ def from_environment() -> ASGIApp:
     return application(options)
 
 
+def _names(host: str) -> tuple[str, ...]:
+    """The host under which the bound address is reached, where it is one address and not all of them."""
+    try:
+        return () if ip_address(host).is_unspecified else (host,)
+    except ValueError:
+        return (host,)
+
+
 def _limits(options: Options) -> Limits:
     try:
         return Limits(**(options.limits or {}))
@@ -156,7 +164,7 @@ def _limits(options: Options) -> Limits:
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, so that asyncio sets TCP_NODELAY
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))

@@ -12,10 +12,11 @@ from starlette.responses import Response
 from pointsman.errors import StoreError, UnknownNameError
 from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, Lines, plain
-from pointsman.server.limits import JSON, NDJSON, json_lines, parse_json
+from pointsman.server.limits import JSON, NDJSON, json_lines
 from pointsman.server.problems import Problem
 from pointsman.server.schemas import NAME, DatasetRequest, DocumentRequest, DocumentsRequest, IdsRequest
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, problem_responses
+from pointsman.server.strict import StrictRoute, read_json
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-router = APIRouter(prefix="/api/datasets", tags=["datasets"])
+router = APIRouter(prefix="/api/datasets", route_class=StrictRoute, tags=["datasets"])
 
 Name = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset's name.")]
 
@@ -179,7 +180,7 @@ async def add_documents(state: Shared, access: Caller, name: Name, request: Requ
         return Lines(await _begun(_ingested(state, dataset, request)), media_type=NDJSON)
     if kind != JSON:
         raise Problem("unsupported-media-type", f"a body here is {JSON} or {NDJSON}, in UTF-8")
-    body = DocumentsRequest.model_validate(parse_json(await request.body()))
+    body = DocumentsRequest.model_validate(await read_json(await request.body()))
     if len(body.documents) > state.limits.max_documents:
         most = state.limits.max_documents
         raise Problem(

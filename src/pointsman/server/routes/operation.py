@@ -14,8 +14,9 @@ from pointsman.server.answers import Json, plain
 from pointsman.server.problems import Problem
 from pointsman.server.schemas import PolicyRequest
 from pointsman.server.state import Caller, Reader, Shared, in_thread, problem_responses
+from pointsman.server.strict import StrictRoute
 
-router = APIRouter(tags=["service"])
+router = APIRouter(route_class=StrictRoute, tags=["service"])
 
 _READS = problem_responses("invalid-input")
 _WRITES = problem_responses("invalid-input", "too-large", "unsupported-media-type")

@@ -15,6 +15,7 @@ from pointsman.server.answers import Json, event
 from pointsman.server.schemas import ExplainRequest, RouteRequest, SearchManyRequest, SearchRequest
 from pointsman.server.searching import asked, described, recommended
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
+from pointsman.server.strict import StrictRoute
 from pointsman.types import Plan
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pointsman.server.state import State
     from pointsman.types import Explanation, RetrievalContext, Span
 
-router = APIRouter(prefix="/api/retrieval", tags=["retrieval"])
+router = APIRouter(prefix="/api/retrieval", route_class=StrictRoute, tags=["retrieval"])
 
 _EVENT = {
     "type": "object",

@@ -1,0 +1,44 @@
+"""Routes whose JSON is read strictly, by `pointsman.server.limits.parse_json`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+from fastapi import Request
+from fastapi.routing import APIRoute
+
+from pointsman.server.limits import parse_json
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+_LARGE: Final = 100_000  # bytes; from there on reading takes long enough for other requests to notice
+
+
+async def read_json(body: bytes) -> Any:
+    """The value of a JSON body; a large one is read beside the event loop.
+
+    Raises:
+        Problem: as `parse_json`.
+    """
+    return await anyio.to_thread.run_sync(parse_json, body) if len(body) > _LARGE else parse_json(body)
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        return await read_json(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """For ``APIRouter(route_class=StrictRoute)``; set later, it would not be used."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """The handler, given a strict request."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return handle
