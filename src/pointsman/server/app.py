@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -142,8 +144,8 @@ def describe(app: FastAPI) -> FastAPI:
 def _lifespan(state: State, settings_file: str | Path | None) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # Searches, and what is written, have threads of their own; none waits for one that the other holds.
-        anyio.to_thread.current_default_thread_limiter().total_tokens = 40 + 2 * state.limits.concurrency
+        threads = ThreadPoolExecutor(state.limits.concurrency + 16, "pointsman-request")  # searches, and shorter reads
+        asyncio.get_running_loop().set_default_executor(threads)
         reloader = Reloader(state.workspace, state.settings, settings_file, on_change=state.take)
         async with anyio.create_task_group() as group:
             with reloader.on_hangup():

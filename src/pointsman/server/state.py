@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
-import anyio
-import anyio.to_thread
 from fastapi import Depends, Request
 
 from pointsman.server.access import Access, access_of
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_WRITERS = 16
+"""Requests that write, or wait to, at once; more of them wait for a thread."""
 
 WRITE_PATIENCE = 30.0
 """Seconds for which a write waits for another process that is writing to the same dataset."""
@@ -44,6 +48,7 @@ class State:
         metrics: what is counted.
         ready: whether requests are taken; False while it starts and when it is about to stop.
         not_ready: why not.
+        writers: threads for what writes.
     """
 
     workspace: Workspace
@@ -55,6 +60,7 @@ class State:
     ready: bool = False
     not_ready: str = "the service is starting"
     models: SettingsModels = field(init=False)
+    writers: Executor = field(default_factory=lambda: ThreadPoolExecutor(_WRITERS, "pointsman-writer"))
 
     def __post_init__(self) -> None:
         self.take(self.settings)
@@ -84,16 +90,19 @@ class State:
         return self.datasets(access, [name])[0]
 
 
-def _state(request: Request) -> State:
+# Coroutines, though none of them waits: the framework would call each function in a thread of its own.
+
+
+async def _state(request: Request) -> State:
     state: State = request.app.state.pointsman
     return state
 
 
-def _access(request: Request) -> Access:
+async def _access(request: Request) -> Access:
     return access_of(request.scope)
 
 
-def _reader(access: Annotated[Access, Depends(_access)]) -> Access:
+async def _reader(access: Annotated[Access, Depends(_access)]) -> Access:
     access.require_read()
     return access
 
@@ -106,8 +115,18 @@ Reader = Annotated[Access, Depends(_reader)]
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what blocks in a worker thread; it goes on to its end when the client has gone."""
-    return await anyio.to_thread.run_sync(partial(function, *args, **kwargs))
+    """Run what blocks, and reads, in a worker thread; it goes on to its end when the client has gone."""
+    return await _run_in(None, partial(function, *args, **kwargs))
+
+
+async def in_writer(state: State, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The same for what writes: it may wait for another process, and is not to hold up those who search."""
+    return await _run_in(state.writers, partial(function, *args, **kwargs))
+
+
+async def _run_in(executor: Executor | None, call: Callable[[], T]) -> T:
+    context = copy_context()  # the request's id, for the log, and its span
+    return await asyncio.get_running_loop().run_in_executor(executor, lambda: context.run(call))
 
 
 def check_text(state: State, text: str, what: str = "query") -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
 from fastapi import Request
 from fastapi.routing import APIRoute
 
@@ -23,7 +23,7 @@ async def read_json(body: bytes) -> Any:
     Raises:
         Problem: as `parse_json`.
     """
-    return await anyio.to_thread.run_sync(parse_json, body) if len(body) > _LARGE else parse_json(body)
+    return await asyncio.to_thread(parse_json, body) if len(body) > _LARGE else parse_json(body)
 
 
 class _StrictRequest(Request):

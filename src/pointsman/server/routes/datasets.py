@@ -15,7 +15,7 @@ from pointsman.server.answers import Json, Lines, plain
 from pointsman.server.limits import JSON, NDJSON, json_lines
 from pointsman.server.problems import Problem
 from pointsman.server.schemas import NAME, DatasetRequest, DocumentRequest, DocumentsRequest, IdsRequest
-from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, problem_responses
+from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute, read_json
 from pointsman.types import AddResult, Document
 
@@ -69,7 +69,7 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
         )
         return new, _described(state, body.name)
 
-    new, found = await in_thread(made)
+    new, found = await in_writer(state, made)
     return Json(found, 201 if new else 200)
 
 
@@ -91,7 +91,7 @@ async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
             state.workspace.drop(name)
         return count
 
-    count = await in_thread(dropped)
+    count = await in_writer(state, dropped)
     state.metrics.deleted(count)
     return Json({"deleted": count})
 
@@ -186,7 +186,7 @@ async def add_documents(state: Shared, access: Caller, name: Name, request: Requ
         raise Problem(
             "invalid-input", f"{len(body.documents)} documents at once, the limit is {most}; or send {NDJSON}"
         )
-    return Json(_added(await in_thread(_add, state, dataset, body.documents)))
+    return Json(_added(await in_writer(state, _add, state, dataset, body.documents)))
 
 
 async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]:
@@ -220,7 +220,7 @@ async def _ingested(state: State, dataset: Dataset, request: Request) -> AsyncGe
 
     async def write() -> None:
         nonlocal total, done, batch
-        total += await in_thread(_add, state, dataset, batch)
+        total += await in_writer(state, _add, state, dataset, batch)
         done += len(batch)
         batch = []
 
@@ -259,7 +259,7 @@ async def delete_documents(state: Shared, access: Caller, name: Name, body: IdsR
         with dataset.writing(WRITE_PATIENCE):
             return dataset.delete(body.ids)
 
-    count = await in_thread(deleted)
+    count = await in_writer(state, deleted)
     state.metrics.deleted(count)
     return Json({"deleted": count})
 

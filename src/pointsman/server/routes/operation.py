@@ -13,7 +13,7 @@ from pointsman.server import schemas
 from pointsman.server.answers import Json, plain
 from pointsman.server.problems import Problem
 from pointsman.server.schemas import PolicyRequest
-from pointsman.server.state import Caller, Reader, Shared, in_thread, problem_responses
+from pointsman.server.state import Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute
 
 router = APIRouter(route_class=StrictRoute, tags=["service"])
@@ -87,7 +87,7 @@ async def keep_policy(state: Shared, access: Caller, body: PolicyRequest) -> Res
     """Decide by this policy from now on."""
     access.require_all(write=True)
     policy = Policy.from_json(plain(body.model_dump()).decode())
-    await in_thread(state.workspace.keep, policy)
+    await in_writer(state, state.workspace.keep, policy)
     return Json(_policy(policy))
 
 
@@ -95,7 +95,7 @@ async def keep_policy(state: Shared, access: Caller, body: PolicyRequest) -> Res
 async def drop_policy(state: Shared, access: Caller) -> Response:
     """Decide by the measured policy from now on."""
     access.require_all(write=True)
-    await in_thread(state.workspace.keep, None)
+    await in_writer(state, state.workspace.keep, None)
     return Json({"policy": None})
 
 
