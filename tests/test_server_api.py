@@ -244,7 +244,16 @@ def test_strategies_say_what_they_lack(client: httpx.Client) -> None:
     found = {one["name"]: one for one in valid(client, client.get("/api/retrieval/strategies"))["strategies"]}
     assert found["auto"]["usable"]
     assert "language model" in found["hyde"]["why_not"]
+    assert "sparse model" in found["sparse"]["why_not"]
     assert all(one["about"] for one in found.values())
+
+
+def test_strategies_of_an_empty_workspace(tmp_path: Path) -> None:
+    with serving(create_app(pointsman.open(tmp_path, embedder=HashingEmbedder()))) as address:
+        found = httpx.get(f"{address}/api/retrieval/strategies").json()["strategies"]
+        assert [one["name"] for one in found if one["usable"]] == ["auto"]
+        answer = httpx.post(f"{address}/api/retrieval/search", json={"query": "railway"})
+        assert (answer.status_code, answer.json()["results"]) == (200, [])
 
 
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────────────────────────

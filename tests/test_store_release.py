@@ -191,30 +191,76 @@ class TestWaiting:
     def test_who_writes_without_a_pause_lets_others_in(self, pair: tuple[Dataset, Dataset]) -> None:
         """Threads whose blocks overlap for ever would keep another process out if they did not line up behind it."""
         one, other = pair
-        stop, errors = threading.Event(), []
+        stop, entered, errors = threading.Event(), threading.Condition(), []
+        blocks = 0
 
         def write(name: str) -> None:
+            nonlocal blocks
             number = 0
             try:
                 while not stop.is_set():
                     number += 1
                     with one.writing(wait=60):
                         one.add([document(f"{name}{number}")])
+                        with entered:
+                            blocks += 1
+                            mine = blocks
+                            entered.notify_all()
+                            entered.wait_for(lambda: blocks > mine or stop.is_set(), 0.2)  # noqa: B023  # ours
             except BaseException as error:  # noqa: BLE001  # told below
                 errors.append(error)
 
         threads = [threading.Thread(target=write, args=(name,)) for name in "xyz"]
         for thread in threads:
             thread.start()
-        for number in range(10):
-            with other.writing(wait=60):
-                other.add([document(f"b{number}")])
-        stop.set()
-        for thread in threads:
-            thread.join()
+        try:
+            for number in range(5):
+                with other.writing(wait=20):
+                    other.add([document(f"b{number}")])
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
         assert not errors
-        assert other.delete([f"b{number}" for number in range(10)]) == 10
+        assert other.delete([f"b{number}" for number in range(5)]) == 5
         sound(other.stores)
+
+    def test_a_block_in_a_block_does_not_line_up_behind_who_waits_for_its_end(
+        self, pair: tuple[Dataset, Dataset]
+    ) -> None:
+        one, other = pair
+
+        def write() -> None:
+            with other.writing(wait=60):
+                other.add([document("b")])
+
+        with one.writing():
+            one.add([document("a")])
+            thread = threading.Thread(target=write)
+            thread.start()
+            while not one.stores._lock.wanted:
+                time.sleep(0.005)
+            with one.writing(wait=5):
+                one.add([document("c")])
+        thread.join()
+        assert found(one, "signal") == ["a", "b", "c"]
+
+    def test_what_others_have_indexed_is_not_indexed_again(
+        self, pair: tuple[Dataset, Dataset], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one, other = pair
+        with one.writing():
+            one.add([document("a")])
+        with other.writing():
+            other.add([document("b")])
+
+        def again(*_: object) -> None:
+            pytest.fail("it is in the index")
+
+        monkeypatch.setattr(one.stores.keyword, "_write", again)
+        with one.writing():
+            assert one.delete(["unknown"]) == 0
+        assert found(one, "signal") == ["a", "b"]
 
     def test_processes_take_turns(self, tmp_path: Path) -> None:
         names = ["a", "b", "c"]

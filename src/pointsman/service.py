@@ -392,6 +392,8 @@ class EnhancedRetrievalService:
             factory = self._registry.get(name)
         except InputError as error:
             return str(error)
+        if needs := getattr(factory, "needs", ""):
+            return f"it needs {needs}"
         if not getattr(factory, "needs_llm", False):
             return None
         chosen = self.llm(_task(name))

@@ -18,7 +18,9 @@ import typer
 
 from pointsman._version import __version__
 from pointsman.cli import keys, output
+from pointsman.cli.backup import backup, restore
 from pointsman.cli.common import DEFAULT_WORKSPACE, DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption
+from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
 from pointsman.errors import InputError, PointsmanError
 
@@ -337,6 +339,9 @@ def demo(
 
 app.command()(serve)
 app.add_typer(keys.app)
+app.command()(backup)
+app.command()(restore)
+app.command()(mcp)
 
 
 def _version(wanted: bool) -> None:

@@ -148,7 +148,8 @@ def service(state: State, names: Sequence[str]) -> EnhancedRetrievalService:
 
 def described(state: State, access: Access) -> list[dict[str, Any]]:
     """Every strategy with what it does, and what it lacks in the datasets that the key is for."""
-    over = service(state, access.visible(state.workspace.names()))
+    names = access.visible(state.workspace.names())
+    over = service(state, names) if names else None
     told = {name: _about(METHODS[name]) for name in METHODS}
     told |= {name: _about(STRATEGIES.get(name)) for name in STRATEGIES.names()}
     found = [
@@ -160,7 +161,7 @@ def described(state: State, access: Access) -> list[dict[str, Any]]:
         }
     ]
     for name, about in {**_LISTS, **told}.items():
-        lack = over.lack(name)
+        lack = "there is no dataset yet" if over is None else over.lack(name)
         found.append({"name": name, "about": _LISTS.get(name, about), "usable": lack is None, "why_not": lack})
     return found
 

@@ -50,12 +50,14 @@ class BaseRetrievalStrategy(BaseRetriever):
     Attributes:
         name: what it is registered under.
         needs_llm: whether it cannot be had without a language model.
+        needs: what else it cannot be had without, in words; it has to be made by hand then.
         method: how datasets are searched: ``"auto"`` (hybrid wherever a dataset keeps both indexes), ``"vector"``,
             ``"bm25"``, ``"hybrid"`` or a fusion method's name.
     """
 
     name: ClassVar[str] = ""
     needs_llm: ClassVar[bool] = False
+    needs: ClassVar[str] = ""
     method: ClassVar[str] = "auto"
 
     def __init__(

@@ -252,6 +252,7 @@ class SparseStrategy(BaseRetrievalStrategy):
     """
 
     name: ClassVar[str] = "sparse"
+    needs: ClassVar[str] = "a sparse model, given with model=…"
 
     def __init__(
         self, *sources: Any, model: SparseEmbedder | None = None, folder: str | Path | None = None, **options: Any

@@ -1,0 +1,487 @@
+"""Copies of a whole workspace: made while it is searched and written to, checked, and put back.
+
+A backup is a folder that holds every dataset's documents with their vectors (by SQLite's online backup, one consistent
+moment of each), the fitted policy, the keys' hashes, saved evaluations, and ``backup.json`` with the size and SHA-256
+of each file. Indexes are not part of it; they are derived from the documents when it is restored.
+
+Both directions write aside and rename at the end: a folder of the name asked for is there whole or not at all, and what
+a killed process leaves has no ``backup.json`` and restores nothing. What is restored is taken for hostile until it is
+checked: only names that a workspace has are copied, and only regular files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from filelock import FileLock, Timeout
+
+from pointsman._version import __version__
+from pointsman.dataset import check_name
+from pointsman.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    LockedError,
+    StoreError,
+    UnknownNameError,
+)
+from pointsman.store.files import make_directory, replacing, sync_directory
+
+if TYPE_CHECKING:
+    from pointsman.workspace import Workspace
+
+log = logging.getLogger(__name__)
+
+FORMAT: Final = 1
+MANIFEST: Final = "backup.json"
+
+Progress = Callable[[int, int, str], None]
+"""Called with what is done, of how much, and what comes next."""
+
+_SINGLE: Final = ("workspace.json", "policy.json", "keys.json")
+_FOLDERS: Final = ("evaluations",)
+_OF_DATASET: Final = ("documents.sqlite", "manifest.json")
+_PART: Final = re.compile(r"(?!\.)[\w.\-+ ]{1,200}", re.UNICODE)
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_DEEPEST: Final = 8
+_LARGEST_MANIFEST: Final = 256_000_000  # bytes, more than a million files
+_BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What was copied.
+
+    Attributes:
+        folder: where the backup is.
+        time: when it was begun; everything acknowledged before is in it.
+        datasets: documents by dataset.
+        files: how many.
+        bytes: of all files together.
+        skipped: datasets that were deleted while the backup ran.
+    """
+
+    folder: Path
+    time: datetime
+    datasets: Mapping[str, int]
+    files: int
+    bytes: int
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What was put back.
+
+    Attributes:
+        folder: the workspace.
+        time: when the backup was begun.
+        datasets: documents by dataset.
+        files: how many.
+        bytes: of all files together.
+        verified: whether documents and indexes were compared.
+    """
+
+    folder: Path
+    time: datetime
+    datasets: Mapping[str, int]
+    files: int
+    bytes: int
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What ``backup.json`` says."""
+
+    time: datetime
+    files: tuple[_File, ...]
+    datasets: Mapping[str, int]
+
+
+def backup(
+    workspace: Workspace | str | Path, folder: str | Path, *, on_progress: Progress | None = None
+) -> BackupReport:
+    """Copy a workspace into a new folder, also while others search it and write to it.
+
+    Each dataset is copied as it is at one moment after the call began; datasets are not copied at the same moment.
+
+    Args:
+        workspace: the workspace, or its folder.
+        folder: where to; made, or empty.
+        on_progress: called before each dataset and at the end.
+
+    Raises:
+        InputError: there is no workspace, or the folder is not empty.
+        LockedError: another backup into this folder is running.
+        StoreError: something cannot be read or written.
+    """
+    from pointsman.workspace import Workspace
+
+    if not isinstance(workspace, Workspace):
+        root = Path(workspace)
+        if not (root / "workspace.json").is_file() and not (root / "datasets").is_dir():
+            raise InputError(f"there is no workspace at {str(root)!r}; name the folder of one")
+        with Workspace(root) as opened:
+            return backup(opened, folder, on_progress=on_progress)
+    folder, began = Path(folder), datetime.now(UTC)
+    if folder.resolve().is_relative_to(workspace.path.resolve()):
+        raise InputError(f"{folder} is inside of the workspace {workspace.path}; name a folder outside")
+    told = on_progress or (lambda _done, _total, _note: None)
+    with _aside(folder, 0o700) as partial, _errors_told(partial):
+        datasets: dict[str, int] = {}
+        skipped: list[str] = []
+        names = workspace.names()
+        for number, name in enumerate(names):
+            told(number, len(names), name)
+            count = _copy_dataset(workspace, name, partial / "datasets" / name)
+            if count is None:
+                skipped.append(name)
+            else:
+                datasets[name] = count
+        for source, path in _others(workspace.path):
+            _copy(source, partial / path)
+        files = [_described(partial, path) for path in sorted(_files(partial))]
+        _write_contents(partial, _Contents(began, tuple(files), datasets))
+        told(len(names), len(names), "")
+    return BackupReport(folder, began, datasets, len(files), sum(one.size for one in files), tuple(skipped))
+
+
+def restore(
+    backup: str | Path, folder: str | Path, *, verify: bool = True, on_progress: Progress | None = None
+) -> RestoreReport:
+    """Make a workspace out of a backup.
+
+    Args:
+        backup: the folder that `backup` has written.
+        folder: where to; made, or empty.
+        verify: open every dataset, build its indexes and compare them with the documents; without it, they are built
+            when a dataset is first used. Checksums are compared in either case.
+        on_progress: called before each file, then before each dataset, and at the end.
+
+    Raises:
+        InputError: there is no backup, it has names that no workspace has, or the folder is not empty.
+        CorruptStoreError: the backup is damaged; the message says which file.
+        FormatVersionError: a newer Pointsman wrote it.
+        LockedError: something is being restored into this folder.
+    """
+    source, folder = Path(backup), Path(folder)
+    contents = _read_contents(source)
+    told = on_progress or (lambda _done, _total, _note: None)
+    steps = len(contents.files) + (len(contents.datasets) if verify else 0)
+    with _aside(folder) as partial, _errors_told(source):
+        for number, file in enumerate(contents.files):
+            told(number, steps, file.path)
+            _copy_checked(source, file, partial)
+        (partial / "datasets").mkdir(exist_ok=True)
+        if verify:
+            _verify(partial, contents, lambda done, name: told(len(contents.files) + done, steps, name))
+        for path in _folders(partial):
+            sync_directory(path)
+        told(steps, steps, "")
+    size = sum(one.size for one in contents.files)
+    return RestoreReport(folder, contents.time, contents.datasets, len(contents.files), size, verify)
+
+
+# ── writing aside ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+    """A new folder beside the one asked for, renamed to it when the block ends well, else removed.
+
+    Args:
+        folder: the one asked for.
+        mode: its permissions, less those that the process gives to nobody.
+
+    Raises:
+        InputError: there is something in the folder.
+        LockedError: another process is writing one of this name.
+    """
+    folder = folder.absolute()
+    _check_empty(folder)
+    make_directory(folder.parent)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise LockedError(f"another process is writing {folder}; wait for it, or name another folder") from error
+    partial = folder.with_name(f".{folder.name}.partial")
+    try:
+        if partial.exists():
+            log.info("%s is what a process that was cut short has left; it is removed", partial)
+            shutil.rmtree(partial)
+        partial.mkdir(mode=mode)
+        yield partial
+        sync_directory(partial)
+        _check_empty(folder)
+        if folder.exists():
+            folder.rmdir()  # it is empty; a symbolic link to such a folder is not replaced but refused
+        partial.rename(folder)
+        sync_directory(folder.parent)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be made: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
+
+
+def _check_empty(folder: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        raise InputError(f"{folder} is not a new or empty folder; name another one")
+
+
+@contextmanager
+def _errors_told(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"{place}: {error}") from error
+
+
+# ── backing up ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _copy_dataset(workspace: Workspace, name: str, target: Path) -> int | None:
+    """Copy a dataset and count its documents; None where it has been deleted meanwhile."""
+    try:
+        workspace.dataset(name, create=False).save(target)
+    except (UnknownNameError, StoreError) as error:
+        if name in workspace.names():
+            raise
+        log.info("dataset %r was deleted while the backup ran (%s); it is not part of it", name, error)
+        shutil.rmtree(target, ignore_errors=True)
+        return None
+    return _count(target / "documents.sqlite")
+
+
+def _count(path: Path) -> int:
+    """How many documents a copy has; nothing is written beside it."""
+    with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
+        return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+
+
+def _others(root: Path) -> Iterator[tuple[Path, str]]:
+    """What a workspace has beside its datasets."""
+    for name in _SINGLE:
+        if (root / name).is_file():
+            yield root / name, name
+    for folder in _FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            relative = path.relative_to(root).as_posix()
+            if not stat.S_ISREG(path.lstat().st_mode):
+                if not path.is_dir():
+                    log.warning("%s is no regular file; it is not backed up", path)
+            elif _allowed(relative):
+                yield path, relative
+            elif not path.name.startswith("."):
+                log.warning("%s has a name that no file of a workspace has; it is not backed up", path)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy one file with its permissions; a file that is replaced meanwhile is the old one or the new one."""
+    make_directory(target.parent)
+    with source.open("rb") as read, target.open("xb") as write:
+        target.chmod(stat.S_IMODE(os.fstat(read.fileno()).st_mode))
+        shutil.copyfileobj(read, write, _BLOCK)
+
+
+def _files(root: Path) -> Iterator[str]:
+    return (path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    yield from (path for path in root.rglob("*") if path.is_dir())
+    yield root
+
+
+def _described(root: Path, path: str) -> _File:
+    """Size and checksum of a file, once it is on disk."""
+    digest, size = hashlib.sha256(), 0
+    with (root / path).open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+        os.fsync(file.fileno())
+    return _File(path, size, digest.hexdigest())
+
+
+def _write_contents(root: Path, contents: _Contents) -> None:
+    for path in _folders(root):
+        sync_directory(path)
+    value = {
+        "format": FORMAT,
+        "pointsman": __version__,
+        "time": contents.time.isoformat(),
+        "datasets": dict(contents.datasets),
+        "files": [{"path": one.path, "size": one.size, "sha256": one.sha256} for one in contents.files],
+    }
+    value["checksum"] = _checksum(value)
+    with replacing(root / MANIFEST) as file:
+        file.write(json.dumps(value, ensure_ascii=False, indent=1).encode())
+
+
+def _checksum(value: Mapping[str, Any]) -> str:
+    """Of what ``backup.json`` says, so that damage to it is not taken for damage to the files."""
+    rest = {name: part for name, part in value.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(rest, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+
+
+# ── restoring ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _read_contents(source: Path) -> _Contents:
+    """What the backup holds, every name checked."""
+    path = source / MANIFEST
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LARGEST_MANIFEST + 1)
+    except OSError as error:
+        raise InputError(
+            f"{source} is no backup: {MANIFEST} cannot be read ({error.strerror}); "
+            "name a folder that 'pointsman backup' has finished"
+        ) from error
+    try:
+        value = json.loads(raw[:_LARGEST_MANIFEST])
+    except (ValueError, RecursionError) as error:
+        raise CorruptStoreError(f"{path} is damaged: it is not JSON; use another backup") from error
+    if not isinstance(value, dict) or "format" not in value:
+        raise CorruptStoreError(f"{path} is damaged, or not of a backup; use another backup")
+    if value["format"] != FORMAT:
+        raise FormatVersionError(
+            f"{source} is a backup in format {value['format']!r:.40}, this version of pointsman knows format {FORMAT}; "
+            "restore it with the version that wrote it"
+        )
+    try:
+        if value["checksum"] != _checksum(value):
+            raise CorruptStoreError(f"{path} is damaged: its checksum is wrong; use another backup")
+        contents = _Contents(
+            datetime.fromisoformat(value["time"]),
+            tuple(_listed(one) for one in value["files"]),
+            {_dataset_name(name): _number(count) for name, count in value["datasets"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise CorruptStoreError(
+            f"{path} is damaged, or not of a backup ({type(error).__name__}); use another backup"
+        ) from error
+    _check_complete(source, contents)
+    return contents
+
+
+def _listed(value: Mapping[str, Any]) -> _File:
+    path, digest = value["path"], value["sha256"]
+    if not isinstance(path, str) or not _allowed(path):
+        raise InputError(f"the backup lists {path!r:.100}, which no workspace has; it is not restored")
+    if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+        raise ValueError("sha256")
+    return _File(path, _number(value["size"]), digest)
+
+
+def _dataset_name(name: str) -> str:
+    check_name(name)
+    return name
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("a number")
+    return value
+
+
+def _allowed(path: str) -> bool:
+    """Whether a file of a workspace may have this path; there is no way out of the folder in it."""
+    parts = path.split("/")
+    if path in _SINGLE:
+        return True
+    if parts[0] == "datasets" and len(parts) == 3 and parts[2] in _OF_DATASET:
+        try:
+            check_name(parts[1])
+        except InputError:
+            return False
+        return True
+    return parts[0] in _FOLDERS and 1 < len(parts) <= _DEEPEST and all(map(_PART.fullmatch, parts[1:]))
+
+
+def _check_complete(source: Path, contents: _Contents) -> None:
+    """That files and datasets belong together, and no file is listed twice."""
+    paths = [one.path for one in contents.files]
+    if len(set(paths)) < len(paths):
+        raise InputError(f"{source} lists a file twice; it is not restored")
+    listed = {PurePosixPath(path).parts[1] for path in paths if path.startswith("datasets/")}
+    wanted = {f"datasets/{name}/{part}" for name in contents.datasets for part in _OF_DATASET}
+    if listed != set(contents.datasets) or not wanted <= set(paths):
+        raise CorruptStoreError(f"{source / MANIFEST} lists other datasets than files; use another backup")
+
+
+def _copy_checked(source: Path, file: _File, target: Path) -> None:
+    """Copy one file, and compare what was copied with its checksum."""
+    origin, copy = source / file.path, target / file.path
+    damaged = f"{origin} is damaged"
+    try:
+        if origin.resolve(strict=True) != source.resolve(strict=True) / file.path:
+            raise InputError(f"{origin} is a link, or in a linked folder; it is not restored")
+        if not stat.S_ISREG(origin.stat().st_mode):
+            raise CorruptStoreError(f"{damaged}: it is no regular file; use another backup")
+        read = origin.open("rb")
+    except FileNotFoundError as error:
+        raise CorruptStoreError(f"{origin} is missing; use another backup") from error
+    make_directory(copy.parent)
+    digest, size = hashlib.sha256(), 0
+    with read, copy.open("xb") as write:
+        mode = 0o600 if file.path == "keys.json" else stat.S_IMODE(os.fstat(read.fileno()).st_mode) & 0o666 | 0o600
+        copy.chmod(mode)
+        while (block := read.read(_BLOCK)) and size <= file.size:
+            digest.update(block)
+            size += len(block)
+            write.write(block)
+        write.flush()
+        os.fsync(write.fileno())
+    if size != file.size or digest.hexdigest() != file.sha256:
+        raise CorruptStoreError(f"{damaged}: its checksum is wrong; use another backup")
+
+
+def _verify(folder: Path, contents: _Contents, told: Callable[[int, str], None]) -> None:
+    """Open every dataset, which builds its indexes, and compare.
+
+    Raises:
+        CorruptStoreError: something disagrees.
+    """
+    from pointsman.workspace import Workspace
+
+    with Workspace(folder) as workspace:
+        for number, (name, documents) in enumerate(contents.datasets.items()):
+            told(number, name)
+            dataset = workspace.dataset(name, create=False)
+            found = dataset.verify()
+            dataset.close()
+            problems = list(found.problems)
+            if found.documents != documents:
+                problems.append(f"{found.documents} documents instead of {documents}")
+            if problems:
+                raise CorruptStoreError(
+                    f"dataset {name!r} of the backup is damaged: {'; '.join(problems[:5])}; use another backup"
+                )

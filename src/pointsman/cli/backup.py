@@ -1,0 +1,71 @@
+"""``pointsman backup`` and ``pointsman restore``: copies of a workspace, also of one that is being served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from pointsman.cli import output
+
+if TYPE_CHECKING:
+    from pointsman.backup import BackupReport, RestoreReport
+
+_WorkspaceOption = Annotated[
+    Path,
+    typer.Option("--workspace", "-w", envvar="POINTSMAN_WORKSPACE", metavar="DIR", help="The folder of datasets."),
+]
+_JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_WORKSPACE: Final = Path(".pointsman")
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to; new or empty.", show_default=False)],
+    workspace: _WorkspaceOption = _WORKSPACE,
+    as_json: _JsonOption = False,
+) -> None:
+    """Copy a workspace, also while it is served and written to.
+
+    The copy has all documents and vectors, the fitted policy, the keys' hashes and saved evaluations, with checksums.
+    """
+    from pointsman.backup import backup as copy
+
+    with output.progress("Backing up") as on_progress:
+        report = copy(workspace, folder, on_progress=on_progress)
+    sentence = f"{_counted(report)} backed up into {report.folder}, {report.bytes / 1e6:.1f} MB"
+    if report.skipped:
+        sentence += f"; deleted meanwhile and not part of it: {', '.join(report.skipped)}"
+    output.say({**_value(report), "skipped": list(report.skipped)}, sentence, as_json=as_json)
+
+
+def restore(
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The folder of a backup.", show_default=False)],
+    workspace: _WorkspaceOption = _WORKSPACE,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Compare checksums alone; indexes are built when they are needed.")
+    ] = False,
+    as_json: _JsonOption = False,
+) -> None:
+    """Make a workspace out of a backup, in a new or empty folder, and verify it."""
+    from pointsman.backup import restore as copy
+
+    with output.progress("Restoring") as on_progress:
+        report = copy(backup, workspace, verify=not no_verify, on_progress=on_progress)
+    checked = "verified" if report.verified else "checksums compared"
+    sentence = f"{_counted(report)} restored into {report.folder}, as of {report.time:%Y-%m-%d %H:%M:%S %Z}; {checked}"
+    output.say({**_value(report), "verified": report.verified}, sentence, as_json=as_json)
+
+
+def _counted(report: BackupReport | RestoreReport) -> str:
+    return f"{sum(report.datasets.values())} documents of {len(report.datasets)} datasets"
+
+
+def _value(report: BackupReport | RestoreReport) -> dict[str, object]:
+    return {
+        "folder": str(report.folder),
+        "time": report.time.isoformat(),
+        "datasets": dict(report.datasets),
+        "files": report.files,
+        "bytes": report.bytes,
+    }

@@ -1,0 +1,396 @@
+"""Backups of a workspace in use, and what comes back of them; hostile and damaged ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pointsman import Document, Workspace
+from pointsman.backup import MANIFEST, _checksum, backup, restore
+from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, PointsmanError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.policy import measured
+
+WORKER = Path(__file__).with_name("backup_worker.py")
+TEXTS = {
+    "en": "The signal lamp shows red when a train must stop.",
+    "ru": "Светофор показывает красный, когда поезд должен остановиться.",
+    "zh": "列车必须停车时，信号灯显示红色。",
+}
+
+
+def opened(path: Path) -> Workspace:
+    return Workspace(path, embedder=HashingEmbedder())
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace and its backup, made once; every test has copies of its own."""
+    folder = tmp_path_factory.mktemp("template")
+    with opened(folder / "ws") as made:
+        for name in ("notes", "заметки", "笔记.v2"):
+            made.dataset(name, description=f"about {name}").add(
+                [
+                    Document(f"{lang}{n}", f"{text} {n}", {"lang": lang})
+                    for lang, text in TEXTS.items()
+                    for n in range(9)
+                ]
+            )
+        made.dataset("words", indexing_technique="keyword").add([Document("one", "rail")])
+        made.keep(measured())
+        (made.path / "keys.json").write_text('{"keys": []}')
+        (made.path / "keys.json").chmod(0o600)
+        (made.path / "evaluations" / "deep er").mkdir(parents=True)
+        (made.path / "evaluations" / "2026-01-01.json").write_text("{}")
+        (made.path / "evaluations" / "deep er" / "two.json").write_text("[]")
+        backup(made, folder / "backup")
+    return folder
+
+
+@pytest.fixture
+def workspace(template: Path, tmp_path: Path) -> Iterator[Workspace]:
+    shutil.copytree(template / "ws", tmp_path / "ws")
+    with opened(tmp_path / "ws") as made:
+        yield made
+
+
+@pytest.fixture
+def saved(template: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(template / "backup", tmp_path / "backup")
+
+
+def answers(workspace: Workspace) -> list[Any]:
+    asked = [*TEXTS.values(), "красный", "红色", "train 3"]
+    found = []
+    for name in workspace.names():
+        dataset = workspace.dataset(name)
+        for method in ("bm25", "vector") if dataset.indexing_technique == "hybrid" else ("bm25",):
+            for query in asked:
+                hits = dataset.retriever(method).retrieve(query, 10)
+                found.append([(hit.id, pytest.approx(hit.score, abs=1e-5), hit.text, hit.metadata) for hit in hits])
+    return found
+
+
+class TestRoundTrip:
+    def test_everything_comes_back(self, workspace: Workspace, tmp_path: Path) -> None:
+        steps: list[tuple[int, int, str]] = []
+        report = backup(workspace, tmp_path / "b", on_progress=lambda *step: steps.append(step))
+        assert report.datasets == {"notes": 27, "words": 1, "заметки": 27, "笔记.v2": 27}
+        assert [step[2] for step in steps] == [*workspace.names(), ""]
+        assert steps[-1][:2] == (4, 4)
+        restored = restore(tmp_path / "b", tmp_path / "again")
+        assert restored.verified
+        assert restored.datasets == report.datasets
+        assert (restored.files, restored.bytes, restored.time) == (report.files, report.bytes, report.time)
+        with opened(tmp_path / "again") as again:
+            assert answers(again) == answers(workspace)
+            assert again.dataset("заметки").description == "about заметки"
+            assert again.dataset("words").indexing_technique == "keyword"
+            assert again.dataset("notes").add([Document("new", "rail")]).added == 1
+        for name in ("workspace.json", "policy.json", "keys.json", "evaluations/deep er/two.json"):
+            assert (tmp_path / "again" / name).read_bytes() == (workspace.path / name).read_bytes()
+        assert (tmp_path / "again" / "keys.json").stat().st_mode & 0o777 == 0o600
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "b", "ws"]  # nothing is left beside them
+
+    def test_without_verifying_the_indexes_come_with_the_first_search(self, saved: Path, tmp_path: Path) -> None:
+        assert not restore(saved, tmp_path / "again", verify=False).verified
+        assert not (tmp_path / "again" / "datasets" / "notes" / "keyword").exists()
+        with opened(tmp_path / "again") as again:
+            assert again.dataset("notes").retriever("bm25").retrieve("красный", 1)
+
+    def test_a_backup_of_a_backup_restored(self, saved: Path, tmp_path: Path) -> None:
+        restore(saved, tmp_path / "one")
+        backup(tmp_path / "one", tmp_path / "second")
+        assert restore(tmp_path / "second", tmp_path / "two").datasets["notes"] == 27
+
+    def test_an_empty_workspace(self, tmp_path: Path) -> None:
+        with opened(tmp_path / "ws") as made:
+            made.keep(measured())
+            backup(made, tmp_path / "b")
+        restore(tmp_path / "b", tmp_path / "again")
+        with opened(tmp_path / "again") as again:
+            assert again.names() == []
+
+    def test_links_and_strangers_are_left_out(self, workspace: Workspace, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_text("secret")
+        (workspace.path / "evaluations" / "link.json").symlink_to(tmp_path / "secret")
+        (workspace.path / "stranger").write_text("x")
+        backup(workspace, tmp_path / "b")
+        assert not (tmp_path / "b" / "evaluations" / "link.json").exists()
+        assert not (tmp_path / "b" / "stranger").exists()
+
+
+class TestWhileInUse:
+    def test_another_process_writes_meanwhile(self, workspace: Workspace, tmp_path: Path) -> None:
+        command = [sys.executable, "-W", "error", str(WORKER), "write", str(workspace.path)]
+        workspace.dataset("notes").close()  # it has been the writer
+        acknowledged: list[str] = []
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            output = writer.stdout
+            assert output is not None
+            reader = threading.Thread(target=lambda: acknowledged.extend(map(str.strip, output)))
+            reader.start()
+            for number in range(3):
+                while len(acknowledged) < 5 * (number + 1):
+                    time.sleep(0.01)
+                before = list(acknowledged)
+                report = backup(workspace.path, tmp_path / f"b{number}")
+                restored = restore(tmp_path / f"b{number}", tmp_path / f"r{number}")
+                with opened(tmp_path / f"r{number}") as again:
+                    notes = again.dataset("notes")
+                    assert set(before) <= set(notes.ids())
+                    assert len(notes) == report.datasets["notes"] == restored.datasets["notes"]
+                    assert not notes.verify().problems
+                    last = before[-1].replace("w", "number")
+                    assert [hit.id for hit in notes.retriever("bm25").retrieve(last, 1)] == [before[-1]]
+            writer.kill()
+            reader.join()
+        assert writer.returncode == -9, "the backups have stopped the writer"
+
+    def test_a_dataset_deleted_meanwhile(self, workspace: Workspace, tmp_path: Path) -> None:
+        def delete(_done: int, _total: int, name: str) -> None:
+            if name == "notes":
+                with opened(workspace.path) as other:
+                    workspace.close()
+                    other.drop("notes")
+
+        report = backup(workspace, tmp_path / "b", on_progress=delete)
+        assert report.skipped == ("notes",)
+        assert "notes" not in report.datasets
+        assert "notes" not in restore(tmp_path / "b", tmp_path / "again").datasets
+
+    def test_killed_backups_restore_nothing(self, workspace: Workspace, tmp_path: Path) -> None:
+        workspace.close()
+        target, chance = tmp_path / "backups", random.Random(5)
+        command = [sys.executable, "-W", "error", str(WORKER), "backup", str(workspace.path), str(target)]
+        for _ in range(3):
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdout is not None
+                process.stdout.readline()
+                time.sleep(chance.uniform(0.02, 0.3))
+                process.kill()
+            for path in list(target.iterdir() if target.exists() else ()):
+                if path.is_dir() and path.name.startswith(".") and not (path / MANIFEST).exists():
+                    with pytest.raises(InputError, match="no backup"):
+                        restore(path, tmp_path / "never")
+                elif path.is_dir():
+                    restore(path, tmp_path / "whole")
+                    shutil.rmtree(tmp_path / "whole")
+            assert not (tmp_path / "never").exists()
+            whole = [path for path in target.iterdir() if not path.name.startswith(".")]
+            for path in whole:
+                shutil.rmtree(path)
+        backup(workspace.path, target / "0")  # what was left there is in nobody's way
+        assert [path.name for path in target.iterdir() if path.name.startswith(".0")] == []
+
+    def test_two_into_the_same_folder(self, workspace: Workspace, tmp_path: Path) -> None:
+        def again(_done: int, total: int, name: str) -> None:
+            if name == "notes":
+                with pytest.raises(LockedError, match="another process"):
+                    backup(workspace, tmp_path / "b")
+
+        assert backup(workspace, tmp_path / "b", on_progress=again).datasets["notes"] == 27
+
+
+class TestRefused:
+    def test_targets(self, workspace: Workspace, saved: Path, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+        (tmp_path / "empty").mkdir()
+        for target in (workspace.path, saved, workspace.path / "workspace.json", tmp_path / "link"):
+            with pytest.raises(InputError, match=r"empty|inside"):
+                backup(workspace, target)
+            with pytest.raises(InputError, match="empty"):
+                restore(saved, target)
+        with pytest.raises(InputError, match="inside"):
+            backup(workspace, workspace.path / "backup")
+        with pytest.raises(InputError, match="no workspace"):
+            backup(tmp_path / "empty", tmp_path / "b")
+        assert restore(saved, tmp_path / "empty").verified
+
+    def test_no_backup(self, tmp_path: Path) -> None:
+        for path in (tmp_path, tmp_path / "none"):
+            with pytest.raises(InputError, match="pointsman backup"):
+                restore(path, tmp_path / "again")
+
+    @pytest.mark.parametrize("what", ["flip", "cut", "remove", "grow", "folder", "link"])
+    @pytest.mark.parametrize(
+        "name", ["datasets/notes/documents.sqlite", "datasets/notes/manifest.json", "policy.json", "keys.json"]
+    )
+    def test_damaged_files(self, saved: Path, tmp_path: Path, name: str, what: str) -> None:
+        path = saved / name
+        content = path.read_bytes()
+        middle = len(content) // 2
+        path.unlink()
+        if what == "flip":
+            path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+        elif what == "cut":
+            path.write_bytes(content[:middle])
+        elif what == "grow":
+            path.write_bytes(content + b" ")
+        elif what == "folder":
+            path.mkdir()
+        elif what == "link":
+            (tmp_path / "elsewhere").write_bytes(content)
+            path.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(InputError if what == "link" else CorruptStoreError, match=name.rpartition("/")[2]):
+            restore(saved, tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+
+    def test_every_byte_of_the_manifest_counts(self, saved: Path, tmp_path: Path) -> None:
+        content = (saved / MANIFEST).read_bytes()
+        for place in random.Random(3).sample(range(len(content)), 150):
+            changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+            try:
+                same = json.loads(changed) == json.loads(content)
+            except ValueError:
+                same = False
+            if same:
+                continue
+            (saved / MANIFEST).write_bytes(changed)
+            with pytest.raises(PointsmanError):
+                restore(saved, tmp_path / "again", verify=False)
+            assert not (tmp_path / "again").exists()
+
+    def test_a_folder_that_is_linked(self, saved: Path, tmp_path: Path) -> None:
+        shutil.move(saved / "datasets", tmp_path / "elsewhere")
+        (saved / "datasets").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(InputError, match="link"):
+            restore(saved, tmp_path / "again")
+
+    def test_another_format(self, saved: Path, tmp_path: Path) -> None:
+        rewritten(saved, lambda value: value.update(format=2))
+        with pytest.raises(FormatVersionError, match="format 2"):
+            restore(saved, tmp_path / "again")
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "../outside",
+            "/etc/passwd",
+            "evaluations/../../outside",
+            "evaluations/../workspace.json",
+            "evaluations//x",
+            "evaluations/.hidden",
+            "evaluations/x\0y",
+            "evaluations\\..\\x",
+            "evaluations",
+            "datasets/../documents.sqlite",
+            "datasets/./documents.sqlite",
+            "datasets/.notes/documents.sqlite",
+            "datasets/notes/writer.lock",
+            "datasets/notes/keyword/meta.json",
+            "datasets/notes/../../x",
+            "stranger.json",
+            "backup.json",
+            "",
+            "evaluations/" + "a/" * 20 + "b",
+            "evaluations/" + "n" * 300,
+            None,
+            7,
+            ["evaluations/x"],
+        ],
+    )
+    def test_hostile_names(self, saved: Path, tmp_path: Path, path: Any) -> None:
+        (saved / "evaluations" / "x").write_text("x")
+        (tmp_path / "outside").write_text("x")
+        entry = {"path": path, "size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+        rewritten(saved, lambda value: value["files"].append(entry))
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(InputError, match="no workspace has"):
+            restore(saved, tmp_path / "again")
+        assert sorted(tmp_path.iterdir()) == before
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda value: value["files"].append(value["files"][0]),
+            lambda value: value["datasets"].update(other=1),
+            lambda value: value["datasets"].pop("notes"),
+            lambda value: value["datasets"].update({"../x": 1}),
+            lambda value: value["datasets"].update(notes=-1),
+            lambda value: value["datasets"].update(notes=True),
+            lambda value: value["datasets"].update(notes=28),
+            lambda value: value.update(datasets=[]),
+            lambda value: value.update(files=None),
+            lambda value: value.update(files={}),
+            lambda value: value.update(time="yesterday"),
+            lambda value: value["files"][0].update(size=-1),
+            lambda value: value["files"][0].update(sha256="x"),
+            lambda value: value["files"][0].pop("sha256"),
+            lambda value: value.pop("files"),
+        ],
+    )
+    def test_manifests_that_are_none(
+        self, saved: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object]
+    ) -> None:
+        rewritten(saved, change)
+        with pytest.raises((InputError, CorruptStoreError)):
+            restore(saved, tmp_path / "again")
+        assert not (tmp_path / "again").exists()
+
+    @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"null", b"\xff", b"[" * 100_000, b'{"format": 1}'])
+    def test_manifests_that_are_not_even_that(self, saved: Path, tmp_path: Path, content: bytes) -> None:
+        (saved / MANIFEST).write_bytes(content)
+        with pytest.raises(CorruptStoreError, match="another backup"):
+            restore(saved, tmp_path / "again")
+
+    def test_documents_that_are_not_as_written(self, saved: Path, tmp_path: Path) -> None:
+        """Checksums of the files are right, and what is in them is not: verification tells."""
+        path = saved / "datasets" / "notes" / "documents.sqlite"
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("UPDATE documents SET text = 'forged' WHERE key = 1")
+        connection.close()
+        content = path.read_bytes()
+
+        def change(value: dict[str, Any]) -> None:
+            [entry] = [one for one in value["files"] if one["path"] == "datasets/notes/documents.sqlite"]
+            entry.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+        rewritten(saved, change)
+        with pytest.raises(CorruptStoreError, match=r"'notes'.*not as written"):
+            restore(saved, tmp_path / "again")
+        assert [path.name for path in tmp_path.iterdir()] == ["backup"]
+
+
+def rewritten(saved: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the manifest as somebody would who knows how its checksum is made."""
+    value = json.loads((saved / MANIFEST).read_bytes())
+    change(value)
+    value["checksum"] = _checksum(value)
+    (saved / MANIFEST).write_text(json.dumps(value))
+
+
+class TestCommandLine:
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        code = (
+            "import sys, typer; from pointsman.cli.backup import backup, restore; from pointsman.errors import *\n"
+            "app = typer.Typer(pretty_exceptions_enable=False); app.command()(backup); app.command()(restore)\n"
+            "try: app()\nexcept PointsmanError as error: sys.exit(str(error))"
+        )
+        return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+    def test_there_and_back(self, workspace: Workspace, tmp_path: Path) -> None:
+        target, again = str(tmp_path / "b"), str(tmp_path / "again")
+        made = self.run("backup", target, "--workspace", str(workspace.path), "--json")
+        assert made.returncode == 0, made.stderr
+        assert json.loads(made.stdout)["datasets"]["notes"] == 27
+        back = self.run("restore", target, "--workspace", again)
+        assert back.returncode == 0, back.stderr
+        assert "82 documents of 4 datasets restored" in " ".join(back.stdout.split())
+        assert "verified" in back.stdout
+        refused = self.run("restore", target, "--workspace", again, "--json")
+        assert refused.returncode == 1
+        assert "not a new or empty folder" in refused.stderr

@@ -1,0 +1,748 @@
+"""What is counted and logged, settings that change while it runs, and how the service stops."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import logging
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("fastapi", reason="the packages of the extra 'server' are not installed")
+pytest.importorskip("prometheus_client", reason="the package prometheus-client is not installed")
+
+from pointsman import Dataset, Document, Workspace
+from pointsman.errors import InputError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.policy import POLICY, measured
+from pointsman.server import reload
+from pointsman.server.logs import Lines, configure_logging, redacted, request_id, told
+from pointsman.server.metrics import Metrics, Observed
+from pointsman.server.reload import Reloader
+from pointsman.settings import Settings
+from pointsman.types import AddResult
+from server_kit import Served, ask
+
+KEY = "ptm_0a1b2c3d_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCde"
+SECRET = KEY.split("_", 2)[2]
+
+
+# ── the outermost layer ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Asked:
+    """One request to an ASGI app, without a server."""
+
+    def __init__(
+        self, app: Any, path: str = "/x", method: str = "GET", headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.error: BaseException | None = None
+        raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": raw,
+            "query_string": b"q=secret",
+        }
+
+        async def send(message: dict[str, Any]) -> None:
+            self.sent.append(message)
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        try:
+            asyncio.run(app(self.scope, receive, send))
+        except Exception as error:  # noqa: BLE001  # for the test to look at
+            self.error = error
+
+    @property
+    def status(self) -> int:
+        return int(self.sent[0]["status"])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message["body"] for message in self.sent[1:])
+
+
+class Route:
+    path = "/api/datasets/{name}"
+
+
+def answering(status: int = 200, body: bytes = b"hello", *, route: bool = True, key: str | None = None) -> Any:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if route:
+            scope["route"] = Route
+        if key:
+            scope["state"]["key_id"] = key
+        await send({"type": "http.response.start", "status": status, "headers": [(b"x-request-id", b"inner")]})
+        await send({"type": "http.response.body", "body": body[:2], "more_body": True})
+        await send({"type": "http.response.body", "body": body[2:]})
+
+    return app
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> logging.Logger:
+    caplog.set_level(logging.DEBUG, "pointsman.access")
+    return logging.getLogger("pointsman.access")
+
+
+def series(metrics: Metrics) -> dict[str, float]:
+    text = metrics.render()[0].decode()
+    return {
+        name: float(value) for name, _, value in (line.rpartition(" ") for line in text.splitlines()) if name[0] != "#"
+    }
+
+
+class TestObserved:
+    @pytest.mark.parametrize("given_id", ["abc", "A-b_c.9", "x" * 64])
+    def test_a_usable_id_is_taken(self, given_id: str) -> None:
+        asked = Asked(Observed(answering(), Metrics()), headers={"X-Request-Id": given_id})
+        assert asked.headers["x-request-id"] == given_id
+        assert asked.scope["state"] == {"request_id": given_id}
+
+    @pytest.mark.parametrize("given_id", ["", "x" * 65, "a b", "a\tb", "é", 'a"b', "a\x00", "a,b"])
+    def test_another_one_is_made_anew(self, given_id: str) -> None:
+        asked = Asked(Observed(answering(), Metrics()), headers={"X-Request-Id": given_id})
+        assert re.fullmatch("[0-9a-f]{32}", asked.headers["x-request-id"])
+        assert [name for name, _ in asked.sent[0]["headers"]].count(b"x-request-id") == 1
+
+    def test_the_id_is_in_the_context(self) -> None:
+        seen = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            seen.append(request_id.get())
+            seen.append(await asyncio.to_thread(request_id.get))
+            await answering()(scope, receive, send)
+
+        Asked(Observed(app, Metrics()), headers={"X-Request-Id": "abc"})
+        assert seen == ["abc", "abc"]
+        assert request_id.get() is None
+
+    def test_a_line_of_the_log(self, log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+        headers = {"X-Request-Id": "abc", "Authorization": f"Bearer {KEY}", "Cookie": "c=1"}
+        Asked(Observed(answering(key="0a1b2c3d"), Metrics(), log), "/api/datasets/private", "POST", headers)
+        [record] = caplog.records
+        line = json.loads(Lines().format(record))
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
+        assert line.pop("milliseconds") >= 0
+        assert line == {
+            "level": "info",
+            "logger": "pointsman.access",
+            "message": "request",
+            "request_id": "abc",
+            "method": "POST",
+            "route": "/api/datasets/{name}",
+            "status": 200,
+            "bytes": 5,
+            "key": "0a1b2c3d",
+        }
+
+    @pytest.mark.parametrize(
+        ("path", "status", "level"),
+        [("/x", 200, "INFO"), ("/x", 404, "INFO"), ("/x", 503, "WARNING"), ("/health", 200, "INFO")],
+    )
+    def test_levels(
+        self, log: logging.Logger, caplog: pytest.LogCaptureFixture, path: str, status: int, level: str
+    ) -> None:
+        Asked(Observed(answering(status, route=False), Metrics(), log), path)
+        assert [record.levelname for record in caplog.records] == [level]
+
+    def test_probes_are_silent(self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Route, "path", "/health")
+        caplog.set_level(logging.INFO, "pointsman.access")
+        Asked(Observed(answering(), Metrics(), logging.getLogger("pointsman.access")), "/health")
+        assert not caplog.records
+
+    def test_counting(self) -> None:
+        metrics = Metrics()
+        for path, method, app in (
+            ("/api/datasets/a", "GET", answering()),
+            ("/api/datasets/b", "GET", answering()),
+            ("/api/datasets/b", "DELETE", answering(429)),
+            ("/nowhere/1", "GET", answering(404, route=False)),
+            ("/nowhere/2", "BREW", answering(405, route=False)),
+            ("/console/app.js", "GET", answering(200, route=False)),
+        ):
+            Asked(Observed(app, metrics), path, method)
+        found = series(metrics)
+        requests = {name: value for name, value in found.items() if name.startswith("pointsman_requests_total")}
+        assert requests == {
+            'pointsman_requests_total{method="GET",route="/api/datasets/{name}",status="200"}': 2,
+            'pointsman_requests_total{method="DELETE",route="/api/datasets/{name}",status="429"}': 1,
+            'pointsman_requests_total{method="GET",route="unmatched",status="404"}': 1,
+            'pointsman_requests_total{method="other",route="unmatched",status="405"}': 1,
+            'pointsman_requests_total{method="GET",route="/console",status="200"}': 1,
+        }
+        assert found['pointsman_request_seconds_count{route="/api/datasets/{name}"}'] == 3
+        assert found["pointsman_requests_rejected_total"] == 1
+        assert found["pointsman_requests_in_flight"] == 0
+        assert found["process_resident_memory_bytes"] > 1e6
+
+    def test_what_nobody_has_caught(self, log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            raise KeyError("what somebody asked")
+
+        metrics = Metrics()
+        asked = Asked(Observed(app, metrics, log), headers={"X-Request-Id": "abc"})
+        assert asked.error is None
+        assert asked.status == 500
+        assert asked.headers["content-type"] == "application/problem+json"
+        assert json.loads(asked.body)["instance"] == "abc"
+        assert b"somebody" not in asked.body
+        failed, line = caplog.records
+        text = Lines().format(failed)
+        assert json.loads(text)["request_id"] == "abc"
+        assert "KeyError" in text
+        assert "test_server_operation.py" in text
+        assert "somebody" not in text
+        assert json.loads(Lines().format(line))["status"] == 500
+        assert any('status="500"' in name for name in series(metrics))
+
+    def test_an_answer_that_breaks_off_is_cut(self, log: logging.Logger) -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+            raise KeyError("x")
+
+        metrics = Metrics()
+        asked = Asked(Observed(app, metrics, log))
+        assert isinstance(asked.error, KeyError)  # the server closes the connection; the client sees it is not whole
+        assert [message["type"] for message in asked.sent] == ["http.response.start", "http.response.body"]
+        assert any('status="500"' in name for name in series(metrics))
+
+    def test_a_client_that_has_gone(self) -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            raise asyncio.CancelledError
+
+        metrics = Metrics()
+        with pytest.raises(asyncio.CancelledError):
+            Asked(Observed(app, metrics))
+        assert any('status="499"' in name for name in series(metrics))
+        assert series(metrics)["pointsman_requests_in_flight"] == 0
+
+    def test_other_protocols_go_through(self) -> None:
+        seen = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            seen.append(scope)
+
+        asyncio.run(Observed(app, Metrics())({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+        assert seen == [{"type": "lifespan"}]
+
+
+class TestMetrics:
+    def test_a_search(self, tmp_path: Path) -> None:
+        with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+            workspace.dataset("private").add([Document(str(n), f"rail signal {n}") for n in range(9)])
+            context = workspace.search("rail signal confidential", 5, refuse=False)
+            refused = replace(context, hits=(), refused=workspace.search("zzz", 5).refused, degraded=("x",))
+        metrics = Metrics()
+        metrics.searched(context)
+        metrics.searched(refused)
+        found = series(metrics)
+        assert found[f'pointsman_searches_total{{strategy="{context.plan.strategy}"}}'] == 2
+        assert found["pointsman_search_hits_sum"] == 5
+        assert found["pointsman_searches_degraded_total"] == 1
+        for stage in {span.stage for span in context.trace.spans}:
+            count = sum(span.stage == stage for span in context.trace.spans)
+            assert found[f'pointsman_stage_seconds_count{{stage="{stage}"}}'] == 2 * count
+        text = metrics.render()[0].decode()
+        assert "private" not in text
+        assert "confidential" not in text
+
+    def test_documents(self) -> None:
+        metrics = Metrics()
+        metrics.written(AddResult(added=3, updated=2, unchanged=1))
+        metrics.written(AddResult(added=1))
+        metrics.deleted(4)
+        found = series(metrics)
+        assert found['pointsman_documents_written_total{outcome="added"}'] == 4
+        assert found['pointsman_documents_written_total{outcome="updated"}'] == 2
+        assert found["pointsman_documents_deleted_total"] == 4
+
+    def test_labels_have_few_values(self, tmp_path: Path) -> None:
+        with Dataset("d", path=tmp_path, embedder=HashingEmbedder()) as dataset:
+            dataset.add([Document("a", "rail")])
+            context = dataset.search("rail")
+        metrics = Metrics()
+        for number in range(200):
+            metrics.searched(replace(context, plan=replace(context.plan, strategy=f"made-up-{number}")))
+        names = [name for name in series(metrics) if name.startswith("pointsman_searches_total")]
+        assert len(names) == 65
+        assert series(metrics)['pointsman_searches_total{strategy="other"}'] == 200 - 64
+
+    def test_workers_are_told_apart(self) -> None:
+        metrics = Metrics(worker=True)
+        Asked(Observed(answering(), metrics))
+        assert all(f'worker="{os.getpid()}"' in name for name in series(metrics))
+        assert metrics.render()[1].startswith("text/plain")
+
+    def test_apps_count_for_themselves(self) -> None:
+        one, other = Metrics(), Metrics()
+        Asked(Observed(answering(), one))
+        assert not any(name.startswith("pointsman_requests_total") for name in series(other))
+
+
+class TestSpans:
+    def test_a_request_is_the_parent_of_its_search(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        trace = pytest.importorskip("opentelemetry.trace")
+        sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the package opentelemetry-sdk is not installed")
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+        exporter, provider = InMemorySpanExporter(), sdk.TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+        with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+            workspace.dataset("notes").add([Document("a", "rail signal")])
+
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                await asyncio.to_thread(workspace.search, "rail")
+                await answering(503)(scope, receive, send)
+
+            parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+            Asked(
+                Observed(app, Metrics()), "/api/datasets/notes", headers={"traceparent": parent, "X-Request-Id": "abc"}
+            )
+            Asked(Observed(app, Metrics()), headers={"traceparent": "nonsense"})
+        spans = exporter.get_finished_spans()
+        request = next(span for span in spans if span.name == "GET /api/datasets/{name}")
+        search = next(span for span in spans if span.name.startswith("retrieval"))
+        assert request.context is not None
+        assert f"{request.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
+        assert request.parent is not None
+        assert f"{request.parent.span_id:016x}" == "b7ad6b7169203331"
+        assert request.kind is trace.SpanKind.SERVER
+        assert dict(request.attributes or {}) == {
+            "http.request.method": "GET",
+            "http.route": "/api/datasets/{name}",
+            "http.response.status_code": 503,
+            "pointsman.request_id": "abc",
+        }
+        assert request.status.status_code is trace.StatusCode.ERROR
+        assert search.parent is not None
+        assert search.parent.span_id == request.context.span_id
+        others = [span for span in spans if span.name.startswith("GET") and span is not request]
+        assert [span.parent for span in others] == [None]
+
+    def test_nobody_collects(self) -> None:
+        assert Asked(Observed(answering(), Metrics()), headers={"traceparent": "x"}).status == 200
+
+
+# ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TestRedaction:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f"key {KEY} is wrong",
+            f"Authorization: Bearer {SECRET}",
+            f"authorization=bearer {SECRET}",
+            f"{{'Authorization': 'Bearer {SECRET}'}}",
+            f'{{"api_key": "{SECRET}"}}',
+            f"https://host/v1?api_key={SECRET}&x=1",
+            f"X-API-Key: {SECRET}",
+            f"OPENAI_API_KEY={SECRET}",
+            f"apikey = {SECRET}",
+            f"access_token={SECRET}",
+            f"password: {SECRET}",
+            f"https://user:{SECRET}@host/path",
+            f"postgres://{SECRET}@host",
+            f"sk-{SECRET}",
+            f"Cookie: session={SECRET}",
+            f"Basic {SECRET}==",
+        ],
+    )
+    def test_secrets(self, text: str) -> None:
+        assert SECRET not in redacted(text)
+        assert "[hidden]" in redacted(text)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "a request",
+            "the token is missing",
+            "3 keys; secret santa",
+            "basic training",
+            "mail@example.org",
+            "密钥 ключ",
+        ],
+    )
+    def test_the_rest_stays(self, text: str) -> None:
+        assert redacted(text) == text
+
+    def test_the_id_of_a_key_stays(self) -> None:
+        assert redacted(f"by {KEY}.") == "by ptm_0a1b2c3d_[hidden]."
+
+    @given(st.text(), st.text())
+    def test_a_key_never_passes(self, before: str, after: str) -> None:
+        assert SECRET not in redacted(f"{before}{KEY}{after}")
+
+    def test_it_takes_linear_time(self) -> None:
+        for piece in ("a://", "token", "api_key", "Bearer ", "-", "a.", "ptm_", "sk-", "token=", '"'):
+            began = time.perf_counter()
+            redacted("@" + piece * (200_000 // len(piece)))
+            assert time.perf_counter() - began < 20  # quadratic time would be minutes
+
+
+class TestLines:
+    @contextmanager
+    def record(self, message: str, *arguments: Any, **more: Any) -> Iterator[logging.LogRecord]:
+        yield logging.LogRecord("pointsman.x", logging.INFO, __file__, 1, message, arguments, None, **more)
+
+    @pytest.mark.parametrize("message", ["two\nlines", 'a "quote"', "列车 поезд", "\x1b[31m", "\u2028", "\x00"])
+    def test_one_line_each(self, message: str) -> None:
+        with self.record("%s", message) as record:
+            line, plain = Lines().format(record), Lines(as_json=False).format(record)
+        assert "\n" not in line
+        assert json.loads(line)["message"] == message
+        assert len(plain.splitlines()) == 1
+        assert "\x1b" not in plain
+
+    def test_wrong_arguments_lose_nothing_else(self) -> None:
+        with self.record("%d items", "many") as record:
+            assert "%d items" in json.loads(Lines().format(record))["message"]
+
+    def test_an_exception_has_its_stack_and_no_values(self) -> None:
+        def inner() -> None:
+            very_private = "what somebody asked"
+            raise ValueError(very_private)
+
+        def outer() -> None:
+            try:
+                inner()
+            except ValueError as error:
+                raise InputError("the strategy is unknown") from error
+
+        try:
+            outer()
+        except InputError as error:
+            text, whole = told(error), told(error, whole=True)
+        assert "InputError: the strategy is unknown" in text
+        assert "in outer" in text
+        assert "in inner" in text
+        assert "ValueError" in text
+        assert "what somebody asked" not in text
+        assert "ValueError: what somebody asked" in whole
+
+    def test_groups_and_circles(self) -> None:
+        error = ExceptionGroup("many", [ValueError("private"), OSError(2, "no such file")])
+        error.__cause__ = error
+        text = told(error)
+        assert "of which ValueError\n" in text
+        assert "no such file" in text
+        assert "private" not in text
+
+
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    names = ["pointsman", "uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"]
+    loggers = [(one, one.level, one.propagate, one.disabled, one.handlers[:]) for one in map(logging.getLogger, names)]
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for one, its_level, propagate, disabled, its_handlers in loggers:
+        one.setLevel(its_level)
+        one.propagate, one.disabled, one.handlers[:] = propagate, disabled, its_handlers
+    logging.captureWarnings(capture=False)
+
+
+@pytest.mark.usefixtures("own_logging")
+class TestConfigureLogging:
+    def test_our_log_and_the_servers(self, capfd: pytest.CaptureFixture[str]) -> None:
+        configure_logging("info")
+        configure_logging("info")  # again: still one line each
+        logging.getLogger("pointsman.server").info("ours with %s", KEY)
+        logging.getLogger("pointsman.server").debug("not asked for")
+        logging.getLogger("uvicorn.error").info("theirs")
+        logging.getLogger("uvicorn.access").info("not this")
+        logging.getLogger("somebody.else").info("nor this")
+        logging.getLogger("somebody.else").warning("but this")
+        lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+        assert [line["message"] for line in lines] == ["ours with ptm_0a1b2c3d_[hidden]", "theirs", "but this"]
+
+    def test_text(self, capfd: pytest.CaptureFixture[str]) -> None:
+        configure_logging("debug", json=False)
+        logging.getLogger("pointsman.server").debug("asked for")
+        assert capfd.readouterr().err.endswith("Z DEBUG pointsman.server asked for\n")
+
+    def test_levels(self) -> None:
+        with pytest.raises(ValueError, match="debug, info"):
+            configure_logging("loud")
+
+
+# ── settings that change ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "ws", embedder=HashingEmbedder()) as made:
+        made.dataset("notes").add([Document("a", "rail signal")])
+        yield made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "pointsman.toml"
+    path.write_text("timeout = 5\n")
+    return path
+
+
+class TestReloader:
+    def made(self, workspace: Workspace, file: Path | None, **more: Any) -> Reloader:
+        environ = more.pop("environ", {})
+        settings = Settings.load(file, environ, **more.get("overrides", {}))
+        return Reloader(workspace, settings, file, environ=environ, **more)
+
+    def test_settings(self, workspace: Workspace, file: Path) -> None:
+        taken: list[Settings] = []
+        reloader = self.made(workspace, file, on_change=taken.append)
+        before = reloader.current
+        assert not reloader.check()
+        assert reloader.current is before
+        file.write_text("timeout = 7\n")
+        assert reloader.check()
+        assert reloader.current.settings.timeout == 7
+        assert before.settings.timeout == 5  # whoever has the old ones has them whole
+        assert [one.timeout for one in taken] == [7]
+        assert not reloader.check(force=True)
+
+    @pytest.mark.parametrize("content", ["timeout = 'soon'", "timeout = -1", "no_such = 1", "timeout = ", "\xff" * 9])
+    def test_a_bad_file_changes_nothing(
+        self, workspace: Workspace, file: Path, caplog: pytest.LogCaptureFixture, content: str
+    ) -> None:
+        reloader = self.made(workspace, file)
+        file.write_text(f"llm_timeout = 3\n{content}", "latin-1")
+        for _ in range(3):
+            assert not reloader.check()
+        assert (reloader.current.settings.timeout, reloader.current.settings.llm_timeout) == (5, 30)
+        assert reloader.current.problem is not None
+        assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1  # told once
+        file.write_text("timeout = 8\n")
+        assert reloader.check()
+        assert reloader.current.settings.timeout == 8
+        assert reloader.current.problem is None
+
+    def test_who_cannot_take_them_keeps_the_old(self, workspace: Workspace, file: Path) -> None:
+        def refuse(settings: Settings) -> None:
+            raise InputError("no such model")
+
+        reloader = self.made(workspace, file, on_change=refuse)
+        file.write_text("timeout = 7\n")
+        assert not reloader.check()
+        assert reloader.current.settings.timeout == 5
+        assert "no such model" in str(reloader.current.problem)
+
+    def test_a_file_that_comes_and_goes(
+        self, workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file.unlink()
+        monkeypatch.chdir(file.parent)
+        reloader = self.made(workspace, None)
+        file.write_text("timeout = 9\n")
+        assert reloader.check()
+        assert reloader.current.settings.timeout == 9
+        file.unlink()
+        assert reloader.check()
+        assert reloader.current.settings.timeout == 30
+
+    def test_a_named_file_that_goes_is_told(self, workspace: Workspace, file: Path) -> None:
+        reloader = self.made(workspace, file)
+        file.unlink()
+        assert not reloader.check()
+        assert reloader.current.settings.timeout == 5
+        assert "cannot be read" in str(reloader.current.problem)
+
+    def test_what_was_given_goes_first(self, workspace: Workspace, file: Path) -> None:
+        reloader = self.made(workspace, file, overrides={"timeout": 2})
+        file.write_text("timeout = 7\nllm_timeout = 3\n")
+        assert reloader.check()
+        assert (reloader.current.settings.timeout, reloader.current.settings.llm_timeout) == (2, 3)
+
+    def test_a_policy_of_another_process(self, workspace: Workspace, file: Path) -> None:
+        reloader = self.made(workspace, file)
+        fitted = replace(measured(), name="by-hand", vector_weight=1.5)
+        with Workspace(workspace.path, embedder=HashingEmbedder()) as other:
+            other.keep(fitted)
+            assert reloader.check()
+            assert workspace.workflow.policy == fitted
+            assert not reloader.check()
+            other.keep(None)
+        assert reloader.check()
+        assert workspace.workflow.policy == measured()
+
+    def test_a_bad_policy_changes_nothing(self, workspace: Workspace, file: Path) -> None:
+        reloader = self.made(workspace, file)
+        before = workspace.workflow
+        (workspace.path / POLICY).write_text('{"vector_weight": "heavy"}')
+        file.write_text("timeout = 7\n")
+        assert reloader.check()  # the settings are taken over all the same
+        assert workspace.workflow is before
+        assert "vector_weight" in str(reloader.current.problem)
+        (workspace.path / POLICY).unlink()
+        reloader.check()
+        assert reloader.current.problem is None
+
+    def test_without_a_policy_on_purpose(self, workspace: Workspace, file: Path) -> None:
+        workspace.workflow = replace(workspace.workflow, policy=None)
+        reloader = self.made(workspace, file)
+        (workspace.path / POLICY).write_text(measured().to_json())
+        reloader.check()
+        assert workspace.workflow.policy is None
+
+    def test_it_is_looked_at_once_a_second(
+        self, workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [100.0]
+        monkeypatch.setattr(reload, "monotonic", lambda: now[0])
+        reloader = self.made(workspace, file)
+        file.write_text("timeout = 7\n")
+        assert reloader.poll().settings.timeout == 5
+        now[0] += 1.01
+        assert reloader.poll().settings.timeout == 7
+
+    def test_in_the_background_and_by_signal(
+        self, workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def write(timeout: float) -> None:
+            file.write_text(f"timeout = {timeout}\n")
+
+        async def until(seconds: float) -> None:
+            async with asyncio.timeout(60):
+                while reloader.current.settings.timeout != seconds:  # noqa: ASYNC110  (a plain value)
+                    await asyncio.sleep(0.01)
+
+        async def run() -> None:
+            with reloader.on_hangup():
+                write(6.0)
+                os.kill(os.getpid(), signal.SIGHUP)
+                await until(6.0)
+            monkeypatch.setattr(reload, "INTERVAL", 0.01)
+            task = asyncio.create_task(reloader.run())
+            write(7.5)
+            await until(7.5)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        reloader = self.made(workspace, file)
+        asyncio.run(run())
+
+
+# ── the service itself ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TestService:
+    def test_stopping_under_load(self, tmp_path: Path) -> None:
+        """SIGTERM: what is under way ends well, and everything acknowledged is there."""
+        statuses: list[int] = []
+        acknowledged: list[str] = []
+        stopping = threading.Event()
+
+        def adding(id_: str) -> tuple[str, dict[str, Any]]:
+            return "/api/datasets/notes/documents", {"documents": [{"id": id_, "text": f"rail signal {id_}"}]}
+
+        def searching(id_: str) -> tuple[str, dict[str, Any]]:
+            return "/api/retrieval/search", {"query": f"rail signal {id_}", "refuse": False}
+
+        def use(served: Served, name: str) -> None:
+            number = 0
+            with closing(served.connection()) as connection:
+                while True:
+                    number += 1
+                    try:
+                        status, _ = ask(connection, "POST", *(adding if number % 2 else searching)(f"{name}{number}"))
+                    except (OSError, http.client.HTTPException):
+                        assert stopping.is_set(), "it has closed a connection before it was told to stop"
+                        return
+                    statuses.append(status)
+                    if status == 200 and number % 2:
+                        acknowledged.append(f"{name}{number}")
+
+        with Served(tmp_path / "ws") as served:
+            served.ready()
+            served.post("/api/datasets", {"name": "notes"})
+            threads = [threading.Thread(target=use, args=(served, name)) for name in "abcdefgh"]
+            for thread in threads:
+                thread.start()
+            while len(statuses) < 80:
+                time.sleep(0.01)
+            stopping.set()
+            served.process.send_signal(signal.SIGTERM)
+            for thread in threads:
+                thread.join()
+            code = served.wait()
+        assert code in {0, -signal.SIGTERM}
+        assert set(statuses) == {200}
+        messages = [line["message"] for line in served.lines()]
+        assert "Application shutdown complete." in messages
+        assert not [line for line in served.lines() if line["level"] in {"warning", "error"}]
+        with Workspace(tmp_path / "ws", embedder=HashingEmbedder()) as workspace:
+            notes = workspace.dataset("notes", create=False)
+            assert set(acknowledged) <= set(notes.ids())
+            assert not notes.verify().problems
+
+    def test_settings_and_log_of_a_running_service(self, tmp_path: Path) -> None:
+        file = tmp_path / "settings.toml"
+        file.write_text("timeout = 20\n")
+
+        def told_of(served: Served, text: str) -> None:
+            until = time.monotonic() + 60
+            while not any(text in line["message"] for line in served.lines()):
+                assert time.monotonic() < until, "".join(served.log)
+                time.sleep(0.02)
+
+        with Served(tmp_path / "ws", "--settings", str(file)) as served:
+            served.ready()
+            file.write_text("timeout = 21\n")
+            told_of(served, "settings have changed: timeout")
+            file.write_text("timeout = 'soon'\n")
+            told_of(served, "the new settings cannot be used")
+            assert served.get("/ready")[0] == 200
+            served.process.send_signal(signal.SIGHUP)
+            told_of(served, "SIGHUP")
+            headers = {"X-Request-Id": "mine", "Authorization": f"Bearer {KEY}"}
+            status, answer = served.request(
+                "POST", "/api/retrieval/search", {"query": "confidential question"}, headers
+            )
+            assert status == 200, answer
+            status, text = served.get("/metrics")
+            assert status == 200
+            assert 'route="/api/retrieval/search"' in text
+            served.stop()
+        lines = [line for line in served.lines() if line.get("request_id") == "mine"]
+        assert [(line["route"], line["status"]) for line in lines] == [("/api/retrieval/search", 200)]
+        everything = "".join(served.log) + text
+        assert "confidential" not in everything
+        assert SECRET not in everything
+
+    def test_it_ends_at_once_when_idle(self, tmp_path: Path) -> None:
+        with Served(tmp_path / "ws") as served:
+            served.ready()
+            began = time.monotonic()
+            assert served.stop(signal.SIGINT) in {0, 130, -signal.SIGINT, 1}
+            assert time.monotonic() - began < 25
