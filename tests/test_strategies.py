@@ -18,6 +18,7 @@ from pointsman.errors import InputError, RetrievalError, UnknownNameError
 from pointsman.filters import Filter, parse_filter
 from pointsman.llm import Completion, Usage
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
+from pointsman.retrieval import vocabulary as words_kept
 from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.strategies import (
     STRATEGIES,
@@ -36,6 +37,7 @@ from pointsman.retrieval.strategies import (
     VectorStrategy,
     register_strategy,
 )
+from pointsman.retrieval.strategies.auto import Corrector
 from pointsman.retrieval.strategies.context import AutoMerger
 from pointsman.retrieval.strategies.generated import PassageWriter
 from pointsman.retrieval.strategies.prompts import PASSAGE
@@ -322,6 +324,34 @@ def test_the_speller_follows_the_dataset() -> None:
         words.add([Document("2", "locomotive whistle")])
         assert speller_of(words) is not first
         assert "correction" in kinds(strategy.retrieve("locomtoive"))
+
+
+def test_a_large_dataset_is_read_again_beside_the_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words_kept, "_AT_ONCE", 0.0)  # every dataset counts as a large one
+    with Dataset("words", indexing_technique="keyword") as words:
+        words.add(Document(str(n), "semaphore signals") for n in range(200))
+        first = speller_of(words)
+        words.add([Document("a", "locomotive whistle")])
+        words.delete(["7"])
+        assert speller_of(words) is first  # 2 of 200 are less than two in a hundred
+        words.add(Document(f"b{n}", "locomotive whistle") for n in range(2))
+        assert speller_of(words) is first  # it is being read
+        until = time.monotonic() + 30
+        while speller_of(words) is first:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert "locomotive" in speller_of(words)
+
+
+def test_a_correction_that_is_not_there_any_more_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words_kept, "_AT_ONCE", 0.0)
+    with Dataset("words", indexing_technique="keyword") as words:
+        words.add(Document(str(n), "semaphore signals") for n in range(200))
+        words.add([Document("a", "locomotive whistle")])
+        corrector = Corrector([words])
+        assert corrector.transform("locomtoive").query.text == "locomotive"
+        words.delete(["a"])
+        assert corrector.transform("locomtoive").query.text == "locomtoive"
 
 
 def test_a_large_dataset_is_sampled_evenly() -> None:

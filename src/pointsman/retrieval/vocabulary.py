@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,10 +18,31 @@ if TYPE_CHECKING:
     from pointsman.protocols import Embedder
     from pointsman.text.spelling import Speller
 
+log = logging.getLogger(__name__)
+
 MOST_CHARACTERS: Final = 20_000_000
 """Of a dataset's texts that are read, at some 11 million a second; of a larger dataset every n-th document is read."""
 
-_spellers: weakref.WeakKeyDictionary[Dataset, tuple[int, Speller]] = weakref.WeakKeyDictionary()
+ANEW: Final = 0.02
+"""The share of documents that may change before the words are read again."""
+
+_AT_ONCE: Final = 0.2
+"""Seconds of reading that a query waits for; where it took longer, the words known so far do meanwhile."""
+
+
+class _Kept:
+    """The speller of one dataset, and as of when it is."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.sequence = -1
+        self.documents = 0
+        self.seconds = 0.0
+        self.speller: Speller | None = None
+        self.renewing = False
+
+
+_spellers: weakref.WeakKeyDictionary[Dataset, _Kept] = weakref.WeakKeyDictionary()
 _guard = threading.Lock()
 
 _MOST_JOINT: Final = 8
@@ -30,26 +53,53 @@ _joint_guard = threading.Lock()
 def speller_of(dataset: Dataset, *, most: int = MOST_CHARACTERS) -> Speller:
     """A speller that knows the words of a dataset; built when first asked for, and again after the dataset changed.
 
-    Who asks while it is being built, in another thread, waits for it. Building takes about a second for ten million
-    characters of text. A dataset of more than ``most`` characters is sampled evenly: words that only the documents left
-    out use may then be taken for slips, so a correction should stand beside the query and never in its place.
+    Who asks while the first one is being built waits for it. Building takes about a second for ten million characters
+    of text, so a large dataset is read again beside the searches, and only when a share of `ANEW` has changed; until
+    then a word that is new there is nobody's correction. A dataset of more than ``most`` characters is sampled evenly:
+    words that only the documents left out use may then be taken for slips, so a correction should stand beside the
+    query and never in its place.
 
     Args:
         dataset: whose words.
         most: characters read.
     """
-    truth = dataset.stores.truth
     with _guard:
-        sequence = truth.sequence()  # before reading: what is written meanwhile is seen the next time
-        known = _spellers.get(dataset)
-        if known is not None and known[0] == sequence:
-            return known[1]
-        from pointsman.text.spelling import Speller
+        kept = _spellers.setdefault(dataset, _Kept())
+    truth = dataset.stores.truth
+    if kept.speller is not None and kept.sequence == truth.sequence():
+        return kept.speller
+    with kept.lock:
+        known = kept.speller
+        if known is not None and kept.sequence == truth.sequence():  # somebody else has just built it
+            return known
+        if known is None or kept.seconds < _AT_ONCE:
+            return _built(dataset, kept, most)
+        enough = max(1, int(ANEW * kept.documents))
+        if not kept.renewing and truth.changed_since(kept.sequence, enough) >= enough:
+            kept.renewing = True
+            threading.Thread(target=_renew, args=(dataset, kept, most), name="pointsman-words", daemon=True).start()
+        return known
 
-        speller = Speller.from_texts(_texts(dataset, most))
-        speller.build()
-        _spellers[dataset] = sequence, speller
-        return speller
+
+def _built(dataset: Dataset, kept: _Kept, most: int) -> Speller:
+    from pointsman.text.spelling import Speller
+
+    began, truth = perf_counter(), dataset.stores.truth
+    sequence = truth.sequence()  # before reading: what is written meanwhile is seen the next time
+    speller = Speller.from_texts(_texts(dataset, most))
+    speller.build()
+    kept.documents, kept.seconds = len(truth), perf_counter() - began
+    kept.speller, kept.sequence = speller, sequence
+    return speller
+
+
+def _renew(dataset: Dataset, kept: _Kept, most: int) -> None:
+    try:
+        _built(dataset, kept, most)
+    except Exception:
+        log.exception("the words of dataset %s could not be read again; those known so far do", dataset.name)
+    finally:
+        kept.renewing = False
 
 
 def _texts(dataset: Dataset, most: int) -> Iterator[str]:

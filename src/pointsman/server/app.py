@@ -166,6 +166,17 @@ async def _warm(state: State) -> None:
     except Exception:
         log.exception("a dataset cannot be opened; the others are served")
     state.ready = True
+    await anyio.to_thread.run_sync(_read_words, state.workspace, abandon_on_cancel=True)
+
+
+def _read_words(workspace: Workspace) -> None:
+    """Read the words that queries are corrected by, which takes seconds for a large dataset."""
+    from pointsman.retrieval.vocabulary import Vocabulary
+
+    try:
+        Vocabulary([dataset for dataset in workspace if dataset.indexing_technique != "vector"]).speller()
+    except Exception:
+        log.exception("the words of the datasets cannot be read; the first query with a slip will try again")
 
 
 def _open(workspace: Workspace) -> None:

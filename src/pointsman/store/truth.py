@@ -155,6 +155,11 @@ class Truth:
         row = self._row(_SEQUENCE)
         return int(row[0]) if row else 0
 
+    def changed_since(self, seq: int, most: int) -> int:
+        """How many documents were written or deleted after transaction ``seq``; counted to ``most``."""
+        changed = "SELECT 1 FROM documents WHERE seq > ? UNION ALL SELECT 1 FROM tombstones WHERE seq > ?"
+        return int(self._row(f"SELECT count(*) FROM ({changed} LIMIT ?)", seq, seq, most)[0])
+
     def meta(self, name: str) -> str | None:
         """A value kept beside the documents."""
         row = self._row("SELECT value FROM meta WHERE name = ?", name)

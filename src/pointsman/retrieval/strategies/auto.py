@@ -79,7 +79,7 @@ class Corrector(BaseTransformer):
         if speller is None:
             return Transformed(query)
         found = speller.correct(query.text)
-        changes = [change for change in found.changes if not self._known(change.old)]
+        changes = [one for one in found.changes if self._known(one.new) and not self._known(one.old)]  # as of now
         text = query.text
         for change in reversed(changes):
             text = text[: change.start] + change.new + text[change.end :]
