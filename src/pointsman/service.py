@@ -268,6 +268,20 @@ class EnhancedRetrievalService:
         usable = set(_CHOSEN_BY_LOOK) - lacking.keys()
         return recommend(query, usable or {"auto"}, why_not=lacking)
 
+    def choose(self, query: str | Query, strategy: str = "auto") -> tuple[str, Recommendation | None]:
+        """The strategy that a search takes, and why, where the query's look has decided.
+
+        ``"auto"`` stays what it is where the workflow decides: hybrid wherever both lists are kept, by its policy.
+        """
+        if strategy != "auto":
+            return strategy, None
+        if self.config.default_retrieval_strategy != "auto":
+            return self.config.default_retrieval_strategy, None
+        if self.config.policy == "heuristic" and self.config.enable_strategy_auto_selection:
+            found = self.recommend_strategy(query)
+            return found.strategy, found
+        return "auto", None
+
     def lack(self, strategy: str) -> str | None:
         """What a strategy needs and does not have here; None: it can be used."""
         return self._lack(strategy, self._sources())
@@ -316,7 +330,7 @@ class EnhancedRetrievalService:
         checked(k)
         self._check_name(strategy)
         sources = self._sources()
-        name, recommendation = self._chosen(query, strategy)
+        name, recommendation = self.choose(query, strategy)
         if name != "auto" and (lack := self._lack(name, sources)) is not None:
             raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
         workflow = replace(self._workflow, reranker=self._reranking(name, use_rerank, sources))
@@ -361,17 +375,6 @@ class EnhancedRetrievalService:
         left = None if limit is None else max(limit - (perf_counter() - way.began), limit / 5)
         workflow = replace(self._workflow, reranker=self._reranking("auto", way.use_rerank, sources), timeout=left)
         return self._plain("auto", way.query, sources, workflow, way.use_rerank, way.recommendation, (note,))
-
-    def _chosen(self, query: Query, strategy: str) -> tuple[str, Recommendation | None]:
-        """The name of a strategy, and why, where the query's look has decided."""
-        if strategy != "auto":
-            return strategy, None
-        if self.config.default_retrieval_strategy != "auto":
-            return self.config.default_retrieval_strategy, None
-        if self.config.policy == "heuristic" and self.config.enable_strategy_auto_selection:
-            found = self.recommend_strategy(query)
-            return found.strategy, found
-        return "auto", None  # the workflow's: hybrid wherever both lists are kept
 
     def _lack(self, name: str, sources: _Sources) -> str | None:
         """What a strategy needs and does not have; None: nothing."""

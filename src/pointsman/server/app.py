@@ -27,7 +27,7 @@ from pointsman._version import __version__
 from pointsman.errors import PointsmanError
 from pointsman.server import problems
 from pointsman.server.answers import Json
-from pointsman.server.keys import KeyStore
+from pointsman.server.keys import FILE, KeyStore
 from pointsman.server.limits import Gate, Limits, secure
 from pointsman.server.metrics import Metrics, Observed
 from pointsman.server.problems import Problem
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from pointsman.workspace import Workspace
 
 log = logging.getLogger(__name__)
-
-KEYS: Final = "keys.json"
 
 _ABOUT = """Decides where and how to look for each question, looks there, and says why.
 
@@ -85,7 +83,7 @@ def create_app(
     """
     settings = settings or Settings.load(settings_file)
     limits = limits or Limits()
-    keys = keys or KeyStore(workspace.path / KEYS)
+    keys = keys or KeyStore(workspace.path / FILE)
     state = State(workspace, settings, keys, limits, Gate(limits), Metrics(worker=worker))
     state.metrics.queued.set_function(lambda: state.gate.waiting)
     app = describe(FastAPI(lifespan=_lifespan(state, settings_file), **OPTIONS))

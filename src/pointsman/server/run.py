@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, MissingDependencyError
-from pointsman.server.keys import KeyStore
+from pointsman.server.keys import FILE, KeyStore
 from pointsman.server.limits import Limits
 from pointsman.settings import PREFIX, Settings
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _VARIABLE: Final = f"{PREFIX}SERVE"  # hands the options to worker processes
-_GRACE: Final = 30  # seconds for requests to end once the service is told to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +78,49 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
         import uvicorn
     except ImportError as error:
         raise MissingDependencyError("uvicorn", "server", "pointsman serve") from error
-    from pointsman.server.app import KEYS
     from pointsman.server.logs import configure_logging
 
-    if not options.loopback and KeyStore(Path(options.workspace) / KEYS).empty():
-        raise InputError(
-            f"on {options.host} others could reach it, and there are no keys; make one with 'pointsman keys create "
-            f"NAME --workspace {options.workspace}', or listen on 127.0.0.1"
-        )
+    check_closed(options)
     _limits(options)
     configure_logging(options.log_level, json=options.log_json)
-    common: dict[str, Any] = {
-        "http": "h11",  # strict about what is no HTTP
-        "ws": "none",
-        "log_config": None,
-        "log_level": options.log_level,
-        "access_log": False,
-        "server_header": False,
-        "timeout_graceful_shutdown": _GRACE,
-        "proxy_headers": False,
-        "h11_max_incomplete_event_size": 64 * 1024,
-    }
-    bound = _bound(options.host, options.port)
+    listening = bound(options.host, options.port)
     if on_listening is not None:
-        host, port = bound.getsockname()[:2]
-        on_listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+        on_listening(address(listening))
+    common = {**UVICORN, "log_level": options.log_level}
     if options.workers == 1:
-        uvicorn.Server(uvicorn.Config(application(options), **common)).run(sockets=[bound])
+        uvicorn.Server(uvicorn.Config(application(options), **common)).run(sockets=[listening])
         return
     from uvicorn.supervisors import Multiprocess
 
     os.environ[_VARIABLE] = json.dumps(asdict(options))
     config = uvicorn.Config(f"{__name__}:from_environment", factory=True, workers=options.workers, **common)
-    Multiprocess(config, sockets=[bound]).run()
+    Multiprocess(config, sockets=[listening]).run()
+
+
+UVICORN: Final[dict[str, Any]] = {
+    "http": "h11",  # strict about what is no HTTP
+    "ws": "none",
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "proxy_headers": False,
+    "timeout_graceful_shutdown": 30,  # seconds for requests to end once it is told to stop
+    "h11_max_incomplete_event_size": 64 * 1024,
+}
+"""How uvicorn serves, here and for agents."""
+
+
+def check_closed(options: Options) -> None:
+    """Check that nobody else reaches a workspace that has no keys.
+
+    Raises:
+        InputError: others would.
+    """
+    if not options.loopback and KeyStore(Path(options.workspace) / FILE).empty():
+        raise InputError(
+            f"on {options.host} others could reach it, and there are no keys; make one with 'pointsman keys create "
+            f"NAME --workspace {options.workspace}', or listen on 127.0.0.1"
+        )
 
 
 def application(options: Options) -> ASGIApp:
@@ -162,14 +171,25 @@ def _limits(options: Options) -> Limits:
         raise InputError(f"there is no such limit: {error}") from None
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that is bound to this address.
+
+    Raises:
+        InputError: it cannot be.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, so that asyncio sets TCP_NODELAY
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, so that asyncio sets TCP_NODELAY
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((host, port))
+        made.bind((host, port))
     except (OSError, OverflowError) as error:
-        bound.close()
+        made.close()
         raise InputError(f"cannot listen on {host} port {port}: {error}; name another with --host or --port") from error
-    bound.set_inheritable(True)
-    return bound
+    made.set_inheritable(True)
+    return made
+
+
+def address(listening: socket.socket) -> str:
+    """The address of a bound socket, as a browser takes it."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

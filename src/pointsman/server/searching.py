@@ -102,13 +102,10 @@ def asked(state: State, access: Access, texts: Sequence[str], options: SearchOpt
     history = tuple(Message(message.role, message.text) for message in options.history)
     settings = state.settings
     strategy, recommendation = options.strategy, None
-    if strategy == "auto" and settings.default_retrieval_strategy != "auto":
+    if strategy == "auto" and len(texts) == 1 and names:
+        strategy, recommendation = service(state, names).choose(texts[0])
+    elif strategy == "auto":  # one way for all of them: no look of a query decides
         strategy = settings.default_retrieval_strategy
-    elif strategy == "auto" and not settings.enable_strategy_auto_selection:
-        strategy = "hybrid"
-    elif strategy == "auto" and settings.policy == "heuristic" and len(texts) == 1 and names:
-        recommendation = recommended(state, names, texts[0])
-        strategy = recommendation.strategy
     if (
         state.workspace.llm is state.models
         and strategy in STRATEGIES.names()

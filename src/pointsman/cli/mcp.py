@@ -1,0 +1,66 @@
+"""`pointsman mcp`: the workspace as tools for agents, by the Model Context Protocol."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pointsman.cli.common import DEFAULT_WORKSPACE, DatasetsOption, EmbedderOption, WorkspaceOption
+from pointsman.errors import InputError
+
+
+def mcp(
+    http: Annotated[bool, typer.Option("--http", help="Over HTTP, instead of standard input and output.")] = False,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine only with keys.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any that is free.")] = 8081,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name it is served under, beside localhost; may be repeated."),
+    ] = None,
+    dataset: DatasetsOption = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    embedder: EmbedderOption = "default",
+) -> None:
+    """Let agents search the workspace, by the Model Context Protocol.
+
+    Started by an agent, it speaks over standard input and output; with --http it listens, at /mcp. It only reads. Over
+    HTTP it needs keys ('pointsman keys create') to listen beyond this machine.
+    """
+    from pointsman.integrations.mcp import serve_http, serve_stdio
+    from pointsman.settings import Settings
+    from pointsman.workspace import Workspace
+
+    if not (workspace / "datasets").is_dir():
+        raise InputError(
+            f"there is no workspace at {str(workspace)!r}; make one with 'pointsman index PATH --dataset NAME "
+            f"--workspace {workspace}', or name another with --workspace"
+        )
+    settings = Settings.load()
+    spec = settings.embedder if embedder == "default" else embedder
+    loaded = None
+    if spec != "default":
+        from pointsman.models import load_embedder
+
+        loaded = load_embedder(spec)
+
+    def listening(address: str) -> None:
+        sys.stderr.write(f"pointsman serves {workspace} at {address}\n")
+        sys.stderr.flush()
+
+    with Workspace(workspace, embedder=loaded) as opened:
+        if http:
+            serve_http(
+                opened,
+                host=host,
+                port=port,
+                hosts=allow_host or (),
+                datasets=dataset,
+                settings=settings,
+                on_listening=listening,
+            )
+        else:
+            serve_stdio(opened, datasets=dataset, settings=settings)
