@@ -34,6 +34,7 @@ from pointsman.server.run import UVICORN
 from pointsman.settings import CONFIG_VARIABLE, PREFIX, Settings
 from server_kit import Served
 
+GRACE = UVICORN["timeout_graceful_shutdown"]
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
@@ -243,10 +244,10 @@ def test_the_composition_gives_away_nothing() -> None:
 
 def test_there_is_time_to_stop(unit: dict[str, dict[str, list[str]]]) -> None:
     service = unit["Service"]
-    assert int(service["TimeoutStopSec"][0]) > UVICORN["timeout_graceful_shutdown"]
+    assert int(service["TimeoutStopSec"][0]) > GRACE
     for name in ("pointsman", "mcp"):
-        assert int(COMPOSE["services"][name]["stop_grace_period"].removesuffix("s")) > UVICORN["timeout_graceful_shutdown"]
-    assert f"up to {UVICORN["timeout_graceful_shutdown"]} s" in PAGE
+        assert int(COMPOSE["services"][name]["stop_grace_period"].removesuffix("s")) > GRACE
+    assert f"up to {GRACE} s" in PAGE
     assert "-HUP $MAINPID" in service["ExecReload"][0]
     assert service["Restart"] == ["on-failure"]
     assert service["RestartPreventExitStatus"] == ["2"]
