@@ -12,6 +12,7 @@ from pointsman._version import __version__
 
 if TYPE_CHECKING:
     from pointsman.agent import ReActAgent, Tool
+    from pointsman.client import Client, RemoteDataset
     from pointsman.dataset import Dataset
     from pointsman.errors import (
         CorruptStoreError,
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
         ModelError,
         PointsmanError,
         RetrievalError,
+        ServiceError,
         StoreError,
         UnknownNameError,
+        UnmetNeedError,
     )
     from pointsman.filters import Filter, parse_filter
     from pointsman.llm import BaseLLM, Completion
@@ -115,6 +118,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "pointsman.agent": ["ReActAgent", "Tool"],
+    "pointsman.client": ["Client", "RemoteDataset"],
     "pointsman.dataset": ["Dataset"],
     "pointsman.errors": [
         "CorruptStoreError",
@@ -126,8 +130,10 @@ _HOMES = {
         "ModelError",
         "PointsmanError",
         "RetrievalError",
+        "ServiceError",
         "StoreError",
         "UnknownNameError",
+        "UnmetNeedError",
     ],
     "pointsman.filters": ["Filter", "parse_filter"],
     "pointsman.llm": ["BaseLLM", "Completion"],
@@ -240,6 +246,7 @@ __all__ = [
     "Budget",
     "CachedEmbedder",
     "CalibratedReranker",
+    "Client",
     "Completion",
     "ContentRouter",
     "ContextualCompressionStrategy",
@@ -301,6 +308,7 @@ __all__ = [
     "Refusal",
     "Refuser",
     "RelevanceCalibration",
+    "RemoteDataset",
     "RetrievalContext",
     "RetrievalError",
     "RetrievalWorkflow",
@@ -313,6 +321,7 @@ __all__ = [
     "ScriptedLLM",
     "SelectorResult",
     "SelectorRouter",
+    "ServiceError",
     "Settings",
     "SimpleHybridRetriever",
     "SingleSelection",
@@ -324,6 +333,7 @@ __all__ = [
     "ToolMetadata",
     "Trace",
     "UnknownNameError",
+    "UnmetNeedError",
     "VectorRetriever",
     "VectorStrategy",
     "WindowExpander",

@@ -93,6 +93,28 @@ def llm_for(settings: Settings, task: str = "general", environ: Mapping[str, str
     return ChosenLLM(llm, f"{spec.model} of {spec.base_url or spec.provider}")
 
 
+def choose(
+    settings: Settings, strategy: str, recommended: Callable[[], Recommendation]
+) -> tuple[str, Recommendation | None]:
+    """The strategy that a search takes by these settings, and why, where the query's look has decided.
+
+    ``"auto"`` stays what it is where the workflow decides: hybrid wherever both lists are kept, by its policy.
+
+    Args:
+        settings: what ``"auto"`` means.
+        strategy: what was asked for.
+        recommended: what the look of the query asks for; called where that decides.
+    """
+    if strategy != "auto":
+        return strategy, None
+    if settings.default_retrieval_strategy != "auto":
+        return settings.default_retrieval_strategy, None
+    if settings.policy == "heuristic" and settings.enable_strategy_auto_selection:
+        found = recommended()
+        return found.strategy, found
+    return "auto", None
+
+
 class SettingsModels(Mapping[str, "LLM"]):
     """The language models that settings name, by task, each made when it is first asked for; without those missing.
 
@@ -268,20 +290,6 @@ class EnhancedRetrievalService:
         usable = set(_CHOSEN_BY_LOOK) - lacking.keys()
         return recommend(query, usable or {"auto"}, why_not=lacking)
 
-    def choose(self, query: str | Query, strategy: str = "auto") -> tuple[str, Recommendation | None]:
-        """The strategy that a search takes, and why, where the query's look has decided.
-
-        ``"auto"`` stays what it is where the workflow decides: hybrid wherever both lists are kept, by its policy.
-        """
-        if strategy != "auto":
-            return strategy, None
-        if self.config.default_retrieval_strategy != "auto":
-            return self.config.default_retrieval_strategy, None
-        if self.config.policy == "heuristic" and self.config.enable_strategy_auto_selection:
-            found = self.recommend_strategy(query)
-            return found.strategy, found
-        return "auto", None
-
     def lack(self, strategy: str) -> str | None:
         """What a strategy needs and does not have here; None: it can be used."""
         return self._lack(strategy, self._sources())
@@ -330,7 +338,7 @@ class EnhancedRetrievalService:
         checked(k)
         self._check_name(strategy)
         sources = self._sources()
-        name, recommendation = self.choose(query, strategy)
+        name, recommendation = choose(self.config, strategy, lambda: self.recommend_strategy(query))
         if name != "auto" and (lack := self._lack(name, sources)) is not None:
             raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
         workflow = replace(self._workflow, reranker=self._reranking(name, use_rerank, sources))

@@ -29,7 +29,7 @@ import anyio.to_thread
 from pointsman._version import __version__
 from pointsman.errors import InputError, MissingDependencyError, PointsmanError
 from pointsman.registry import STRATEGIES
-from pointsman.service import EnhancedRetrievalService, SettingsModels
+from pointsman.service import EnhancedRetrievalService, SettingsModels, choose
 from pointsman.settings import Settings
 from pointsman.wire import context_to_dict, explanation_to_dict, route_to_dict
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from pointsman.retrieval.recommend import Recommendation
     from pointsman.types import RetrievalContext
     from pointsman.workspace import Workspace
 
@@ -341,8 +342,12 @@ class _Library:
         settings, strategy = self.settings, asked.strategy
         if strategy not in self.strategies:
             raise InputError(f"there is no strategy {strategy!r:.80} here; take one of {', '.join(self.strategies)}")
-        datasets = [self.workspace.dataset(name, create=False) for name in names]
-        strategy, _ = EnhancedRetrievalService(settings, datasets).choose(asked.query, strategy)
+
+        def recommended() -> Recommendation:
+            datasets = [self.workspace.dataset(name, create=False) for name in names]
+            return EnhancedRetrievalService(settings, datasets).recommend_strategy(asked.query)
+
+        strategy, _ = choose(settings, strategy, recommended)
         return self.workspace.search(
             asked.query,
             asked.k,

@@ -12,7 +12,7 @@ from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS
 from pointsman.server.problems import Problem
 from pointsman.server.state import check_text
-from pointsman.service import EnhancedRetrievalService
+from pointsman.service import EnhancedRetrievalService, choose
 from pointsman.types import Message, Query
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def asked(state: State, access: Access, texts: Sequence[str], options: SearchOpt
     history = tuple(Message(message.role, message.text) for message in options.history)
     settings = state.settings
     strategy, recommendation = options.strategy, None
-    if strategy == "auto" and len(texts) == 1 and names:
-        strategy, recommendation = service(state, names).choose(texts[0])
-    elif strategy == "auto":  # one way for all of them: no look of a query decides
+    if len(texts) == 1 and names:  # else there is one way for all of them, and no look of a query decides
+        strategy, recommendation = choose(settings, strategy, lambda: recommended(state, names, texts[0]))
+    elif strategy == "auto":
         strategy = settings.default_retrieval_strategy
     if (
         state.workspace.llm is state.models

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
-import ipaddress
 import json
 import logging
 import math
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from pointsman._batched import batched
+from pointsman._http import address, is_here, one_line, seconds_of
 from pointsman.errors import InputError, MissingDependencyError, ModelError
 from pointsman.retrieval.rerank._shorten import shortened
 from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of
@@ -126,10 +125,10 @@ class HTTPReranker(BaseReranker):
         except ImportError as error:
             raise MissingDependencyError("httpx", "http", "HTTPReranker") from error
         self._httpx = httpx
-        parts = _address(url)
+        parts = address(url)
         if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable()):
             raise InputError("api_key is one line of ASCII characters; look for a line break or a quote in it")
-        if api_key and parts.scheme == "http" and not _is_here(parts) and not insecure:
+        if api_key and parts.scheme == "http" and not is_here(parts) and not insecure:
             raise InputError(
                 f"the key would be sent to {parts.hostname} without encryption; use https, "
                 "or set insecure=True if nobody can listen on the way"
@@ -141,7 +140,7 @@ class HTTPReranker(BaseReranker):
         self._batch_size = None if batch_size is None else count_of(batch_size, "batch_size")
         self._url = urlunsplit(parts._replace(query=""))
         # This machine is reached directly, whatever proxy the environment names.
-        self._trust_env = not _is_here(parts)
+        self._trust_env = not is_here(parts)
         self._opened: httpx.Client | None = None
         self._lock = threading.Lock()
 
@@ -247,12 +246,12 @@ class HTTPReranker(BaseReranker):
             try:
                 return json.loads(content)
             except (ValueError, RecursionError):
-                raise _UnusableError(f"what came is no JSON: {_start(content)}") from None
+                raise _UnusableError(f"what came is no JSON: {one_line(content)}") from None
         if 300 <= status < 400:
             raise _UnusableError(f"it redirects (status {status}), which is not followed; give the final address")
-        told = f"status {status}: {_start(content)}"
+        told = f"status {status}: {one_line(content)}"
         if status in {408, 429} or status >= 500:
-            raise _LaterError(told, _seconds(retry_after))
+            raise _LaterError(told, seconds_of(retry_after))
         raise (_UnknownShapeError if status in _ANOTHER_SHAPE else _UnusableError)(told)
 
     def _content(self, response: httpx.Response, deadline: float) -> bytes:
@@ -304,18 +303,18 @@ def _read(answer: Any, count: int) -> list[float]:
     if isinstance(answer, dict):
         results = next((answer[key] for key in _RESULTS if key in answer), None)
     if not isinstance(results, list):
-        raise _UnusableError(f"it holds no list of results: {_start(repr(answer))}")
+        raise _UnusableError(f"it holds no list of results: {one_line(repr(answer))}")
     scores: dict[int, float] = {}
     for result in results:
         if not isinstance(result, dict):
-            raise _UnusableError(f"a result is no object: {_start(repr(result))}")
+            raise _UnusableError(f"a result is no object: {one_line(repr(result))}")
         index, score = result.get("index"), next((result[key] for key in _SCORES if key in result), None)
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count:
-            raise _UnusableError(f"a result has the index {_start(repr(index))}; it is from 0 to {count - 1}")
+            raise _UnusableError(f"a result has the index {one_line(repr(index))}; it is from 0 to {count - 1}")
         if index in scores:
             raise _UnusableError(f"two results have the index {index}")
         if not isinstance(score, int | float) or isinstance(score, bool) or not _finite(score):
-            raise _UnusableError(f"result {index} has the score {_start(repr(score))}; a score is a finite number")
+            raise _UnusableError(f"result {index} has the score {one_line(repr(score))}; a score is a finite number")
         scores[index] = float(score)
     if len(scores) != count:
         raise _UnusableError(f"it has {len(scores)} results for {count} documents")
@@ -329,55 +328,9 @@ def _finite(score: float) -> bool:
         return False
 
 
-def _start(content: bytes | str) -> str:
-    """The beginning, on one line, for an error."""
-    text = content[:400].decode("utf-8", "replace") if isinstance(content, bytes) else content
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[:400]).split())
-    return f"{line[:100]}…" if len(line) > 100 else line or "nothing"
-
-
 def _sendable(text: str) -> str:
     # JSON cannot carry lone surrogates; servers refuse empty texts, and those in C end at a NUL.
     return repair(text).replace("\0", " ") or " "
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """What ``Retry-After`` says: seconds, or a date."""
-    if not retry_after:
-        return None
-    if retry_after.strip().isdecimal():
-        return float(retry_after[:10])
-    try:
-        when = email.utils.parsedate_to_datetime(retry_after)
-        return max(0.0, when.timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None  # not readable: our own pause will do
-
-
-def _address(url: str) -> SplitResult:
-    """The address, checked.
-
-    Raises:
-        InputError: it cannot be used; what may be a secret in it is not repeated.
-    """
-    try:
-        parts = urlsplit(url)
-        port_is_number = parts.port is None or parts.port > 0
-    except ValueError:
-        raise InputError("url cannot be read as an address; give one such as http://localhost:8080") from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_number:
-        raise InputError("url begins with http:// or https:// and a host; give one such as http://localhost:8080")
-    if "@" in parts.netloc:
-        raise InputError(f"the address of {parts.hostname} holds a user or password; give the key as api_key")
-    return parts._replace(fragment="")
-
-
-def _is_here(parts: SplitResult) -> bool:
-    host = parts.hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def _ways(parts: SplitResult, api: str) -> tuple[_Way, ...]:

@@ -1,0 +1,69 @@
+"""What clients of HTTP services share: addresses that may be asked, pauses asked for, texts fit for an error."""
+
+from __future__ import annotations
+
+import email.utils
+import ipaddress
+import time
+from urllib.parse import SplitResult, urlsplit
+
+
+def address(url: str) -> SplitResult:
+    """An address, checked, without its fragment.
+
+    Raises:
+        InputError: it cannot be used; what may be a secret in it is not repeated.
+    """
+    from pointsman.errors import InputError
+
+    try:
+        parts = urlsplit(url)
+        port_is_number = parts.port is None or parts.port > 0
+    except (ValueError, AttributeError, TypeError):
+        raise InputError("url cannot be read as an address; give one such as http://localhost:8080") from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_number:
+        raise InputError("url begins with http:// or https:// and a host; give one such as http://localhost:8080")
+    if "@" in parts.netloc:
+        raise InputError(f"the address of {parts.hostname} holds a user or password; give a key as the key")
+    return parts._replace(fragment="")
+
+
+def is_here(parts: SplitResult) -> bool:
+    """Whether an address is one of this machine's own, which nobody can listen to on the way.
+
+    >>> is_here(urlsplit("http://127.0.0.1:8080")), is_here(urlsplit("http://example.org"))
+    (True, False)
+    """
+    host = parts.hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    """What a header ``Retry-After`` says, seconds or a date; None where it says nothing that can be read.
+
+    >>> seconds_of("3"), seconds_of("soon")
+    (3.0, None)
+    """
+    if not retry_after:
+        return None
+    if retry_after.strip().isdecimal():
+        return float(retry_after.strip()[:10])
+    try:
+        when = email.utils.parsedate_to_datetime(retry_after)
+        return max(0.0, when.timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def one_line(text: bytes | str, most: int = 100) -> str:
+    r"""The beginning of a text from outside, on one line, for an error.
+
+    >>> one_line(b"<h1>Bad\r\n gateway</h1>")
+    '<h1>Bad gateway</h1>'
+    """
+    text = text[: 4 * most].decode("utf-8", "replace") if isinstance(text, bytes) else text
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split())
+    return f"{line[:most]}…" if len(line) > most else line or "nothing"

@@ -1,0 +1,625 @@
+"""Asking a Pointsman service: connections, repetitions, and what its answers mean for the caller.
+
+Everything that comes back is data until it has been checked, and no error or log repeats the key.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import random
+import re
+import ssl
+import threading
+import time
+import weakref
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlunsplit
+
+import anyio
+import anyio.lowlevel
+
+from pointsman._http import address, is_here, one_line, seconds_of
+from pointsman._version import __version__
+from pointsman.errors import (
+    CorruptStoreError,
+    FilterError,
+    FormatVersionError,
+    InputError,
+    LockedError,
+    MissingDependencyError,
+    ModelError,
+    PointsmanError,
+    RetrievalError,
+    ServiceError,
+    StoreError,
+    UnknownNameError,
+    UnmetNeedError,
+)
+from pointsman.retrieval.dispatch import Call, Mode, Threads, run
+
+if TYPE_CHECKING:
+    import httpx
+
+    Transport = httpx.BaseTransport | httpx.AsyncBaseTransport
+    _Pool = tuple[AsyncGenerator[httpx.AsyncClient, None], httpx.AsyncClient]
+
+_log = logging.getLogger(__name__)
+
+_LARGEST: Final = 64 * 2**20
+"""Bytes of an answer; one search's is some ten kilobytes."""
+
+_IDLE_SECONDS: Final = 4.0
+"""How long a connection is kept for the next call; services close theirs after five."""
+
+_MOST_TOLD: Final = 4000
+"""Characters of what a service says is wrong; it may name every dataset there is."""
+
+JSON, LINES = "application/json", "application/x-ndjson"
+
+_BY_NAME: Final[Mapping[str, type[PointsmanError]]] = {
+    "InputError": InputError,
+    "FilterError": FilterError,
+    "UnmetNeedError": UnmetNeedError,
+    "ModelError": ModelError,
+    "MissingDependencyError": ModelError,  # what it lacks, only the service can install
+    "LockedError": LockedError,
+    "StoreError": StoreError,
+    "CorruptStoreError": CorruptStoreError,
+    "FormatVersionError": FormatVersionError,
+}
+"""Errors of the library that a problem may name, and that say everything in one sentence."""
+
+_BY_SLUG: Final = {"invalid-input": InputError, "too-large": InputError, "locked": LockedError}
+"""What a problem that names no error of the library is, by its kind."""
+
+
+# ── requests and what comes back ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent.
+
+    Attributes:
+        method: of HTTP.
+        path: below the service's address, with the query if there is one.
+        body: the content, if there is one.
+        kind: its media type.
+        repeatable: whether doing it twice is doing it once.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+    kind: str = JSON
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, whole."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)  # neither shows in a traceback: a service might repeat the key
+    content: bytes = field(repr=False)
+    reason: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """That no whole answer came back, and why.
+
+    Attributes:
+        title: in two words.
+        detail: in one sentence.
+        unsent: whether the service has certainly not had the request.
+        broken: whether the connection broke, so that nobody knows whether it was done.
+        error: what it is for the caller.
+    """
+
+    title: str
+    detail: str
+    unsent: bool = False
+    broken: bool = False
+    error: type[ServiceError] = ServiceError
+
+
+class TooLargeError(ServiceError):
+    """An answer is larger than is read."""
+
+
+class _UnusableError(Exception):
+    """An answer that is not read to its end."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+class _Body:
+    """The content of a response, as it comes.
+
+    Args:
+        response: of httpx.
+        deadline: when the whole of it has to be there, or the first line.
+        quiet: seconds for each further line, where lines are wanted.
+    """
+
+    def __init__(self, response: httpx.Response, deadline: float, quiet: float | None = None) -> None:
+        self._response, self._deadline, self._quiet = response, deadline, quiet
+        self._content = bytearray()
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise _UnusableError(Failure("unusable", "the answer is compressed, which was not asked for"))
+
+    def take(self, block: bytes) -> list[bytes]:
+        """Take what has come; the lines that it ends, where lines are wanted."""
+        self._content += block
+        lines: list[bytes] = []
+        if self._quiet is not None and b"\n" in block:
+            *lines, rest = bytes(self._content).split(b"\n")
+            self._content = bytearray(rest)
+            self._deadline = time.monotonic() + self._quiet
+        if len(self._content) > _LARGEST:
+            told = f"the answer is larger than {_LARGEST // 2**20} MB; ask for less at once"
+            raise _UnusableError(Failure("too large", told, error=TooLargeError))
+        if time.monotonic() > self._deadline:
+            raise _UnusableError(_LATE)
+        return [line for line in lines if line.strip()]
+
+    def reply(self) -> Reply:
+        """The whole."""
+        response = self._response
+        return Reply(response.status_code, response.headers, bytes(self._content), response.reason_phrase)
+
+
+_LATE: Final = Failure("late", "no answer came in time")
+
+
+class Link:
+    """The connections to a service: one pool for all threads, one for each event loop.
+
+    Args:
+        url: see `pointsman.client.Client`.
+        key: see there.
+        insecure: see there.
+        transport: see there.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        *,
+        insecure: bool,
+        transport: Transport | None,
+    ) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise MissingDependencyError("httpx", "http", "Client") from error
+        parts = address(url)
+        if parts.query:
+            raise InputError("url is the service's address alone, without anything after a '?'")
+        if key is not None and not (isinstance(key, str) and key and key.isascii() and key.isprintable()):
+            raise InputError("key is one line of ASCII characters; look for a line break or a quote in it")
+        if key is not None and parts.scheme == "http" and not is_here(parts) and not insecure:
+            raise InputError(
+                f"the key would be sent to {parts.hostname} without encryption; use https, "
+                "or set insecure=True if nobody can listen on the way"
+            )
+        self.url = urlunsplit(parts._replace(path=parts.path.rstrip("/")))
+        self._httpx, self._key, self._transport = httpx, key, transport
+        # Also a key that somebody has cut off somewhere; what it begins with is its number, which is no secret.
+        self._secret = re.compile(f"{re.escape(key[:12])}[!-~]*") if key else None
+        # This machine is reached directly, whatever proxy the environment names.
+        self._trust_env, self._encrypted = not is_here(parts), parts.scheme == "https"
+        self._opened: httpx.Client | None = None
+        self._awaited: anyio.lowlevel.RunVar[_Pool | None] = anyio.lowlevel.RunVar(f"pointsman {next(_numbers)}")
+        self._settings: dict[str, Any] | None = None
+        self._lock = threading.Lock()
+        self._others: list[object] = []
+        _links.add(self)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there is a key."""
+        return self._key is not None
+
+    def told(self, text: str | bytes, most: int = 100) -> str:
+        """The beginning of a text from outside, fit for an error; without the key, which a service might repeat."""
+        text = text[:_MOST_TOLD].decode("utf-8", "replace") if isinstance(text, bytes) else text
+        return one_line(self._secret.sub("[key]", text) if self._secret else text, most)
+
+    def exchange(self, request: Request, deadline: float) -> Reply | Failure:
+        """Send a request and read the answer."""
+        *_, ended = self._exchanged(request, deadline)
+        assert not isinstance(ended, bytes)
+        return ended
+
+    def lines(self, request: Request, quiet: float) -> Generator[bytes | Reply | Failure, None, None]:
+        """Send a request and read the answer line by line; the last thing given is how it ended."""
+        return self._exchanged(request, time.monotonic() + quiet, quiet)
+
+    def _exchanged(
+        self, request: Request, deadline: float, quiet: float | None = None
+    ) -> Generator[bytes | Reply | Failure, None, None]:
+        failure: Failure | None = None
+        try:
+            with self._blocking().stream(**self._arguments(request, deadline)) as response:
+                body = _Body(response, deadline, quiet if response.status_code == 200 else None)
+                for block in response.iter_bytes():
+                    yield from body.take(block)
+                reply = body.reply()
+        except self._foreign as error:
+            failure = self._failure(error)
+        yield failure or reply
+
+    async def aexchange(self, request: Request, deadline: float) -> Reply | Failure:
+        """Send a request and read the answer, awaited."""
+        client = await self._awaitable()
+        try:
+            async with client.stream(**self._arguments(request, deadline)) as response:
+                body = _Body(response, deadline)
+                async for block in response.aiter_bytes():
+                    body.take(block)
+                return body.reply()
+        except self._foreign as error:
+            return self._failure(error)
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        opened = self._awaited.get(None)
+        if opened is not None:
+            await opened[0].aclose()
+
+    def start_anew(self) -> None:
+        """In a forked child: leave the parent's connections alone, neither used nor closed."""
+        self._lock = threading.Lock()
+        self._others.append(self._opened)
+        self._opened = None
+
+    def _blocking(self) -> httpx.Client:
+        transport = self._transport
+        if transport is not None and not isinstance(transport, self._httpx.BaseTransport):
+            raise InputError("this client's transport is for awaited calls alone; use asearch, or a synchronous one")
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._httpx.Client(transport=transport, **self._common())
+            return self._opened
+
+    async def _awaitable(self) -> httpx.AsyncClient:
+        opened = self._awaited.get(None)
+        if opened is None:
+            pool = self._until_the_loop_ends()
+            opened = pool, await anext(pool)  # which waits for nothing, so no other task comes in between
+            self._awaited.set(opened)
+        return opened[1]
+
+    async def _until_the_loop_ends(self) -> AsyncGenerator[httpx.AsyncClient, None]:
+        """An event loop's pool. Event loops close generators that are open when they end, and this one closes it."""
+        transport = self._transport
+        if transport is not None and not isinstance(transport, self._httpx.AsyncBaseTransport):
+            raise InputError(
+                "this client's transport is for synchronous calls alone; use search, or an asynchronous one"
+            )
+        with self._lock:
+            common = self._common()
+        async with self._httpx.AsyncClient(transport=transport, **common) as client:
+            try:
+                yield client
+            finally:
+                self._awaited.set(None)
+
+    def _common(self) -> dict[str, Any]:
+        if self._settings is None:
+            self._settings = {
+                "verify": self._tls(),  # made once: reading certificates takes longer than many a search
+                "follow_redirects": False,
+                "trust_env": self._trust_env,
+                "headers": {
+                    "Accept": "application/json, application/problem+json",
+                    "Accept-Encoding": "identity",
+                    "User-Agent": f"pointsman/{__version__}",
+                },
+                "limits": self._httpx.Limits(max_keepalive_connections=20, keepalive_expiry=_IDLE_SECONDS),
+            }
+        return self._settings
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._encrypted or self._trust_env:  # or there may be a proxy that is asked over TLS
+            return self._httpx.create_ssl_context(trust_env=self._trust_env)
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which trusts nobody, and has nobody to trust
+
+    def _arguments(self, request: Request, deadline: float) -> dict[str, Any]:
+        return {
+            "method": request.method,
+            "url": self.url + request.path,
+            "content": request.body,
+            "headers": {} if request.body is None else {"Content-Type": request.kind},
+            "auth": self._signed if self._key else None,
+            "timeout": max(0.001, deadline - time.monotonic()),
+        }
+
+    def _signed(self, request: httpx.Request) -> httpx.Request:
+        request.headers["Authorization"] = f"Bearer {self._key}"
+        return request
+
+    @property
+    def _foreign(self) -> tuple[type[Exception], ...]:
+        """What httpx raises; RuntimeError where another thread has closed the pool meanwhile."""
+        return (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError, _UnusableError)
+
+    def _failure(self, error: Exception) -> Failure:
+        httpx, told = self._httpx, self.told(f"{type(error).__name__}: {error}", 200)
+        if isinstance(error, _UnusableError):
+            return error.failure
+        kinds: tuple[tuple[type[Exception], Failure], ...] = (
+            (httpx.PoolTimeout, Failure("no connection", "all connections were in use until the time was over")),
+            (httpx.ConnectTimeout, _unconnected(told)),
+            (httpx.TimeoutException, _LATE),
+            (httpx.ConnectError, _unconnected(told)),
+            (httpx.TransportError, Failure("broken", f"the connection broke ({told})", broken=True)),
+            (RuntimeError, Failure("broken", f"the client was closed meanwhile ({told})", broken=True)),
+            (Exception, Failure("unusable", f"the request could not be made ({told})")),
+        )
+        return next(failure for kind, failure in kinds if isinstance(error, kind))
+
+
+def _unconnected(told: str) -> Failure:
+    return Failure("no connection", f"no connection could be made ({told}); is it running there?", unsent=True)
+
+
+_numbers = count()
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+
+
+def _start_anew() -> None:
+    """In a forked child the parent's connections are not to be used, and a thread that is not there may hold a lock."""
+    for link in _links:
+        link.start_anew()
+
+
+if hasattr(os, "register_at_fork"):  # not where nothing forks
+    os.register_at_fork(after_in_child=_start_anew)
+
+
+# ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Service:
+    """A service, asked with repetitions, its problems raised as errors.
+
+    Args:
+        url: see `pointsman.client.Client`.
+        key: see there.
+        timeout: see there.
+        retries: see there.
+        insecure: see there.
+        transport: see there.
+
+    Raises:
+        InputError: an argument cannot be used, or the key would be sent in the clear.
+        MissingDependencyError: the package ``httpx`` is not installed.
+    """
+
+    def __init__(
+        self, url: str, key: str | None, timeout: float, retries: int, *, insecure: bool, transport: Transport | None
+    ) -> None:
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise InputError(f"retries is an int from 0 up, not {retries!r:.80}")
+        self.timeout, self._retries = time_limit(timeout), retries
+        self.link = Link(url, key, insecure=insecure, transport=transport)
+        self.url = self.link.url
+        self._known: dict[str, int] | None = None
+
+    async def limits(self, mode: Mode) -> Mapping[str, int]:
+        """The service's limits, asked for once."""
+        if self._known is None:
+            found = await self.ask(mode, Request("GET", "/api/me"), self.timeout)
+            with self.reading("list of limits"):
+                limits = {name: found["limits"][name] for name in ("max_batch", "max_documents", "max_body_bytes")}
+                if not all(isinstance(limit, int) and limit > 0 for limit in limits.values()):
+                    raise TypeError(f"a limit is no number: {limits!r:.200}")
+            self._known = limits
+        return self._known
+
+    def call(self, request: Request, seconds: float | None = None) -> Any:
+        """The answer's JSON, to a request that is not awaited."""
+        return run(self.ask(Threads(), request, self.timeout if seconds is None else seconds))
+
+    async def ask(self, mode: Mode, request: Request, seconds: float) -> Any:
+        """The answer's JSON; the request is sent again as far as that helps, does no harm and there is time.
+
+        Raises:
+            PointsmanError: what the service says is wrong, or a `ServiceError`.
+        """
+        link, deadline = self.link, time.monotonic() + seconds
+        for attempt in count():
+            reply = await mode.one(
+                Call(partial(link.exchange, request, deadline), partial(link.aexchange, request, deadline))
+            )
+            pause = self.pause(reply, request, attempt, deadline)
+            if pause is None:
+                return self._read(reply)
+            await mode.one(Call(partial(time.sleep, pause), partial(anyio.sleep, pause)))
+        raise AssertionError("the last attempt returns or raises")
+
+    def pause(self, reply: Reply | Failure, request: Request, attempt: int, deadline: float) -> float | None:
+        """Seconds after which to send the request again; None: there is an answer, or nothing more to hope for."""
+        if isinstance(reply, Failure):
+            wanted, told = 0.0, reply.title
+            if not reply.unsent and not (reply.broken and request.repeatable):
+                return None
+        else:
+            after = seconds_of(reply.headers.get("retry-after"))
+            if reply.status not in {429, 503} or after is None:
+                return None
+            wanted, told = after, f"status {reply.status}"
+        pause = max(wanted, 0.25 * 2.0**attempt * random.uniform(0.5, 1))  # noqa: S311  (jitter is no secret)
+        if attempt >= self._retries or pause >= deadline - time.monotonic():
+            return None
+        _log.info("%s: %s; again in %.1f s", self.url, told, pause)
+        return pause
+
+    def _read(self, reply: Reply | Failure) -> Any:
+        """The JSON of an answer.
+
+        Raises:
+            PointsmanError: it is none, or a problem.
+        """
+        if isinstance(reply, Failure) or reply.status not in {200, 201}:
+            raise self.error(reply)
+        try:
+            return json.loads(reply.content)
+        except (ValueError, RecursionError):
+            pass
+        raise self._error(reply, f"what came is no JSON: {self.link.told(reply.content)}")
+
+    def error(self, reply: Reply | Failure) -> PointsmanError:
+        """The error that an answer stands for, or that there was none."""
+        if isinstance(reply, Failure):
+            return reply.error(f"{self.url}: {reply.detail}", title=reply.title)
+        document = problem_document(reply)
+        if document is None:
+            redirects = "it redirects, which is not followed; give the final address"
+            other = f"this is no answer of a Pointsman service: {self.link.told(reply.content)}; is the address right?"
+            return self._error(reply, redirects if 300 <= reply.status < 400 else other)
+        detail = self.link.told(str(document.get("detail") or document.get("title")), _MOST_TOLD)
+        error = None
+        if reply.status == 401:
+            stale = "it does not take this key, which is mistyped, revoked, expired, or of another workspace"
+            detail = stale if self.link.has_key else "it wants a key; give one to the client"
+        elif reply.status == 403:
+            detail = f"the key does not allow this: {detail}"
+        else:
+            error = _of_library(document, detail)
+        if error is None:
+            return self._error(reply, detail)
+        about = reply.headers.get("x-request-id")
+        error.add_note(f"said by {self.url}" + (f", request {self.link.told(about)}" if about else ""))
+        return error
+
+    def _error(self, reply: Reply, told: str) -> ServiceError:
+        request_id, document = reply.headers.get("x-request-id"), problem_document(reply) or {}
+        request_id = request_id and self.link.told(request_id)
+        after = seconds_of(reply.headers.get("retry-after"))
+        about = f"status {reply.status}" + (f", request {request_id}" if request_id else "")
+        wait = f"; it asks to wait {after:.0f} s" if after else ""
+        return ServiceError(
+            f"{self.url}: {told}{wait} ({about})",
+            status=reply.status,
+            title=self.link.told(str(document.get("title") or reply.reason)),
+            request_id=request_id,
+            retry_after=after,
+        )
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """What is missing or of the wrong type inside is told as an error of the service."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            told = self.link.told(f"{type(error).__name__}: {error}", 400)
+            raise ServiceError(f"{self.url}: this is no {what} as a service sends it: {told}") from None
+
+
+# ── problems ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def problem_document(reply: Reply) -> dict[str, Any] | None:
+    """The problem document that an answer is; None where it is something else."""
+    if "json" not in reply.headers.get("content-type", ""):
+        return None
+    try:
+        found = json.loads(reply.content)
+    except (ValueError, RecursionError):
+        return None
+    kind = found.get("type") if isinstance(found, dict) else None
+    return found if isinstance(kind, str) and "/problems/" in kind else None
+
+
+def _of_library(document: Mapping[str, Any], detail: str) -> PointsmanError | None:
+    """The error of the library that a problem is; None for what only a service can have."""
+    slug, name = document["type"].rpartition("/")[2], str(document.get("error"))
+    kind, known, failed = str(document.get("kind")), document.get("known"), document.get("failed")
+    if name == "UnknownNameError" or (slug == "not-found" and kind == "document"):
+        names = known if isinstance(known, list) else []
+        return UnknownNameError(kind, str(document.get("name")), tuple(one_line(str(one)) for one in names))
+    if isinstance(failed, dict) and failed:
+        causes = {one_line(str(one)): ServiceError(f"{one_line(str(why))} there") for one, why in failed.items()}
+        return RetrievalError(detail, causes)
+    made = _BY_NAME.get(name) or _BY_SLUG.get(slug)
+    return None if made is None else made(detail)
+
+
+def reply_of(problem: Any) -> Reply:
+    """A problem that stands in a line, as the answer that it would have been before the lines began.
+
+    Raises:
+        KeyError, TypeError, AttributeError: it is none.
+    """
+    status = number_of(problem["status"])
+    headers = {"content-type": "application/problem+json"}
+    if status in {429, 503}:
+        headers["retry-after"] = "1"
+    instance = problem.get("instance")
+    if isinstance(instance, str):
+        headers["x-request-id"] = instance.rpartition(":")[2]
+    return Reply(status, headers, json.dumps(problem).encode())
+
+
+# ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_json(value: Any) -> bytes:
+    """A value as JSON.
+
+    Raises:
+        InputError: it cannot be sent.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"this cannot be sent as JSON: {one_line(str(error))}") from None
+
+
+def sendable(text: str) -> str:
+    """A text without lone surrogates, which UTF-8 has no bytes for."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def time_limit(value: Any) -> float:
+    """Seconds.
+
+    Raises:
+        InputError: it is no number of them.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise InputError(f"timeout is a number of seconds above 0, not {value!r:.80}")
+    return value
+
+
+def number_of(value: Any) -> int:
+    """A number of things, from outside.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError(f"a number of things is no {value!r:.80}")
+    return value

@@ -1,0 +1,946 @@
+"""A workspace that is served elsewhere, as if it were opened here.
+
+`Client` has the methods of `Workspace`, and `RemoteDataset` those of `Dataset` that HTTP can carry, so that a program
+moves to ``pointsman serve`` by changing one line. Answers are the library's own values, errors those of its own tree;
+what only a service can do wrong is a `ServiceError`.
+
+Whatever comes back is checked before it is used. Each flow of requests is written once, for both ways of waiting; see
+`pointsman.retrieval.dispatch`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote, urlencode
+
+from pointsman import wire
+from pointsman._remote import (
+    LINES,
+    Failure,
+    Reply,
+    Request,
+    Service,
+    TooLargeError,
+    as_json,
+    number_of,
+    problem_document,
+    reply_of,
+    sendable,
+    time_limit,
+)
+from pointsman.errors import FilterError, InputError, PointsmanError, UnknownNameError
+from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, Range, parse_filter
+from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
+from pointsman.types import AddResult, Document, Explanation, Plan, Query, RetrievalContext, Trace
+
+if TYPE_CHECKING:
+    from pointsman._remote import Transport
+    from pointsman.filters import Filter
+    from pointsman.retrieval.policy import Policy
+    from pointsman.store.collection import Verification
+    from pointsman.workspace import Routing
+
+_WINDOW, _WINDOW_BYTES, _WINDOW_SECONDS = 1024, 2**20, 1.0
+"""Documents, bytes and seconds of one request of an `add`: few enough to hold and send again, and for a slow source to
+be passed on as it comes."""
+
+_LOCK_SECONDS: Final = 30.0
+"""How long a service itself waits for another process that is writing."""
+
+_LATE_SECONDS: Final = 5.0
+"""What a search that has its own time limit gets on top, for the way there and back."""
+
+_QUESTIONS: Final = 10
+"""Questions of a `search_many` that get the time of one call together; they are embedded in common batches."""
+
+_PAGE: Final = 500
+_MOST_OF_A_PAGE: Final = 1000
+"""Documents of a page that a service gives at most."""
+
+_PLAIN_NAME = re.compile(r"[\w\-][\w.\-]*")
+"""What is no path of its own; whether it can be a dataset's name is for the service to say."""
+
+
+class Client:
+    """The datasets of a service, with the methods of `Workspace`.
+
+    One client may be used from any number of threads and event loops: synchronous calls share one pool of connections,
+    awaited ones have one for each event loop, which is closed when the loop ends. A forked process makes its own. It is
+    not pickled, as its key would stand in the clear.
+
+    Calls are sent again where that cannot do harm: when no connection could be made; when the service says that it is
+    too busy (429, 503) and when to come back; and, for everything but deletions, when the connection broke.
+
+    The key goes to the address given, in the header ``Authorization``, and nowhere else: redirects are not followed, no
+    error or log repeats it, and an ``http://`` address of another machine is refused with a key unless ``insecure``
+    says that the way there is safe. (A warning would come when the key is gone.)
+
+    Answers explain any document. The rankings that this takes would make answers three to five times as large and
+    searches half as long again, or more, so they are not sent: `RetrievalContext.explain` asks the service, which
+    searches again, and says so where the answer has changed since. With ``trace="lists"`` they are sent, and explained
+    here.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: int = 2,
+        insecure: bool = False,
+        transport: Transport | None = None,
+    ) -> None:
+        """Set up the client; nothing is sent yet.
+
+        Args:
+            url: of the service, such as ``http://127.0.0.1:8080`` or ``https://example.org/pointsman``.
+            key: as ``pointsman keys create`` has printed it; None where the service wants none.
+            timeout: seconds for a call with all its repetitions. A search that is given more has more; `search_many`
+                has it for every ten questions, and `add` for every batch that the service acknowledges.
+            retries: how often a request is sent again.
+            insecure: send the key to another machine without encryption.
+            transport: of httpx, for certificates, proxies or an application in this process; one that is only
+                synchronous, or only asynchronous, serves those calls alone.
+
+        Raises:
+            InputError: an argument cannot be used, or the key would be sent in the clear.
+            MissingDependencyError: the package ``httpx`` is not installed.
+        """
+        self._service = Service(url, key, timeout, retries, insecure=insecure, transport=transport)
+
+    def __repr__(self) -> str:
+        return f"Client({self._service.url!r})"
+
+    def __reduce__(self) -> str:
+        raise TypeError(
+            "a Client is not pickled or copied: its key would stand in the clear; make one where it is used"
+        )
+
+    # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def dataset(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        indexing_technique: str | None = None,
+        create: bool = True,
+    ) -> RemoteDataset:
+        """The dataset of this name, made when there is none.
+
+        Args:
+            name: see `Dataset`.
+            description: set, or changed when it differs.
+            indexing_technique: of a new dataset, ``"hybrid"`` unless given; an existing one keeps its own.
+            create: with False, an unknown name is an error.
+
+        Raises:
+            UnknownNameError: there is none and ``create`` is False.
+            InputError: the name cannot be used, or the dataset was made with another ``indexing_technique``.
+            ServiceError: the service cannot be reached, or the key does not allow it.
+        """
+        try:
+            found = self.status(name)
+        except UnknownNameError:
+            if not create:
+                raise
+        else:
+            known = found["indexing_technique"]
+            if indexing_technique not in {None, known}:
+                raise InputError(
+                    f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}"
+                )
+            if description in {None, found["description"]}:
+                return self._dataset(found)
+        wanted = {"name": name, "description": description, "indexing_technique": indexing_technique}
+        return self._dataset(self._service.call(Request("POST", "/api/datasets", as_json(wanted))))
+
+    def names(self) -> list[str]:
+        """The names of all datasets that the key is for, sorted."""
+        return [dataset.name for dataset in self.datasets()]
+
+    def datasets(self) -> list[RemoteDataset]:
+        """All datasets that the key is for, by name."""
+        found = self._service.call(Request("GET", "/api/datasets"))
+        with self._service.reading("list of datasets"):
+            return [self._dataset(one) for one in found["datasets"]]
+
+    def drop(self, name: str) -> None:
+        """Delete a dataset with all its documents.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+            LockedError: another process is writing to it.
+            ServiceError: the service cannot be reached, or the key does not allow it.
+        """
+        self._service.call(Request("DELETE", _path(name), repeatable=False))
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What a dataset holds and how it is kept: documents, embedder, bytes on disk, and whether its index is behind.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+            ServiceError: the service cannot be reached, or the key does not allow it.
+        """
+        return _described(self._service, self._service.call(Request("GET", _path(name))))
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def search(
+        self,
+        query: str | Query,
+        k: int = 5,
+        *,
+        datasets: str | Sequence[str] | None = None,
+        strategy: str = "auto",
+        filters: str | Mapping[str, Any] | Filter | None = None,
+        rerank: bool | None = None,
+        refuse: bool | None = None,
+        effort: str = "balanced",
+        timeout: float | None = None,
+        trace: wire.TraceDetail = "stages",
+    ) -> RetrievalContext:
+        """Search datasets and answer with the best hits of all.
+
+        Args:
+            query: what is asked.
+            k: how many hits.
+            datasets: names; all that the key is for unless given.
+            strategy: see `Workspace.search`; language models are the service's.
+            filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
+            rerank: False leaves the ranking as fused; True reranks; as the service is set unless given.
+            refuse: False answers with whatever was found, relevant or not.
+            effort: of ``"auto"``: ``"fast"``, ``"balanced"`` or ``"thorough"``.
+            timeout: seconds after which the service answers with what there is, where it does not do so sooner.
+            trace: how much of the trace comes along: ``"none"``, ``"stages"``, or ``"lists"`` with every ranking.
+
+        Raises:
+            InputError: any of these cannot be used, or cannot be sent.
+            RetrievalError: nothing could be searched; it carries every cause.
+            ServiceError: the service cannot be reached, or the key does not allow it.
+        """
+        options = _options(k, datasets, strategy, rerank, refuse, effort, timeout, trace)
+        return run(self._search(Threads(), _asked(query, filters), options))
+
+    async def asearch(
+        self,
+        query: str | Query,
+        k: int = 5,
+        *,
+        datasets: str | Sequence[str] | None = None,
+        strategy: str = "auto",
+        filters: str | Mapping[str, Any] | Filter | None = None,
+        rerank: bool | None = None,
+        refuse: bool | None = None,
+        effort: str = "balanced",
+        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
+        trace: wire.TraceDetail = "stages",
+    ) -> RetrievalContext:
+        """The same, awaited. To explain documents without blocking, take ``trace="lists"``."""
+        options = _options(k, datasets, strategy, rerank, refuse, effort, timeout, trace)
+        return await self._search(Tasks(), _asked(query, filters), options)
+
+    def search_many(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 5,
+        *,
+        datasets: str | Sequence[str] | None = None,
+        strategy: str = "auto",
+        filters: str | Mapping[str, Any] | Filter | None = None,
+        rerank: bool | None = None,
+        refuse: bool | None = None,
+        effort: str = "balanced",
+        timeout: float | None = None,
+        trace: wire.TraceDetail = "stages",
+    ) -> list[RetrievalContext]:
+        """Answer many questions, one context each in their order, embedding and reranking them in common batches.
+
+        Options are those of `search`, and hold for every question. They go in as many requests as the service's limits
+        ask for; questions with different filters or histories go apart.
+        """
+        options = _options(k, datasets, strategy, rerank, refuse, effort, timeout, trace)
+        return run(self._search_many(Threads(), _all_asked(queries, filters), options))
+
+    async def asearch_many(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 5,
+        *,
+        datasets: str | Sequence[str] | None = None,
+        strategy: str = "auto",
+        filters: str | Mapping[str, Any] | Filter | None = None,
+        rerank: bool | None = None,
+        refuse: bool | None = None,
+        effort: str = "balanced",
+        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
+        trace: wire.TraceDetail = "stages",
+    ) -> list[RetrievalContext]:
+        """The same, awaited."""
+        options = _options(k, datasets, strategy, rerank, refuse, effort, timeout, trace)
+        return await self._search_many(Tasks(), _all_asked(queries, filters), options)
+
+    def route(
+        self, query: str | Query, datasets: Sequence[RemoteDataset] | None = None, strategy: str = "auto"
+    ) -> Routing:
+        """How and where a query would be looked for, and why, before anything is searched.
+
+        Args:
+            query: what would be asked.
+            datasets: those to choose from; all that the key is for unless given.
+            strategy: as of a search: what it would be asked to do.
+        """
+        from pointsman.retrieval.router import RouteDecision
+        from pointsman.selector.base import Fallback
+        from pointsman.workspace import Routing
+
+        asked = Query.of(query)
+        known: dict[str, Any] = {one.name: one for one in (self.datasets() if datasets is None else datasets)}
+        found, plan = self._route(asked.text, list(known), strategy)
+        with self._service.reading("route"):
+            about, decision = found["datasets"], None
+            if about is not None:
+                fallback = about["fallback"]
+                decision = RouteDecision(
+                    tuple(known[name] for name in about["chosen"]),
+                    about["reason"],
+                    dict(about["scores"]),
+                    about["confidence"],
+                    fallback and Fallback(fallback["why"], fallback["policy"]),
+                )
+            look = found["router_select"]
+            return Routing(found["query"], {"route": look["route"], "reasons": list(look["reasons"])}, plan, decision)
+
+    def plan(self, datasets: Sequence[RemoteDataset], strategy: str = "auto") -> Plan:
+        """What a search of these datasets would do, and why."""
+        return self._route("", [dataset.name for dataset in datasets], strategy)[1]
+
+    def keep(self, policy: Policy | None) -> None:
+        """Have the service decide by this policy from now on; None: by the measured one.
+
+        Raises:
+            InputError: the policy cannot be sent.
+            ServiceError: the service cannot be reached, or the key is not one for writing to all datasets.
+        """
+        if policy is None:
+            self._service.call(Request("DELETE", "/api/policy"))
+            return
+        from pointsman.retrieval.policy import Policy
+
+        if not isinstance(policy, Policy):
+            raise InputError(f"a policy is a Policy, or None, not {type(policy).__name__}")
+        self._service.call(Request("PUT", "/api/policy", as_json(json.loads(policy.to_json()))))
+
+    # ── the connections ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def close(self) -> None:
+        """Close the connections of synchronous calls; the next call opens new ones."""
+        self._service.link.close()
+
+    async def aclose(self) -> None:
+        """Close these, and those of the event loop that runs; others are closed when their loops end."""
+        self._service.link.close()
+        await self._service.link.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __iter__(self) -> Iterator[RemoteDataset]:
+        return iter(self.datasets())
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _dataset(self, about: Any) -> RemoteDataset:
+        about = _described(self._service, about)
+        return RemoteDataset(self, self._service, about["name"], about["description"], about["indexing_technique"])
+
+    def _route(self, text: str, names: Sequence[str], strategy: str) -> tuple[Any, Plan]:
+        body = as_json({"query": sendable(text), "datasets": names, "strategy": strategy})
+        found = self._service.call(Request("POST", "/api/retrieval/route", body))
+        with self._service.reading("route"):
+            plan = found["strategy"]
+            return found, Plan(tuple(names), plan["recommended"], plan["reason"])
+
+    async def _search(self, mode: Mode, query: Query, options: dict[str, Any]) -> RetrievalContext:
+        body = {**options, **_with_history(query), "query": sendable(query.text)}
+        request = Request("POST", "/api/retrieval/search", as_json(body))
+        return self._context(await self._service.ask(mode, request, self._time_for(options)), query, body)
+
+    async def _search_many(
+        self, mode: Mode, queries: Sequence[Query], options: dict[str, Any]
+    ) -> list[RetrievalContext]:
+        if not queries:
+            return []
+        alike: dict[bytes, list[int]] = {}
+        for place, query in enumerate(queries):
+            alike.setdefault(as_json(_with_history(query)), []).append(place)
+        limits = await self._service.limits(mode)
+        answers: dict[int, RetrievalContext] = {}
+        for places in alike.values():
+            common = {**options, **_with_history(queries[places[0]])}
+            room = limits["max_body_bytes"] - len(as_json(common)) - 100
+            texts = [sendable(queries[place].text) for place in places]
+            sizes = [len(as_json(text)) + 2 for text in texts]
+            for start, end in _parts(sizes, limits["max_batch"], room):
+                body = as_json({**common, "queries": texts[start:end]})
+                request = Request("POST", "/api/retrieval/search_many", body)
+                seconds = self._time_for(options) * math.ceil((end - start) / _QUESTIONS)
+                found = await self._service.ask(mode, request, seconds)
+                with self._service.reading("list of answers"):
+                    for place, text, one in zip(places[start:end], texts[start:end], found["answers"], strict=True):
+                        answers[place] = self._context(one, queries[place], {**common, "query": text})
+        return [answers[place] for place in range(len(queries))]
+
+    def _time_for(self, options: Mapping[str, Any]) -> float:
+        """Seconds to wait for a search: if the service may take longer than usual, so does the call."""
+        asked = options.get("timeout")
+        return self._service.timeout if asked is None else max(self._service.timeout, asked + _LATE_SECONDS)
+
+    def _context(self, value: Any, query: Query, body: Mapping[str, Any]) -> RetrievalContext:
+        """The answer; where rankings have not come along, the service is asked to explain."""
+        with self._service.reading("answer"):
+            context = wire.context_from_dict(value, query)
+            nearest = context.refused.nearest if context.refused else None
+            for hit in (*context.hits, *([nearest] if nearest else [])):
+                if isinstance(hit.score, bool) or not isinstance(hit.score, int | float):
+                    raise TypeError(f"the score of {hit.id!r:.80} is {hit.score!r:.80}")
+        if body["trace"] == "lists":
+            return context
+        keys = [hit.key for hit in context.hits]
+        trace = _AskedTrace(context.trace.spans, context.trace.records, partial(self._explain, body, keys))
+        return replace(context, trace=trace)
+
+    def _explain(
+        self, body: Mapping[str, Any], keys: Sequence[Any], document_id: str, dataset: str | None
+    ) -> Explanation:
+        """Have the service search again and explain; what was answered then may not be what is answered now."""
+        asked = {**body, "trace": "none", "document_id": document_id, "dataset": dataset}
+        request = Request("POST", "/api/retrieval/explain", as_json(asked))
+        found = run(self._service.ask(Threads(), request, self._time_for(body)))
+        with self._service.reading("explanation"):
+            explanation = wire.explanation_from_dict(found)
+            now = wire.context_from_dict(found["answer"])
+        if [hit.key for hit in now.hits] != list(keys):
+            verdict = f"{explanation.verdict}; this is of a search made now, whose answer is another one than then"
+            return replace(explanation, verdict=verdict)
+        return explanation
+
+
+class RemoteDataset:
+    """A dataset of a service, with those methods of `Dataset` that HTTP can carry.
+
+    Attributes:
+        name: its name.
+        description: what is in it, as it was when this object was made.
+        indexing_technique: ``"vector"``, ``"keyword"`` or ``"hybrid"``.
+    """
+
+    def __init__(self, client: Client, service: Service, name: str, description: str, indexing_technique: str) -> None:
+        self.name, self.description, self.indexing_technique = name, description, indexing_technique
+        self._client, self._service = client, service
+
+    def __repr__(self) -> str:
+        return f"RemoteDataset({self.name!r}, indexing_technique={self.indexing_technique!r}, client={self._client!r})"
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add(
+        self,
+        documents: Iterable[Document | Mapping[str, Any]],
+        *,
+        vectors: Any = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> AddResult:
+        """Add documents, or update those whose id is known; what is stored just so already costs nothing.
+
+        Documents are taken from the iterable as they are sent, some thousand or a megabyte in one request, so any
+        number of them needs little memory. What a broken connection has left open is sent again; documents whose
+        acknowledgement was lost then count as unchanged. An id given twice counts once or twice, the last text stays.
+
+        Args:
+            documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
+            vectors: cannot be sent; the service embeds.
+            on_progress: called with the number of documents that have become durable since the last call.
+
+        Raises:
+            InputError: a document cannot be used; its batch and those after it are not written.
+            UnknownNameError: there is no such dataset any more.
+            LockedError: another process is writing to the dataset.
+            ServiceError: the service cannot be reached, or the key does not allow it. Each of these says how many
+                documents are stored, where there are some; so does a note on an error of ``documents`` itself.
+        """
+        if vectors is not None:
+            raise InputError("vectors are not sent, the service embeds; leave them out, or open the workspace itself")
+        stored = _Stored(on_progress or (lambda _: None))
+        try:
+            for window in _windows(documents):
+                self._send(window, stored)
+        except Exception as error:
+            if stored.done and isinstance(error, PointsmanError):
+                error.args = (f"{error}; {stored}", *error.args[1:])
+            elif stored.done:
+                error.add_note(str(stored))
+            raise
+        return stored.result
+
+    def delete(self, ids: str | Iterable[str]) -> int:
+        """Delete documents by id; unknown ids are passed over. Returns how many there were."""
+        given = [ids] if isinstance(ids, str) else ids
+        wanted = [one for one in given if not isinstance(one, str) or _can_be_an_id(one)]
+        if not wanted:
+            return 0
+        limits, deleted = run(self._service.limits(Threads())), 0
+        sizes = [len(as_json(one)) + 2 for one in wanted]
+        for start, end in _parts(sizes, limits["max_documents"], limits["max_body_bytes"] - 100):
+            request = self._request("DELETE", "/documents", as_json({"ids": wanted[start:end]}), repeatable=False)
+            found = self._service.call(request, self._quiet)
+            with self._service.reading("number of deletions"):
+                deleted += number_of(found["deleted"])
+        return deleted
+
+    def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
+        """The document of this id, if there is one."""
+        if not isinstance(id, str):
+            raise InputError(f"a document's id is a str, not {id!r:.80}")
+        if not _can_be_an_id(id):
+            return None
+        try:
+            found = self._service.call(self._request("GET", f"/document?{urlencode({'id': id})}"))
+        except UnknownNameError as error:
+            if error.kind != "document":
+                raise
+            return None
+        return self._document(found)
+
+    def ids(self, *, source: str | None = None) -> list[str]:
+        """All ids, or those of documents whose metadata has this ``source``."""
+        ids: list[str] = []
+        following: int | None = 0
+        while following is not None:
+            wanted = {"after": following, **({} if source is None else {"source": source})}
+            found = self._service.call(self._request("GET", f"/ids?{urlencode(wanted)}"))
+            with self._service.reading("page of ids"):
+                ids += map(str, found["ids"])
+                following = _following(found["next"], following)
+        return ids
+
+    def page(self, after: int = 0, limit: int = 100) -> tuple[list[Document], int | None]:
+        """At most ``limit`` documents in the order of first arrival, and where the next page begins; None at the end.
+
+        Args:
+            after: what the page before said; 0 for the first.
+            limit: from 1 up.
+
+        Raises:
+            InputError: a number is out of range.
+            ServiceError: so many documents are larger than an answer may be, among others.
+        """
+        if not 0 <= after < 2**63 or not 1 <= limit < 2**31:
+            raise InputError(
+                f"a page begins after 0 or what the page before said, and has 1 or more, not {after}, {limit}"
+            )
+        documents: list[Document] = []
+        following: int | None = after
+        while following is not None and len(documents) < limit:
+            wanted = {"after": following, "limit": min(limit - len(documents), _MOST_OF_A_PAGE)}
+            found = self._service.call(self._request("GET", f"/documents?{urlencode(wanted)}"))
+            with self._service.reading("page of documents"):
+                documents += map(self._document, found["documents"])
+                following = _following(found["next"], following)
+        return documents, following
+
+    def __iter__(self) -> Iterator[Document]:
+        after, limit = 0, _PAGE
+        while True:
+            try:
+                documents, following = self.page(after, limit)
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 8)
+                continue
+            yield from documents
+            if following is None:
+                return
+            after = following
+
+    def __len__(self) -> int:
+        return number_of(self._client.status(self.name)["documents"])
+
+    def __bool__(self) -> bool:
+        return True  # an empty dataset is a dataset
+
+    def __contains__(self, id_: object) -> bool:
+        return isinstance(id_, str) and self.get(id_) is not None
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def search(self, query: str | Query, k: int = 5, **options: Any) -> RetrievalContext:
+        """Search this dataset alone, as `Dataset.search` does: without reranking and refusing unless asked for.
+
+        Options are those of `Client.search`.
+        """
+        return self._client.search(query, k, **self._alone(options))
+
+    async def asearch(self, query: str | Query, k: int = 5, **options: Any) -> RetrievalContext:
+        """The same, awaited."""
+        return await self._client.asearch(query, k, **self._alone(options))
+
+    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def describe(self, description: str) -> None:
+        """Change the description."""
+        body = as_json({"name": self.name, "description": description})
+        _described(self._service, self._service.call(Request("POST", "/api/datasets", body)))
+        self.description = description
+
+    def verify(self) -> Verification:
+        """Compare the three stores."""
+        from pointsman.store.collection import Verification
+
+        found = self._service.call(self._request("POST", "/verify"), self._quiet)
+        with self._service.reading("verification"):
+            kept, words, vectors = (
+                number_of(found[name]) for name in ("documents", "in_keyword_index", "in_vector_index")
+            )
+            return Verification(kept, words, vectors, tuple(map(str, found["problems"])))
+
+    def close(self) -> None:
+        """Nothing: the connections are the client's."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _quiet(self) -> float:
+        """Seconds for which nothing may be heard of a write: the service itself waits for other writers."""
+        return self._service.timeout + _LOCK_SECONDS
+
+    def _alone(self, options: dict[str, Any]) -> dict[str, Any]:
+        if options.get("strategy", "") is None:
+            options = {**options, "strategy": "auto"}
+        return {"rerank": False, "refuse": False, "effort": "fast", **options, "datasets": [self.name]}
+
+    def _request(self, method: str, path: str, body: bytes | None = None, *, repeatable: bool = True) -> Request:
+        return Request(method, _path(self.name) + path, body, repeatable=repeatable)
+
+    def _document(self, value: Any) -> Document:
+        with self._service.reading("document"):
+            return Document(value["id"], value["text"], value["metadata"])
+
+    def _send(self, window: list[_Line], stored: _Stored) -> None:
+        """Send documents until all of them are acknowledged.
+
+        Raises:
+            PointsmanError: the service has told what is wrong, or sending them again does not help.
+        """
+        left, attempt = window, 0
+        while True:
+            request = self._request("POST", "/documents", b"".join(line.content for line in left))
+            done, ended = self._sent(replace(request, kind=LINES), len(left), stored)
+            if ended is None:
+                return
+            ended, left = _of_line(ended, left), left[done:]
+            attempt = 0 if done else attempt
+            pause = self._service.pause(ended, request, attempt, time.monotonic() + self._quiet)
+            if pause is None:
+                raise self._service.error(ended)
+            time.sleep(pause)
+            attempt += 1
+
+    def _sent(self, request: Request, count: int, stored: _Stored) -> tuple[int, Reply | Failure | None]:
+        """Send a request of so many documents: how many are acknowledged, and what kept the others; None if nothing."""
+        done, before, finished = 0, stored.result, False
+        ended: Reply | Failure = _CUT_OFF
+        with closing(self._service.link.lines(request, self._quiet)) as answered:
+            for place, one in enumerate(answered):
+                if not isinstance(one, bytes):
+                    ended = one if ended is _CUT_OFF and _went_wrong(one) else ended
+                    continue
+                with self._service.reading("report of documents added"):
+                    report = json.loads(one)
+                    now = number_of(report["done"])
+                    result = AddResult(*(number_of(report[name]) for name in ("added", "updated", "unchanged")))
+                    finished, problem = report.get("finished") is True, report.get("problem")
+                    if not done <= now <= count or (finished and now < count) or place > count:
+                        raise ValueError(f"{now} of {count} documents are reported after {done}")
+                    ended = ended if problem is None else reply_of(problem)
+                stored.take(now - done, before + result)
+                done = now
+        all_of_them = done == count and isinstance(ended, Failure)  # and only the end of the answer is lost
+        return done, None if finished or all_of_them else ended
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedTrace(Trace):
+    """A trace without rankings; the service explains."""
+
+    ask: Callable[[str, str | None], Explanation] | None = field(default=None, repr=False, compare=False)
+
+    def explain(self, document_id: str, dataset: str | None = None) -> Explanation:
+        """See `Trace.explain`; it takes a search.
+
+        Raises:
+            InputError: the id is no str, or the answer was pickled, and so has no client any more.
+            ServiceError: the service cannot be reached.
+        """
+        if not isinstance(document_id, str):
+            raise InputError(f"a document's id is a str, not {document_id!r:.80}")
+        if self.ask is None:
+            raise InputError(
+                "this answer was pickled without its client, and cannot be explained; search with trace='lists'"
+            )
+        return self.ask(document_id, dataset)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _AskedTrace, (self.spans, self.records)
+
+
+# ── from values to what is sent ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _of_line(ended: Reply | Failure, sent: Sequence[_Line]) -> Reply | Failure:
+    """What went wrong, with the document's id in place of a line's number, which only this module knows."""
+    document = None if isinstance(ended, Failure) else problem_document(ended)
+    if document is None or isinstance(ended, Failure):
+        return ended
+    line = document.get("line")
+    if not isinstance(line, int) or not 0 < line <= len(sent):
+        return ended
+    detail = str(document.get("detail")).removeprefix(f"line {line}: ").removeprefix(f"line {line} ")
+    told = {**document, "detail": f"document {sent[line - 1].id!r:.80}: {detail}"}
+    return replace(ended, content=json.dumps(told).encode())
+
+
+_CUT_OFF: Final = Failure("broken", "the answer ended before all documents were acknowledged", broken=True)
+
+
+def _went_wrong(ended: Reply | Failure) -> bool:
+    """Whether the way in which an answer in lines ended is one that it should not have."""
+    return isinstance(ended, Failure) or ended.status != 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A document as it is sent."""
+
+    id: str
+    content: bytes
+
+
+@dataclass(slots=True)
+class _Stored:
+    """What an `add` has achieved so far; ``told`` hears of every step."""
+
+    told: Callable[[int], None]
+    done: int = 0
+    result: AddResult = field(default_factory=AddResult)
+
+    def take(self, more: int, result: AddResult) -> None:
+        """So many more documents are acknowledged, and this is the result with them."""
+        self.done, self.result = self.done + more, result
+        if more:
+            self.told(more)
+
+    def __str__(self) -> str:
+        one = self.result
+        return (
+            f"the first {self.done:,} documents are stored ({one.added:,} added, {one.updated:,} updated, "
+            f"{one.unchanged:,} unchanged), and may be sent again"
+        )
+
+
+def _windows(documents: Iterable[Document | Mapping[str, Any]]) -> Iterator[list[_Line]]:
+    """Documents in parts that can be held, as lines."""
+    window: list[_Line] = []
+    size, began = 0, time.monotonic()
+    for item in documents:
+        window.append(_line_of(item))
+        size += len(window[-1].content)
+        if len(window) >= _WINDOW or size >= _WINDOW_BYTES or time.monotonic() - began > _WINDOW_SECONDS:
+            yield window
+            window, size, began = [], 0, time.monotonic()
+    if window:
+        yield window
+
+
+def _line_of(item: Document | Mapping[str, Any]) -> _Line:
+    """A document checked just as a dataset checks it, so that it is refused before anything is sent.
+
+    Raises:
+        InputError: it cannot be used.
+    """
+    from pointsman.store.truth import prepare
+
+    if not isinstance(item, Document):
+        if not isinstance(item, Mapping):
+            raise InputError(f"a document is a Document or a mapping with id and text, not {type(item).__name__}")
+        if set(item) - {"id", "text", "metadata"} or "id" not in item or "text" not in item:
+            raise InputError(
+                f"a document given as a mapping has id, text and optionally metadata, not {sorted(map(str, item))}"
+            )
+        item = Document(item["id"], item["text"], item.get("metadata") or {})
+    prepared = prepare(item)
+    id_, text = (json.dumps(one, ensure_ascii=False) for one in (prepared.document.id, prepared.document.text))
+    return _Line(item.id, f'{{"id":{id_},"text":{text},"metadata":{prepared.metadata}}}\n'.encode())
+
+
+def _options(
+    k: int,
+    datasets: str | Sequence[str] | None,
+    strategy: str,
+    rerank: bool | None,
+    refuse: bool | None,
+    effort: str,
+    timeout: float | None,
+    trace: wire.TraceDetail,
+) -> dict[str, Any]:
+    """The options of a search, as they are sent.
+
+    Raises:
+        InputError: one of them cannot be.
+    """
+    for name, given in (("rerank", rerank), ("refuse", refuse)):
+        if given is not None and not isinstance(given, bool):
+            raise InputError(
+                f"{name} is True, False or None for a service, not a {type(given).__name__}: objects are not sent; "
+                "have the service use it, or open the workspace itself"
+            )
+    for name, value in (("strategy", strategy), ("effort", effort)):
+        if not isinstance(value, str):
+            raise InputError(
+                f"{name} is sent by its name, and a {type(value).__name__} has none that a service knows; "
+                "give a name, or open the workspace itself"
+            )
+    if trace not in wire.TRACE_DETAILS:
+        raise InputError(f"trace is one of {', '.join(wire.TRACE_DETAILS)}, not {trace!r:.80}")
+    return {
+        "k": k,
+        "strategy": strategy,
+        "use_rerank": rerank,
+        "datasets": None if datasets is None else [datasets] if isinstance(datasets, str) else list(datasets),
+        "refuse": refuse,
+        "effort": effort,
+        "timeout": None if timeout is None else time_limit(timeout),
+        "trace": trace,
+    }
+
+
+def _asked(query: str | Query, filters: str | Mapping[str, Any] | Filter | None) -> Query:
+    return Query.of(query, parse_filter(filters) if filters else None)
+
+
+def _all_asked(queries: Sequence[str | Query], filters: str | Mapping[str, Any] | Filter | None) -> list[Query]:
+    if isinstance(queries, str):
+        raise InputError("search_many takes a sequence of questions; search takes one")
+    parsed = parse_filter(filters) if filters else None
+    return [Query.of(query, parsed) for query in queries]
+
+
+def _with_history(query: Query) -> dict[str, Any]:
+    """What a query has beside its text."""
+    return {
+        "filters": None if query.filters is None else _sent_filter(query.filters),
+        "history": [{"role": one.role, "text": sendable(one.text)} for one in query.history],
+    }
+
+
+def _sent_filter(wanted: Filter) -> str | dict[str, Any]:
+    """A filter as its expression, or, where that would be too long to be read, as a mapping.
+
+    >>> _sent_filter(parse_filter({"year": {"gte": 2020}}))
+    'year >= 2020'
+    """
+    text = str(wanted)
+    return text if len(text) <= MAX_LENGTH else _mapping(wanted)
+
+
+def _mapping(wanted: Filter) -> dict[str, Any]:
+    if isinstance(wanted, And | Or):
+        return {f"${wanted.word}": [_mapping(part) for part in wanted.parts]}
+    if isinstance(wanted, Not):
+        return {"$not": _mapping(wanted.part)}
+    if isinstance(wanted, Exists):
+        return {wanted.key: {"exists": True}}
+    if isinstance(wanted, Equals):
+        return {wanted.key: {"eq": wanted.value}}
+    if isinstance(wanted, In):
+        return {wanted.key: {"in": list(wanted.values)}}
+    if isinstance(wanted, Range):
+        bounds = {name: getattr(wanted, name) for name in ("gt", "gte", "lt", "lte")}
+        return {wanted.key: {name: bound for name, bound in bounds.items() if bound is not None}}
+    raise FilterError(f"a {type(wanted).__name__} is no filter that can be sent; parse_filter makes those that can")
+
+
+def _parts(sizes: Sequence[int], most: int, room: int) -> Iterator[tuple[int, int]]:
+    """Where to cut, so that each part has at most so many, and no larger than the room unless it is a single one.
+
+    >>> list(_parts([5, 5, 5, 30, 5], 2, 12))
+    [(0, 2), (2, 3), (3, 4), (4, 5)]
+    """
+    start = size = 0
+    for place, one in enumerate(sizes):
+        if place > start and (place - start >= most or size + one > room):
+            yield start, place
+            start, size = place, 0
+        size += one
+    if start < len(sizes):
+        yield start, len(sizes)
+
+
+def _path(name: str) -> str:
+    """Where a dataset is; a name that could be a path of its own is refused, and is no dataset's."""
+    if not isinstance(name, str) or not _PLAIN_NAME.fullmatch(name):
+        from pointsman.dataset import check_name
+
+        check_name(name)
+    return f"/api/datasets/{quote(name, safe='')}"
+
+
+def _following(ahead: Any, after: int) -> int | None:
+    """Where the next page begins; one that did not lie ahead would never end.
+
+    Raises:
+        ValueError, TypeError: it is no number, or does not.
+    """
+    if ahead is not None and int(ahead) <= after:
+        raise ValueError(f"the next page begins after {ahead!r:.80}, this one after {after}")
+    return None if ahead is None else int(ahead)
+
+
+def _can_be_an_id(text: str) -> bool:
+    """Whether some document might have it."""
+    return bool(text) and text == sendable(text)
+
+
+def _described(service: Service, about: Any) -> dict[str, Any]:
+    """What a service tells of a dataset."""
+    with service.reading("dataset"):
+        for name in ("name", "description", "indexing_technique"):
+            if not isinstance(about[name], str):
+                raise TypeError(f"{name} of a dataset is {about[name]!r:.80}")
+        number_of(about["documents"])
+        return dict(about)

@@ -1,0 +1,1452 @@
+"""A workspace over HTTP answers as one that is opened here, and says what is wrong when the service does not."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import itertools
+import json
+import logging
+import pickle
+import re
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pointsman
+from pointsman import Dataset, Document, Policy, Query, Workspace, _remote, wire
+from pointsman import client as module
+from pointsman._http import seconds_of
+from pointsman.client import Client, RemoteDataset
+from pointsman.errors import (
+    FilterError,
+    InputError,
+    LockedError,
+    MissingDependencyError,
+    ModelError,
+    RetrievalError,
+    ServiceError,
+    UnknownNameError,
+    UnmetNeedError,
+)
+from pointsman.filters import And, Exists, Filter, In, Not, Or, Range, parse_filter
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.refuse import Refuser, Threshold
+from pointsman.retrieval.rerank import CalibratedReranker
+from pointsman.retrieval.strategies.auto import Limits as Spending
+from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.server import Limits, create_app
+from pointsman.server.keys import KeyStore
+from pointsman.settings import Settings
+from pointsman.testing import DOCUMENTS, WorkspaceConformance
+from pointsman.types import AddResult, Message, Plan, Refusal, RetrievalContext, Trace
+from serving import serving
+from test_conformance import after, instead, looping
+
+KEY = "ptm_0badc0de_not-a-key-that-opens-anything-at-all-anywhere"
+ENDLESS = Limits(requests_per_minute=0)
+
+
+def app_of(workspace: Workspace, limits: Limits = ENDLESS, **options: Any) -> Any:
+    return create_app(workspace, settings=Settings(), limits=limits, **options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POINTSMAN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterator[Workspace]:
+    made = pointsman.open(tmp_path_factory.mktemp("served"), embedder=HashingEmbedder())
+    made.dataset("filled").add(DOCUMENTS)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def url(workspace: Workspace) -> Iterator[str]:
+    with serving(app_of(workspace)) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[Client]:
+    with Client(url) as made:
+        yield made
+
+
+# ── the same promises ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TestWorkspace(WorkspaceConformance):
+    @pytest.fixture(autouse=True)
+    def take(self, workspace: Workspace) -> None:
+        self.make = lambda: workspace  # type: ignore[method-assign]
+
+
+class TestClient(WorkspaceConformance):
+    @pytest.fixture(autouse=True)
+    def take(self, client: Client) -> None:
+        self.make = lambda: client  # type: ignore[method-assign]
+
+
+class Changed:
+    """Another thing with some of its methods replaced."""
+
+    def __init__(self, subject: Any, **methods: Any) -> None:
+        self._subject, self._methods = subject, methods
+
+    def __getattr__(self, name: str) -> Any:
+        return self._methods[name] if name in self._methods else getattr(self._subject, name)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._subject.close()
+
+    def __iter__(self) -> Any:
+        return iter(self.datasets())
+
+    def __len__(self) -> int:
+        return len(self._subject)
+
+    def __contains__(self, one: Any) -> bool:
+        return one in self._subject
+
+
+class OfDatasets(Changed):
+    """A workspace whose datasets are changed."""
+
+    def dataset(self, *args: Any, **options: Any) -> Any:
+        return ADataset(self._subject.dataset(*args, **options), **self._methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._subject, name)
+
+
+class ADataset(Changed):
+    def __init__(self, subject: Any, **methods: Any) -> None:
+        super().__init__(subject, **{name: change(getattr(subject, name)) for name, change in methods.items()})
+
+    def __iter__(self) -> Any:
+        return iter(self._subject)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class Mutant(NamedTuple):
+    """What is done to which method of a workspace, or of its datasets, and the test that notices."""
+
+    test: str
+    method: str
+    change: Callable[[Any], Any]
+    of_datasets: bool = False
+
+
+def hits(spoil: Callable[[Sequence[Any]], Any]) -> Callable[[Any], Any]:
+    return after(lambda answer: replace(answer, hits=tuple(spoil(answer.hits))))
+
+
+def awaited(spoil: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def change(method: Any) -> Any:
+        async def worse(*args: Any, **options: Any) -> Any:
+            return spoil(await method(*args, **options))
+
+        return worse
+
+    return change
+
+
+def without(*names: str) -> Callable[[Any], Any]:
+    """Options that are not passed on."""
+    return instead(
+        lambda method, *args, **options: method(*args, **{k: v for k, v in options.items() if k not in names})
+    )
+
+
+def drifting(method: Any) -> Any:
+    number = itertools.count()
+    return hits(lambda found: [replace(hit, score=hit.score - next(number)) for hit in found])(method)
+
+
+def sharing(method: Any) -> Any:
+    """Mixes up what is asked at the same time."""
+    latest: list[Any] = []
+
+    def worse(query: Any, *args: Any, **options: Any) -> Any:
+        latest.append(query)
+        time.sleep(0.02)
+        return method(latest[-1], *args, **options)
+
+    return worse
+
+
+def ascii_only(method: Any) -> Any:
+    return lambda query, *args, **options: (
+        str(getattr(query, "text", query)).encode("ascii") and method(query, *args, **options)
+    )
+
+
+def raising(error: Exception) -> Callable[[Any], Any]:
+    def act(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return instead(act)
+
+
+def swallowing(kind: type[Exception], instead_of_it: Any = None) -> Callable[[Any], Any]:
+    def act(method: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return method(*args, **options)
+        except kind:
+            return instead_of_it
+
+    return instead(act)
+
+
+def unexplained(answer: Any) -> Any:
+    return replace(answer, trace=Trace(answer.trace.spans))
+
+
+def beyond(method: Any) -> Any:
+    return lambda query, k=5, **options: method(query, k + 1 if isinstance(k, int) and k > 0 else k, **options)
+
+
+def lenient(method: Any) -> Any:
+    return lambda query, k=5, **options: method(query, k if isinstance(k, int) and k > 0 else 5, **options)
+
+
+def of_filled(method: Any) -> Any:
+    return lambda *args, **options: method(*args, **{**options, "datasets": "filled"})
+
+
+MUTANTS = [
+    Mutant("test_answers_are_sound", "search", after(lambda answer: list(answer.hits))),
+    Mutant("test_answers_are_sound", "search", hits(lambda found: found[::-1])),
+    Mutant("test_answers_are_sound", "search", hits(lambda found: [replace(hit, provenance=()) for hit in found])),
+    Mutant("test_answers_are_sound", "search", hits(lambda found: [replace(hit, dataset=None) for hit in found])),
+    Mutant(
+        "test_answers_are_sound",
+        "search",
+        hits(lambda found: [replace(hit, document=Document(hit.id, "?")) for hit in found]),
+    ),
+    Mutant("test_answers_are_sound", "search", after(lambda answer: replace(answer, plan=Plan((), "hybrid", "why")))),
+    Mutant("test_answers_are_sound", "search", after(lambda answer: replace(answer, trace=Trace()))),
+    Mutant("test_answers_are_sound", "search", after(lambda answer: replace(answer, degraded=("bm25: gone",)))),
+    Mutant("test_answers_are_sound", "search", after(lambda answer: replace(answer, refused=Refusal("no")))),
+    Mutant("test_the_same_question_has_the_same_answer", "search", drifting),
+    Mutant("test_many_threads_at_once", "search", sharing),
+    Mutant("test_odd_texts", "search", ascii_only),
+    Mutant("test_awaits_odd_texts", "asearch", awaited(lambda answer: answer.query.text.encode("ascii") and answer)),
+    Mutant("test_sync_and_async_agree", "asearch", awaited(lambda answer: replace(answer, hits=answer.hits[:2]))),
+    Mutant("test_works_inside_a_running_event_loop", "search", looping),
+    Mutant("test_at_most_k", "search", beyond),
+    Mutant("test_at_most_k", "search", instead(lambda method, query, k=10, **options: method(query, k, **options))),
+    Mutant(
+        "test_text_and_query_find_the_same",
+        "search",
+        instead(lambda method, query, k=5, **options: method(query, k if isinstance(query, str) else k - 1, **options)),
+    ),
+    Mutant("test_filters_are_honoured", "search", without("filters")),
+    Mutant("test_filters_are_honoured", "search", after(lambda answer: replace(answer, query=Query("")))),
+    Mutant("test_a_filter_that_cannot_be_read_is_told", "search", without("filters")),
+    Mutant("test_what_cannot_be_asked_is_refused", "search", lenient),
+    Mutant("test_what_cannot_be_asked_is_refused", "search", without("effort")),
+    Mutant("test_what_cannot_be_asked_is_refused", "search_many", instead(lambda method, queries: method([*queries]))),
+    Mutant("test_unknown_names_are_told", "search", of_filled),
+    Mutant("test_unknown_names_are_told", "search", without("strategy")),
+    Mutant("test_unknown_names_are_told", "drop", swallowing(UnknownNameError)),
+    Mutant("test_unknown_names_are_told", "status", raising(UnknownNameError("thing", "scratch"))),
+    Mutant("test_unknown_names_are_told", "dataset", without("create")),
+    Mutant("test_many_questions_as_one_by_one", "search_many", after(lambda answers: answers[::-1])),
+    Mutant(
+        "test_many_questions_as_one_by_one",
+        "asearch_many",
+        awaited(lambda answers: [replace(one, hits=one.hits[:1]) for one in answers]),
+    ),
+    Mutant("test_every_document_is_explained", "search", after(unexplained)),
+    Mutant("test_what_is_planned_is_done", "plan", after(lambda plan: replace(plan, strategy="rrf"))),
+    Mutant("test_what_is_planned_is_done", "plan", instead(lambda method, datasets, *_: method(datasets))),
+    Mutant(
+        "test_what_is_planned_is_done",
+        "route",
+        after(lambda route: replace(route, plan=replace(route.plan, reason=""))),
+    ),
+    Mutant("test_a_dataset_is_searched_alone", "search", hits(lambda found: found[:3]), of_datasets=True),
+    Mutant("test_documents_are_kept", "add", after(lambda _: AddResult()), of_datasets=True),
+    Mutant("test_documents_are_kept", "ids", after(sorted), of_datasets=True),
+    Mutant("test_documents_are_kept", "delete", after(lambda _: 1), of_datasets=True),
+    Mutant("test_documents_are_kept", "page", after(lambda page: (page[0], None)), of_datasets=True),
+    Mutant(
+        "test_odd_documents_come_back",
+        "get",
+        after(lambda found: found and replace(found, text=found.text.strip())),
+        of_datasets=True,
+    ),
+    Mutant("test_bad_documents_are_refused", "add", swallowing(InputError, AddResult()), of_datasets=True),
+    Mutant(
+        "test_bad_documents_are_refused",
+        "add",
+        instead(lambda method, documents, **options: [method([one], **options) for one in documents]),
+        of_datasets=True,
+    ),
+    Mutant("test_progress_is_told", "add", without("on_progress"), of_datasets=True),
+    Mutant("test_datasets_are_kept", "dataset", without("description")),
+    Mutant("test_datasets_are_kept", "dataset", without("indexing_technique")),
+    Mutant("test_datasets_are_kept", "names", after(lambda names: names[::-1])),
+    Mutant("test_status_tells", "status", after(lambda status: {**status, "documents": 0})),
+    Mutant("test_closed_and_used_again", "__enter__", after(lambda _: None)),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.test}-{mutant.method}")
+def test_what_breaks_a_promise_fails_the_test_of_that_promise(workspace: Workspace, mutant: Mutant) -> None:
+    subject: Any
+    if mutant.of_datasets:
+        subject = OfDatasets(workspace, **{mutant.method: mutant.change})
+    elif mutant.method == "__enter__":
+        subject = type("Entered", (Changed,), {"__enter__": lambda self: None})(workspace)
+    else:
+        subject = Changed(workspace, **{mutant.method: mutant.change(getattr(workspace, mutant.method))})
+    suite = WorkspaceConformance()
+    suite.make = lambda: subject  # type: ignore[method-assign]
+    with pytest.raises(AssertionError) as caught:
+        getattr(suite, mutant.test)()
+    assert len(str(caught.value)) > 20  # it tells
+
+
+def test_every_promise_has_something_that_breaks_it() -> None:
+    tests = {name for name in dir(WorkspaceConformance) if name.startswith("test_")}
+    assert tests == {mutant.test for mutant in MUTANTS}
+
+
+@pytest.mark.parametrize(("here", "there"), [(Workspace, Client), (Dataset, RemoteDataset)])
+def test_methods_take_what_those_of_the_library_take(here: type, there: type) -> None:
+    """But for what works on files, candidates or the stores; new ones come with a decision."""
+    local = {
+        "make",
+        "path",
+        "candidates",
+        "cosine_spread",
+        "embedder",
+        "fetch",
+        "follow",
+        "keeps",
+        "keys",
+        "lists_for",
+        "load",
+    }
+    local |= {"passage_vector", "rebuild", "retriever", "save", "scores", "stores", "writing"}
+    public = [name for name in vars(here) if not name.startswith("_") and name not in local]
+    assert len(public) >= 10
+    for name in public:
+        wanted, found = (inspect.signature(getattr(one, name)).parameters for one in (here, there))
+        free = {one.name for one in wanted.values() if one.kind is one.VAR_KEYWORD}
+        assert not set(wanted) - free - set(found), f"{name} of {there.__name__} lacks a parameter"
+        for one in found.values():
+            if one.name in wanted:
+                assert (one.kind, one.default) == (wanted[one.name].kind, wanted[one.name].default)
+
+
+# ── hit by hit ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+QUESTIONS = ("red signal lamp", "паровоз и пар", "信号灯是红色", "what stops a train and who blows the whistle?", "zzz")
+OPTIONS: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"k": 3, "trace": "lists"},
+    {"k": 20, "refuse": False, "trace": "none"},
+    {"strategy": "bm25", "datasets": "filled"},
+    {"strategy": "rrf", "datasets": ["words", "filled"]},
+    {"strategy": "decomposition", "refuse": False},
+    {"filters": "year >= 2000", "rerank": True},
+    {"filters": {"language": ["ru", "zh"]}, "rerank": False, "effort": "fast"},
+    {"filters": parse_filter("not exists(year)"), "effort": "thorough", "timeout": 20},
+    {"datasets": []},
+)
+
+
+def same(one: RetrievalContext, other: RetrievalContext) -> None:
+    """All that is answered is the same, to the last digit, but for times."""
+    assert one.hits == other.hits
+    assert (one.plan, one.refused, one.degraded, one.query) == (other.plan, other.refused, other.degraded, other.query)
+
+
+@pytest.fixture(scope="module")
+def words(workspace: Workspace) -> Iterator[None]:
+    """A second dataset, with some of the same ids."""
+    made = workspace.dataset("words")
+    made.add([replace(one, text=f"{one.text} {one.text[::-1]}") for one in DOCUMENTS[::2]])
+    yield
+    workspace.drop("words")
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.usefixtures("words")
+def test_answers_are_those_of_the_workspace(workspace: Workspace, client: Client, options: Mapping[str, Any]) -> None:
+    here = {name: value for name, value in options.items() if name != "trace"}
+    wanted = [workspace.search(question, **here) for question in QUESTIONS]
+
+    async def every() -> list[RetrievalContext]:
+        async with client:
+            return await asyncio.gather(*(client.asearch(question, **options) for question in QUESTIONS))
+
+    found = [client.search(question, **options) for question in QUESTIONS]
+    for many in (found, asyncio.run(every())):
+        for one, other in zip(many, wanted, strict=True):
+            same(one, other)
+    for one, other in zip(found, wanted, strict=True):
+        if options.get("trace") != "none":
+            assert [span.stage for span in one.trace.spans] == [span.stage for span in other.trace.spans]
+        assert bool(one.trace.records) == (options.get("trace") == "lists")
+        for id_ in ("en-1", "zh-3", "nowhere"):
+            explained, wanted_one = one.explain(id_), other.explain(id_)
+            if options.get("trace") == "lists":  # a list that came over a wire cannot score what it has not found
+                assert explained.rank == wanted_one.rank
+                assert [step.rank for step in explained.steps] == [step.rank for step in wanted_one.steps]
+            else:
+                assert explained == wanted_one
+    for one, other in zip(
+        client.search_many(QUESTIONS, **options), workspace.search_many(QUESTIONS, **here), strict=True
+    ):
+        same(one, other)
+
+
+def test_a_dataset_is_searched_as_the_dataset_itself_does_it(workspace: Workspace, client: Client) -> None:
+    here, there = workspace.dataset("filled"), client.dataset("filled")
+    for question in QUESTIONS:
+        for options in ({}, {"k": 3, "strategy": "bm25"}, {"strategy": None, "timeout": 20}):
+            wanted, found = here.search(question, **options), there.search(question, **options)
+            same(found, wanted)
+            same(asyncio.run(there.asearch(question, **options)), wanted)
+            stages = [span.stage for span in found.trace.spans if span.stage != "transform"]  # which adds nothing
+            assert stages == [span.stage for span in wanted.trace.spans if span.stage != "transform"]
+
+
+@pytest.mark.usefixtures("words")
+def test_routes_and_plans_are_those_of_the_workspace(workspace: Workspace, client: Client) -> None:
+    for question in QUESTIONS:
+        here, there = workspace.route(question), client.route(question)
+        assert (there.query, there.heuristic, there.plan) == (here.query, here.heuristic, here.plan)
+        assert here.decision is not None
+        assert there.decision is not None
+        assert [one.name for one in there.decision.datasets] == [one.name for one in here.decision.datasets]
+        assert (there.decision.reason, there.decision.scores) == (here.decision.reason, here.decision.scores)
+        assert (there.decision.confidence, there.decision.fallback) == (
+            here.decision.confidence,
+            here.decision.fallback,
+        )
+    for strategy in ("auto", "bm25", "z_score"):
+        assert client.plan(client.datasets(), strategy) == workspace.plan(workspace.datasets(), strategy)
+    with pytest.raises(UnknownNameError, match="no strategy named 'best'"):
+        client.plan([], "best")
+    assert client.plan([]) == workspace.plan([])
+    assert client.route("anything", []).decision is None
+    assert workspace.status("words").items() <= client.status("words").items()
+
+
+def test_the_bundled_embedder(tmp_path: Path) -> None:
+    with pointsman.open(tmp_path / "work") as workspace, serving(app_of(workspace)) as url, Client(url) as client:
+        client.dataset("rails").add(DOCUMENTS)
+        for question in QUESTIONS:
+            same(client.search(question), workspace.search(question))
+        assert client.search("How are signals shown to drivers?", 1).hits[0].id == "en-1"
+
+
+def test_refusals_are_those_of_the_workspace(tmp_path: Path) -> None:
+    workflow = RetrievalWorkflow(refiners=[Refuser(thresholds=Threshold("calibrated", 1e9))])
+    made = pointsman.open(tmp_path / "work", embedder=HashingEmbedder(), workflow=workflow)
+    with made as workspace, serving(app_of(workspace)) as url, Client(url) as client:
+        workspace.dataset("rails").add(DOCUMENTS)
+        wanted = workspace.search("red signal")
+        found = client.search("red signal")
+        same(found, wanted)
+        assert found.refused is not None
+        assert found.refused.nearest is not None
+        assert client.search("red signal", refuse=False).hits
+
+
+def test_history_and_filters_of_a_query_go_along(workspace: Workspace, client: Client) -> None:
+    history = (Message("user", "Расскажи о паровозах"), Message("assistant", "Их много."))
+    query = Query("а в какие годы?", parse_filter("year > 1990"), history)
+    same(client.search(query), workspace.search(query))
+    assert client.search(query).query.history == history
+    same(client.search(query, filters="language = zh"), workspace.search(query, filters="language = zh"))
+    with_history, plain = client.search_many([query, "пар"])
+    assert (with_history.query.history, plain.query.history) == (history, ())
+
+
+def test_a_filter_of_many_values_goes_as_a_mapping(client: Client) -> None:
+    wanted = In("language", (*(f"value number {number} of many" for number in range(900)), "ru"))
+    assert len(str(wanted)) > 10_000
+    assert {hit.id[:2] for hit in client.search("пар мост фонарь", 20, filters=wanted, refuse=False)} == {"ru"}
+
+    class Odd(Filter):
+        depth = leaves = 1
+
+        def matches(self, metadata: Any) -> bool:
+            return True
+
+        def __str__(self) -> str:
+            return "?" * 10_001
+
+    with pytest.raises(FilterError, match="a Odd is no filter that can be sent"):
+        client.search("x", filters=Odd())
+
+
+leaf = st.sampled_from(["a", "b c", "и", "and"]).flatmap(
+    lambda key: st.one_of(
+        st.builds(lambda value: parse_filter({key: value}), st.one_of(st.booleans(), st.integers(0, 9), st.text())),
+        st.builds(lambda values: In(key, tuple(values)), st.lists(st.integers(0, 9))),
+        st.builds(lambda low: Range(key, gt=low, lte=low + 3), st.integers(0, 9)),
+        st.just(Exists(key)),
+    )
+)
+trees = st.recursive(
+    leaf,
+    lambda part: st.one_of(
+        st.lists(part).map(lambda x: And(tuple(x))), st.lists(part).map(lambda x: Or(tuple(x))), part.map(Not)
+    ),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(trees)
+def test_a_filter_means_the_same_as_text_and_as_mapping(wanted: Filter) -> None:
+    mapping = parse_filter(json.loads(json.dumps(module._mapping(wanted))))
+    text = parse_filter(str(module._sent_filter(wanted)))
+    for metadata in ({}, {"a": 1, "b c": True}, {"a": [3, "x"], "и": 5}, {"and": "", "b c": 9.0}):
+        assert mapping.matches(metadata) == text.matches(metadata) == wanted.matches(metadata)
+
+
+# ── explaining ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_explanation_of_what_has_changed_says_so(workspace: Workspace, client: Client) -> None:
+    changing = client.dataset("changing", indexing_technique="keyword")
+    changing.add([{"id": str(number), "text": f"signal {number}"} for number in range(5)])
+    context = client.search("signal", 3, datasets="changing")
+    listed = client.search("signal", 3, datasets="changing", trace="lists")
+    first = context.hits[0].id
+    assert "made now" not in context.explain(first).verdict
+    changing.delete(first)
+    told = context.explain(first)
+    assert told.rank is None
+    assert told.verdict.endswith("this is of a search made now, whose answer is another one than then")
+    assert listed.explain(first).rank == 1
+    workspace.drop("changing")
+    with pytest.raises(UnknownNameError):
+        context.explain(first)
+
+
+def test_a_pickled_answer(client: Client) -> None:
+    context, listed = client.search("red signal"), client.search("red signal", trace="lists")
+    again = pickle.loads(pickle.dumps(context))
+    same(again, context)
+    assert again.trace.spans == context.trace.spans
+    with pytest.raises(InputError, match="trace='lists'"):
+        again.explain("en-1")
+    assert pickle.loads(pickle.dumps(listed)).explain("en-1") == listed.explain("en-1")
+    for thing in (client, client.dataset("filled")):
+        with pytest.raises(TypeError, match="its key would stand in the clear"):
+            pickle.dumps(thing)
+
+
+# ── what is asked for ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rerank": CalibratedReranker()}, "rerank is True, False or None for a service, not a CalibratedReranker"),
+        ({"refuse": 0.5}, "refuse is True, False or None for a service, not a float"),
+        ({"effort": Spending(milliseconds=5)}, "effort is sent by its name, and a Limits has none"),
+        ({"effort": lambda: "fast"}, "effort is sent by its name"),
+        ({"strategy": object()}, "strategy is sent by its name"),
+        ({"trace": "all"}, "trace is one of none, stages, lists, not 'all'"),
+        ({"timeout": 0}, "timeout is a number of seconds above 0, not 0"),
+        ({"timeout": float("nan")}, "timeout is a number of seconds above 0, not nan"),
+        ({"k": object()}, "cannot be sent as JSON: Object of type object"),
+        ({"datasets": [object()]}, "cannot be sent as JSON"),
+        ({"k": 201}, "k is 201, the limit is 200"),
+        ({"timeout": 601}, "timeout: Input should be less than or equal to 600"),
+        ({"strategy": "hyde"}, "needs a language model"),
+        ({"query": "x" * 4001}, "query has 4001 characters, the limit is 4000"),
+    ],
+)
+def test_what_cannot_be_sent_is_told(client: Client, options: dict[str, Any], message: str) -> None:
+    query = options.pop("query", "red signal") if "query" in options else "red signal"
+    with pytest.raises(InputError, match=re.escape(message)):
+        client.search(query, **options)
+    with pytest.raises(InputError, match=re.escape(message)):
+        asyncio.run(client.asearch(query, **options))
+
+
+def test_errors_of_the_library_are_its_own(client: Client) -> None:
+    with pytest.raises(UnmetNeedError, match="language model"):
+        client.search("x", strategy="hyde")
+    with pytest.raises(UnknownNameError, match=r"^no dataset named 'nowhere'; known: filled") as caught:
+        client.search("x", datasets=["filled", "nowhere"])
+    assert (caught.value.kind, caught.value.name, caught.value.known[0]) == ("dataset", "nowhere", "filled")
+    assert "request " in caught.value.__notes__[0]
+    filled = client.dataset("filled")
+    with pytest.raises(InputError, match="vectors are not sent"):
+        filled.add([], vectors=[[1.0]])
+    with pytest.raises(InputError, match="a document's id is a str"):
+        filled.get(7)  # type: ignore[arg-type]
+    for after_, limit in ((-1, 1), (0, 0)):
+        with pytest.raises(InputError, match="a page begins after 0"):
+            filled.page(after_, limit)
+    with pytest.raises(InputError, match="a policy is a Policy"):
+        client.keep({"name": "mine"})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="search takes one"):
+        asyncio.run(client.asearch_many("x"))
+    gone = client.dataset("gone")
+    client.drop("gone")
+    calls: list[Callable[[], object]] = [
+        *(lambda: gone.add(DOCUMENTS), lambda: gone.get("en-1"), gone.ids, gone.page, lambda: list(gone)),
+        *(lambda: len(gone), lambda: gone.delete("x"), gone.verify, lambda: gone.search("x")),
+    ]
+    for call in calls:
+        with pytest.raises(UnknownNameError, match="no dataset named 'gone'"):
+            call()
+    assert (7 in filled, "" in filled, "\ud800" in filled, gone.delete([])) == (False, False, False, 0)
+
+
+def test_a_policy_is_kept(workspace: Workspace, client: Client) -> None:
+    client.keep(Policy(name="ours", strategy="bm25"))
+    try:
+        assert client.search("red signal").plan.strategy == "bm25"
+        assert workspace.search("red signal").plan.strategy == "bm25"
+    finally:
+        client.keep(None)
+    assert client.search("red signal").plan.strategy == "hybrid"
+
+
+def test_limits_of_the_service_are_kept_to(tmp_path: Path) -> None:
+    limits = Limits(requests_per_minute=0, max_batch=3, max_documents=4, max_body_bytes=2000)
+    with (
+        pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace,
+        serving(app_of(workspace, limits)) as url,
+        Client(url) as client,
+    ):
+        rails = client.dataset("rails", indexing_technique="keyword")
+        rails.add({"id": f"{number} {'x' * 300}", "text": f"signal {number}"} for number in range(30))
+        questions = [f"signal {number} {'铁' * 200}" for number in range(11)]
+        found = client.search_many(questions, 1)
+        assert [one.hits[0].id.split()[0] for one in found] == [str(number) for number in range(11)]
+        assert [one.hits for one in asyncio.run(client.asearch_many(questions, 1))] == [one.hits for one in found]
+        assert rails.delete(rails.ids()[:25]) == 25
+        assert len(rails) == 5
+
+
+def test_pages_of_any_size(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled = client.dataset("filled")
+    monkeypatch.setattr(module, "_MOST_OF_A_PAGE", 3)
+    documents, following = filled.page(0, 7)
+    assert documents == list(DOCUMENTS[:7])
+    assert following is not None
+    assert filled.page(following, 100) == (list(DOCUMENTS[7:]), None)
+    monkeypatch.undo()
+    monkeypatch.setattr(_remote, "_LARGEST", 900)
+    with pytest.raises(ServiceError, match=r"larger than 0 MB; ask for less at once"):
+        filled.page()
+    assert list(filled) == list(DOCUMENTS)  # in smaller pages
+    monkeypatch.setattr(_remote, "_LARGEST", 50)
+    with pytest.raises(ServiceError, match="larger than"):
+        list(filled)
+
+
+# ── adding ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_documents_are_taken_as_they_are_sent(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WINDOW", 128)
+    taken, ahead, durable = 0, list[int](), 0
+
+    def source() -> Iterator[dict[str, Any]]:
+        nonlocal taken
+        for number in range(1000):
+            taken += 1
+            ahead.append(taken - durable)
+            yield {"id": str(number), "text": f"signal {number}"}
+
+    def told(more: int) -> None:
+        nonlocal durable
+        durable += more
+
+    rails = client.dataset("stream", indexing_technique="keyword")
+    try:
+        assert rails.add(source(), on_progress=told) == AddResult(added=1000)
+        assert durable == taken == len(rails) == 1000
+        assert max(ahead) <= 128  # never more in hand than one request
+    finally:
+        client.drop("stream")
+
+
+def test_what_comes_slowly_is_sent_as_it_comes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WINDOW_SECONDS", 0.0)
+    rails, seen = client.dataset("slow", indexing_technique="keyword"), list[int]()
+
+    def source() -> Iterator[Document]:
+        for document in DOCUMENTS[:3]:
+            seen.append(len(rails))
+            yield document
+
+    try:
+        rails.add(source())
+        assert seen == [0, 1, 2]
+    finally:
+        client.drop("slow")
+
+
+def test_what_is_stored_is_told_when_the_source_breaks(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WINDOW", 4)
+    rails = client.dataset("broken", indexing_technique="keyword")
+
+    def impossible(more: int) -> None:
+        raise ZeroDivisionError(more)
+
+    def source() -> Iterator[Any]:
+        yield from DOCUMENTS[:9]
+        raise OSError("the disk is gone")
+
+    told = "the first 8 documents are stored (8 added, 0 updated, 0 unchanged), and may be sent again"
+    try:
+        with pytest.raises(OSError, match="the disk is gone") as caught:
+            rails.add(source())
+        assert caught.value.__notes__ == [told]
+        with pytest.raises(InputError, match=re.escape("the first 8 documents are stored (0 added, 0 updated, 8 unch")):
+            rails.add([*DOCUMENTS[:9], {"id": "x"}])
+        with pytest.raises(ZeroDivisionError) as stopped:
+            rails.add(DOCUMENTS, on_progress=impossible)
+        assert "the first 4 documents are stored" in stopped.value.__notes__[0]
+        long = {"id": "long", "text": "x" * 1_000_001}
+        with pytest.raises(InputError, match=r"^document 'long': is longer than 1,000,000 bytes; the first 9 doc"):
+            rails.add([*DOCUMENTS[:9], long])
+    finally:
+        client.drop("broken")
+
+
+# ── who may ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterator[tuple[str, KeyStore]]:
+    folder = tmp_path_factory.mktemp("guarded")
+    keys = KeyStore(folder / "work" / "keys.json")
+    with pointsman.open(folder / "work", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("mine", indexing_technique="keyword").add(DOCUMENTS)
+        workspace.dataset("theirs", indexing_technique="keyword").add(DOCUMENTS[:1])
+        keys.create("somebody")
+        with serving(app_of(workspace, keys=keys)) as url:
+            yield url, keys
+
+
+def test_keys(guarded: tuple[str, KeyStore]) -> None:
+    url, keys = guarded
+    reader = keys.create("reader", datasets=["mine"], scopes=["read"]).text
+    with Client(url, reader) as client:
+        assert client.names() == ["mine"]
+        assert client.dataset("mine").search("signal").hits  # which needs no right to write
+        assert asyncio.run(client.asearch("signal")).hits
+        with pytest.raises(UnknownNameError, match="no dataset named 'theirs'; known: mine"):
+            client.search("signal", datasets="theirs")
+        mine = client.dataset("mine")
+        calls: list[Callable[[], object]] = [
+            *(lambda: mine.add(DOCUMENTS), lambda: mine.delete("en-1"), lambda: mine.describe("x")),
+            *(lambda: client.drop("mine"), lambda: client.keep(None)),
+        ]
+        for call in calls:
+            with pytest.raises(ServiceError, match="the key does not allow this: this") as caught:
+                call()
+            assert (caught.value.status, caught.value.title) == (403, "The key does not allow this")
+            assert caught.value.request_id
+    for key, message in (
+        (None, "it wants a key; give one to the client"),
+        (KEY, "it does not take this key, which is"),
+    ):
+        with Client(url, key) as client, pytest.raises(ServiceError, match=message) as refused:
+            client.search("signal")
+        assert refused.value.status == 401
+        assert reader not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("127.0.0.1:8080", {}, "url begins with http:// or https://"),
+        ("http://", {}, "url begins with http:// or https:// and a host"),
+        ("http://[", {}, "url cannot be read as an address"),
+        ("http://host:port", {}, "url cannot be read as an address"),
+        (None, {}, "url (cannot be read as an address|begins with)"),
+        ("http://me:secret@host", {}, "the address of host holds a user or password"),
+        ("http://host/?key=secret", {}, "the service's address alone"),
+        ("https://host", {"key": "two\nlines"}, "key is one line of ASCII"),
+        ("https://host", {"key": ""}, "key is one line of ASCII"),
+        ("https://host", {"key": "ключ"}, "key is one line of ASCII"),
+        ("http://host", {"key": KEY}, "the key would be sent to host without encryption; use https"),
+        ("http://10.0.0.1", {"key": KEY}, "insecure=True if nobody can listen"),
+        ("http://host", {"timeout": 0}, "timeout is a number of seconds above 0"),
+        ("http://host", {"timeout": None}, "timeout is a number of seconds above 0"),
+        ("http://host", {"timeout": float("inf")}, "timeout is a number of seconds above 0"),
+        ("http://host", {"retries": -1}, "retries is an int from 0 up"),
+        ("http://host", {"retries": True}, "retries is an int from 0 up"),
+    ],
+)
+def test_clients_that_cannot_be(url: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        Client(url, **options)
+    assert "secret" not in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+def test_clients_that_can_be() -> None:
+    for url in ("http://127.0.0.1:1", "http://[::1]:8080", "http://localhost/", "https://example.org/pointsman/"):
+        assert repr(Client(url, KEY)) == f"Client({url.rstrip('/')!r})"
+    assert repr(Client("http://service", KEY, insecure=True)) == "Client('http://service')"
+
+
+def test_without_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'pointsman\[http\]'"):
+        Client("http://localhost")
+
+
+def test_importing_is_cheap() -> None:
+    code = "import sys, pointsman.client; print(' '.join(sys.modules))"
+    loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    assert not loaded & {"httpx", "numpy", "tantivy", "sqlite3", "fastapi"}
+
+
+# ── a hostile service ────────────────────────────────────────────────────────────────────────────────────────────────
+
+Act = Callable[["Handler"], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request, kept, and answered by what stands next in the script; the last of it stands for good."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 5
+    hostile: Hostile
+    body: bytes = b""
+
+    def do_GET(self) -> None:
+        if "chunked" in self.headers.get("Transfer-Encoding", ""):
+            raise AssertionError("the client announces how much it sends")
+        self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        with self.hostile.lock:
+            self.hostile.asked.append(self)
+            act = self.hostile.script[min(len(self.hostile.asked), len(self.hostile.script)) - 1]
+        try:
+            act(self)
+        except OSError:
+            self.close_connection = True  # the client has had enough
+
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815  (the base class looks for these names)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Hostile:
+    """A service that does whatever it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Handler] = []
+        self.script: list[Act] = []
+        self.lock = threading.Lock()
+        self.released = threading.Event()
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handling", (Handler,), {"hostile": self}))
+        self.http.daemon_threads = False
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    def will(self, *script: Act) -> None:
+        self.asked, self.script = [], list(script)
+
+    def close(self) -> None:
+        self.released.set()
+        self.http.shutdown()
+        self.thread.join()
+        self.http.server_close()
+
+
+@pytest.fixture
+def hostile() -> Iterator[Hostile]:
+    made = Hostile()
+    yield made
+    made.close()
+
+
+def says(body: Any, status: int = 200, kind: str = "application/json", **headers: str) -> Act:
+    """Answers as one should, whatever it is."""
+    content = body if isinstance(body, bytes) else body.encode() if isinstance(body, str) else json.dumps(body).encode()
+
+    def act(handler: Handler) -> None:
+        handler.send_response(status)
+        given = {"Content-Type": kind, "Content-Length": str(len(content)), "X-Request-Id": "r-1"}
+        for name, value in {**given, **{name.replace("_", "-"): value for name, value in headers.items()}}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    return act
+
+
+def problem(slug: str, status: int, detail: Any = "no", retry_after: str | None = None, **members: Any) -> Act:
+    document = {"type": f"/problems/{slug}", "title": f"Title of {slug}", "status": status, "detail": detail, **members}
+    headers = {} if retry_after is None else {"Retry_After": retry_after}
+    return says(document, status, "application/problem+json", **headers)
+
+
+def raw(content: bytes) -> Act:
+    """Writes so many bytes, and hangs up."""
+
+    def act(handler: Handler) -> None:
+        handler.wfile.write(content)
+        handler.close_connection = True
+
+    return act
+
+
+def drip(handler: Handler) -> None:
+    """Never ends, and never lets one wait for long."""
+    handler.wfile.write(CUT)
+    while not handler.hostile.released.wait(0.05):
+        handler.wfile.write(b" ")
+    handler.close_connection = True
+
+
+def hang(handler: Handler) -> None:
+    handler.hostile.released.wait(20)
+    handler.close_connection = True
+
+
+ANSWER = wire.context_to_dict(
+    RetrievalContext(Query("rail"), (), Plan(("rails",), "bm25", "asked for"), Trace()), trace="stages"
+)
+HIT = {"rank": 1, "id": "a", "score": 1.0, "dataset": "d", "title": "", "text": "t", "metadata": {}, "provenance": []}
+CUT = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n" + b" " * 100
+ECHO = f"Authorization: Bearer {KEY} \x00\x1b[31m\u202e"
+
+
+class Case(NamedTuple):
+    """What the service does, what that is for the caller, and how often it was asked."""
+
+    act: Act
+    error: type[Exception]
+    message: str
+    asked: int = 1
+    attributes: Mapping[str, Any] = {}
+    in_data: bool = False
+
+
+CASES = {
+    "hangs": Case(hang, ServiceError, "no answer came in time", 1, {"status": None, "title": "late"}),
+    "drips": Case(drip, ServiceError, "no answer came in time"),
+    "hangs up": Case(raw(b""), ServiceError, r"the connection broke \(RemoteProtocolError", 3, {"title": "broken"}),
+    "garbage": Case(raw(b"\x00\xff not HTTP\r\n\r\n"), ServiceError, "the connection broke", 3),
+    "huge, cut off": Case(raw(CUT), ServiceError, "the connection broke", 3),
+    "huge headers": Case(raw(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000), ServiceError, "the connection broke", 3),
+    "too large": Case(says(" " * 20_000), ServiceError, "the answer is larger than", 1, {"title": "too large"}),
+    "compressed": Case(says(b"\x1f\x8b", Content_Encoding="gzip"), ServiceError, "compressed, which was not asked for"),
+    "no JSON": Case(says("<h1>Hello</h1>"), ServiceError, "what came is no JSON: <h1>Hello</h1>", 1, {"status": 200}),
+    "nothing": Case(says(""), ServiceError, "what came is no JSON: nothing"),
+    "too deep": Case(says("[" * 9_000), ServiceError, "what came is no JSON"),
+    "no UTF-8": Case(says(b'{"results": "\xff"}'), ServiceError, "what came is no JSON"),
+    "a list": Case(says([]), ServiceError, "this is no answer as a service sends it"),
+    "null": Case(says("null"), ServiceError, "this is no answer as a service sends it"),
+    "an empty object": Case(says({}), ServiceError, "this is no answer as a service sends it"),
+    "results of another kind": Case(says({**ANSWER, "results": 7}), ServiceError, "this is no answer"),
+    "a score that is none": Case(
+        says({**ANSWER, "results": [{**HIT, "score": "high"}]}), ServiceError, "the score of 'a' is 'high'"
+    ),
+    "a nearest without a score": Case(
+        says(
+            {
+                **ANSWER,
+                "refused": {"reason": "no", "nearest": {**HIT, "score": None}, "score": 1, "threshold": 1, "scale": ""},
+            }
+        ),
+        ServiceError,
+        "the score of 'a' is None",
+    ),
+    "a document without id": Case(
+        says({**ANSWER, "results": [{**HIT, "id": ""}]}), ServiceError, "this is no answer as a service sends it"
+    ),
+    "500": Case(
+        problem("internal", 500, "the log says more"),
+        ServiceError,
+        r"the log says more \(status 500, request r-1\)",
+        1,
+        {"status": 500, "title": "Title of internal", "request_id": "r-1", "retry_after": None},
+    ),
+    "502 of a proxy": Case(
+        says("<html>Bad\r\ngateway</html>", 502, "text/html"),
+        ServiceError,
+        "no answer of a Pointsman service: <html>Bad gateway</html>; is the address right",
+        1,
+        {"status": 502},
+    ),
+    "404 of something else": Case(says({"detail": "Not Found"}, 404), ServiceError, "is the address right"),
+    "429": Case(
+        problem("too-many-requests", 429, "slower", "0"), ServiceError, "slower", 3, {"status": 429, "retry_after": 0.0}
+    ),
+    "429 for long": Case(
+        problem("too-many-requests", 429, "slower", "3600"),
+        ServiceError,
+        "slower; it asks to wait 3600 s",
+        1,
+        {"retry_after": 3600.0},
+    ),
+    "429 without a time": Case(problem("too-many-requests", 429), ServiceError, "no", 1, {"retry_after": None}),
+    "429 with an odd time": Case(problem("too-many-requests", 429, "no", "soon"), ServiceError, "no"),
+    "503": Case(problem("unavailable", 503, "starting", "0"), ServiceError, "starting", 3, {"status": 503}),
+    "503 without a time": Case(says("down", 503, "text/plain"), ServiceError, "down", 1),
+    "locked": Case(problem("locked", 503, "writing", "0"), LockedError, "^writing$", 3),
+    "a model": Case(problem("unavailable", 503, "broken", error="ModelError"), ModelError, "^broken$"),
+    "a package": Case(problem("unavailable", 503, "x", error="MissingDependencyError"), ModelError, "^x$"),
+    "every branch": Case(
+        problem("unavailable", 503, "nothing", failed={"bm25": "OSError"}, error="RetrievalError"),
+        RetrievalError,
+        "nothing: bm25: ServiceError: OSError there",
+    ),
+    "invalid": Case(problem("invalid-input", 422, "k is 0"), InputError, "^k is 0$"),
+    "a filter": Case(problem("invalid-input", 422, "no", error="FilterError"), FilterError, "^no$"),
+    "an error of later versions": Case(problem("internal", 500, "new", error="NewError"), ServiceError, "new"),
+    "an error that is no name": Case(problem("internal", 500, "new", error=["InputError"]), ServiceError, "new"),
+    "no name of ours": Case(problem("internal", 500, "x", error="KeyboardInterrupt"), ServiceError, "x"),
+    "401": Case(problem("unauthorized", 401), ServiceError, "it does not take this key", 1, {"status": 401}),
+    "401 of a proxy": Case(says("no", 401, "text/plain"), ServiceError, "is the address right", 1, {"status": 401}),
+    "redirect": Case(
+        says("", 307, Location="http://127.0.0.1:1/"),
+        ServiceError,
+        "it redirects, which is not followed",
+        1,
+        {"status": 307},
+    ),
+    "a problem of another kind": Case(problem("internal", 500, {"a": [1]}), ServiceError, "'a'"),
+    "a problem that is a list": Case(says([1], 500, "application/problem+json"), ServiceError, "is the address right"),
+    "the key in a problem": Case(problem("internal", 500, ECHO, title=ECHO), ServiceError, r"Bearer \[key\]"),
+    "the key in a library's": Case(problem("x", 500, ECHO, error="InputError"), InputError, r"Bearer \[key\]"),
+    "the key in a page": Case(says(" " * 80 + ECHO, 500, "text/html"), ServiceError, r"Bearer \[key\]"),
+    "the key as JSON": Case(says(ECHO), ServiceError, r"Bearer \[key\]"),
+    "the key as a score": Case(
+        says({**ANSWER, "results": [{**HIT, "score": ECHO}]}), ServiceError, r"\[key\]", in_data=True
+    ),
+    "the key as an id": Case(says({}, 500, X_Request_Id=KEY), ServiceError, r"request \[key\]"),
+}
+
+
+@pytest.fixture
+def impatient(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setattr(_remote, "_LARGEST", 10_000)
+    monkeypatch.setattr("random.uniform", lambda *_: 0.02)
+    with Client(hostile.url, KEY, timeout=0.5) as made:
+        yield made
+
+
+def asked(client: Client, way: str) -> RetrievalContext:
+    return client.search("rail") if way == "search" else asyncio.run(client.asearch("rail"))
+
+
+@pytest.mark.parametrize("way", ["search", "asearch"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_service_that_fails(
+    hostile: Hostile, impatient: Client, case: Case, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    hostile.will(case.act)
+    began = time.monotonic()
+    with pytest.raises(case.error) as caught:
+        asked(impatient, way)
+    error = caught.value
+    assert re.search(case.message, str(error))
+    assert time.monotonic() - began < 5
+    assert len(hostile.asked) == case.asked
+    assert type(error) in {case.error, _remote.TooLargeError}
+    assert {name: getattr(error, name) for name in case.attributes} == case.attributes
+    assert hostile.asked[0].headers["Authorization"] == f"Bearer {KEY}"
+    told = traceback.TracebackException.from_exception(error, capture_locals=not case.in_data)
+    everything = [str(error), repr(error), "".join(told.format()), *map(str, getattr(error, "__notes__", ()))]
+    assert not any(KEY in text for text in everything)
+    assert str(error).isprintable()
+    assert error.__context__ is None or not hasattr(error.__context__, "request")  # which would hold the header
+    assert KEY not in "".join(record.getMessage() for record in caplog.records if record.name.startswith("pointsman"))
+
+
+def test_a_service_that_is_not_there(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.uniform", lambda *_: 0.4)
+    caplog.set_level(logging.INFO, "pointsman._remote")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with Client(url, KEY, timeout=5) as client:
+        rails = RemoteDataset(client, client._service, "rails", "", "hybrid")
+        for call in (lambda: client.search("rail"), lambda: client.drop("rails"), lambda: rails.add(DOCUMENTS)):
+            caplog.clear()
+            with pytest.raises(ServiceError, match=r"no connection could be made \(ConnectError.*is it running there"):
+                call()
+            assert len(caplog.records) == 2  # sent again twice, also what is no search: nothing had arrived
+            assert "no connection; again in 0." in caplog.text
+    with Client(url, retries=0) as client, pytest.raises(ServiceError):
+        asyncio.run(client.asearch("rail"))
+
+
+def test_a_service_that_is_busy_for_a_moment(hostile: Hostile, impatient: Client) -> None:
+    ok = says(ANSWER)
+    for bad in (problem("too-many-requests", 429, "no", "0"), problem("locked", 503, "no", "0"), raw(b"")):
+        hostile.will(bad, bad, ok)
+        assert impatient.search("rail").plan.strategy == "bm25"
+        hostile.will(bad, ok)
+        assert asyncio.run(impatient.asearch("rail")).plan.strategy == "bm25"
+        assert len(hostile.asked) == 2
+
+
+def test_deletions_are_not_repeated_blindly(hostile: Hostile, impatient: Client) -> None:
+    limits = says({"limits": {"max_batch": 100, "max_documents": 1000, "max_body_bytes": 10**6}})
+    rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
+    hostile.will(raw(b""))
+    with pytest.raises(ServiceError, match="the connection broke"):
+        impatient.drop("rails")
+    assert len(hostile.asked) == 1
+    hostile.will(limits, raw(b""))
+    with pytest.raises(ServiceError, match="the connection broke"):
+        rails.delete("a")
+    assert len(hostile.asked) == 2
+    hostile.will(problem("locked", 503, "no", "0"), says({"deleted": 7}))  # it has said that it was not done
+    assert rails.delete(["a", "b"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("body", "call"),
+    [
+        ({"datasets": [{"name": "a"}]}, lambda client, rails: client.names()),
+        ({"datasets": 7}, lambda client, rails: client.datasets()),
+        ({"name": "a", "description": None, "indexing_technique": "x", "documents": 1}, lambda c, r: c.status("a")),
+        ({"name": "a", "description": "", "indexing_technique": "x", "documents": True}, lambda c, r: len(r)),
+        ({"id": "a", "text": 7, "metadata": {}}, lambda client, rails: rails.get("a")),
+        ({"documents": [], "next": "x"}, lambda client, rails: rails.page()),
+        ({"documents": [], "next": "0"}, lambda client, rails: rails.page()),
+        ({"ids": [], "next": 0}, lambda client, rails: rails.ids()),
+        ({"ids": 7, "next": None}, lambda client, rails: rails.ids()),
+        ({"deleted": "many"}, lambda client, rails: rails.delete("a")),
+        ({"documents": 1, "in_keyword_index": 1, "in_vector_index": -1, "problems": []}, lambda c, r: r.verify()),
+        ({"answers": []}, lambda client, rails: client.search_many(["rail"])),
+        ({"answers": [7]}, lambda client, rails: client.search_many(["rail"])),
+        ({"strategy": None}, lambda client, rails: client.plan([rails])),
+        (
+            {"strategy": {"recommended": "x", "reason": "y"}, "datasets": {"chosen": ["b"]}},
+            lambda c, r: c.route("x", [r]),
+        ),
+        ([], lambda client, rails: client.route("rail", [rails])),
+    ],
+)
+def test_other_answers_are_checked_too(
+    hostile: Hostile, impatient: Client, body: Any, call: Callable[[Client, RemoteDataset], Any]
+) -> None:
+    impatient._service._known = {"max_batch": 100, "max_documents": 1000, "max_body_bytes": 10**6}
+    hostile.will(says(body))
+    with pytest.raises(ServiceError, match=r"this is no .* as a service sends it"):
+        call(impatient, RemoteDataset(impatient, impatient._service, "rails", "", "hybrid"))
+
+
+def test_limits_and_explanations_are_checked_too(hostile: Hostile, impatient: Client) -> None:
+    for limits in ({}, {"max_batch": 0, "max_documents": 1, "max_body_bytes": 1}, None):
+        hostile.will(says({"limits": limits}))
+        with pytest.raises(ServiceError, match="this is no list of limits"):
+            impatient.search_many(["rail"])
+    hostile.will(says(ANSWER), says({"verdict": "it is"}))
+    context = impatient.search("rail")
+    with pytest.raises(ServiceError, match="this is no explanation"):
+        context.explain("a")
+
+
+def report(done: int, **more: Any) -> bytes:
+    return json.dumps({"done": done, "added": done, "updated": 0, "unchanged": 0, **more}).encode() + b"\n"
+
+
+def lines(*content: bytes, whole: bool = True) -> Act:
+    """Answers by lines; one that is not whole ends without saying so."""
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in content) + (b"0\r\n\r\n" if whole else b"")
+    return raw(b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
+
+
+LOCKED = {"type": "/problems/locked", "title": "t", "status": 503, "detail": "writing", "error": "LockedError"}
+INVALID = {"type": "/problems/invalid-input", "title": "t", "status": 422, "detail": "line 2: bad", "line": 2}
+
+
+@pytest.mark.parametrize("broken", [lines(report(4), whole=False), lines(report(4)), lines(report(4, problem=LOCKED))])
+def test_what_a_broken_connection_has_left_open_is_sent_again(
+    hostile: Hostile, impatient: Client, broken: Act, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    impatient._service.timeout = 60  # so that there is time for what Retry-After says
+    rails, told = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid"), list[int]()
+    hostile.will(broken, raw(b""), lines(report(2), report(6, finished=True)))
+    assert rails.add(DOCUMENTS, on_progress=told.append) == AddResult(added=10)
+    assert told == [4, 2, 4]
+    sent = [[json.loads(line)["id"] for line in one.body.splitlines()] for one in hostile.asked]
+    assert sent == [[document.id for document in DOCUMENTS[start:]] for start in (0, 4, 4)]
+
+
+def test_repetitions_begin_anew_with_each_step(hostile: Hostile, impatient: Client) -> None:
+    rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
+    hostile.will(lines(report(2), whole=False))
+    assert rails.add(DOCUMENTS) == AddResult(added=10)
+    assert len(hostile.asked) == 5  # each stores two more; three in a row that store none would be the end
+
+
+@pytest.mark.parametrize(
+    ("acts", "error", "message", "asked"),
+    [
+        ([lines(report(4), whole=False), raw(b"")], ServiceError, "broke.*the first 4 documents are stored", 3),
+        ([raw(b"")], ServiceError, r"the connection broke \([^;]*\)$", 3),
+        ([lines(report(4, problem=LOCKED)), lines(report(0, problem=LOCKED))], LockedError, "^writing; the first 4", 3),
+        ([lines(report(0, problem=INVALID))], InputError, "^document 'en-2': bad$", 1),
+        ([lines(report(4), report(4, problem=INVALID))], InputError, "^document 'en-2': bad; the first 4 doc", 1),
+        ([lines(report(4), b"nonsense\n")], ServiceError, "no report of documents added.*the first 4 documents", 1),
+        ([lines(report(11))], ServiceError, "11 of 10 documents are reported after 0", 1),
+        ([lines(report(4), report(3))], ServiceError, "3 of 10 documents are reported after 4", 1),
+        ([lines(report(9, finished=True))], ServiceError, "9 of 10 documents are reported", 1),
+        ([lines(*[report(0)] * 100)], ServiceError, "0 of 10 documents are reported after 0", 1),
+        ([lines(report(4, problem={"status": "x"}))], ServiceError, "this is no report of documents added", 1),
+        ([lines(report(4, problem=[]))], ServiceError, "this is no report of documents added", 1),
+        ([lines(report(4, problem={"status": 500}))], ServiceError, "no answer of a Pointsman service.*the first 4", 1),
+        ([lines(b"x" * 20_000)], ServiceError, "the answer is larger than", 1),
+        ([problem("too-large", 413, "too large")], InputError, "^too large$", 1),
+        ([problem("too-many-requests", 429, "slower", "0")], ServiceError, "slower", 3),
+    ],
+)
+def test_adding_to_a_service_that_fails(
+    hostile: Hostile,
+    impatient: Client,
+    acts: list[Act],
+    error: type[Exception],
+    message: str,
+    asked: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
+    hostile.will(*acts)
+    with pytest.raises(error) as caught:
+        rails.add(DOCUMENTS)
+    assert re.search(message, str(caught.value))
+    assert len(hostile.asked) == asked
+
+
+def test_a_service_that_takes_documents_and_says_nothing(
+    hostile: Hostile, impatient: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOCK_SECONDS", 0.0)
+    rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    line = report(4)
+    first = head + b"%x\r\n%b\r\n" % (len(line), line)
+
+    def stall(handler: Handler) -> None:
+        handler.wfile.write(first)
+        hang(handler)
+
+    hostile.will(stall)
+    with pytest.raises(ServiceError, match="no answer came in time; the first 4 documents are stored"):
+        rails.add(DOCUMENTS)
+
+
+def test_the_key_does_not_follow_a_redirect(hostile: Hostile) -> None:
+    other = Hostile()
+    try:
+        other.will(says(ANSWER))
+        hostile.will(says("", 307, Location=f"{other.url}/api/retrieval/search"))
+        with Client(hostile.url, KEY) as client, pytest.raises(ServiceError, match="redirects"):
+            client.search("rail")
+        assert not other.asked
+    finally:
+        other.close()
+
+
+def test_no_proxy_comes_between_programs_of_one_machine(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    hostile.will(says(ANSWER))
+    with Client(hostile.url, KEY) as client:
+        assert client.search("rail").plan.strategy == "bm25"
+
+
+def test_an_address_with_a_path(hostile: Hostile) -> None:
+    hostile.will(says(ANSWER))
+    with Client(f"{hostile.url}/pointsman/") as client:
+        client.search("rail")
+    (asked,) = hostile.asked
+    assert asked.path == "/pointsman/api/retrieval/search"
+    assert "Authorization" not in asked.headers
+    assert json.loads(asked.body)["trace"] == "stages"
+
+
+@given(
+    st.one_of(
+        st.text(), st.integers().map(str), st.datetimes().map(lambda when: when.strftime("%a, %d %b %Y %H:%M:%S GMT"))
+    )
+)
+def test_whatever_retry_after_says(text: str) -> None:
+    seconds = seconds_of(text)
+    assert seconds is None or seconds >= 0
+
+
+# ── connections ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_threads_share_a_pool(client: Client, workspace: Workspace) -> None:
+    wanted = {question: workspace.search(question).hits for question in QUESTIONS}
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda question: (question, client.search(question).hits), QUESTIONS * 6))
+    assert all(hits == wanted[question] for question, hits in found)
+
+
+def test_event_loops_have_a_pool_each(url: str, workspace: Workspace) -> None:
+    """And nothing is left open when they end: an unclosed connection would be a warning, which is an error here."""
+    wanted = workspace.search("red signal").hits
+    with Client(url) as client:
+        pools: list[httpx.AsyncClient] = []
+
+        async def several() -> list[Any]:
+            found = await asyncio.gather(*(client.asearch("red signal") for _ in range(5)))
+            opened = client._service.link._awaited.get()
+            assert opened is not None
+            pools.append(opened[1])
+            return found
+
+        for _ in range(3):
+            assert all(one.hits == wanted for one in asyncio.run(several()))
+        with ThreadPoolExecutor(3) as pool:
+            assert all(
+                one.hits == wanted for many in pool.map(lambda _: asyncio.run(several()), range(3)) for one in many
+            )
+
+        async def with_block() -> None:
+            async with client as entered:
+                assert (await entered.asearch("red signal")).hits == wanted
+            assert (await client.asearch("red signal")).hits == wanted  # opens new ones
+            await client.aclose()
+            await client.aclose()
+
+        asyncio.run(with_block())
+        assert len(set(pools)) == 6
+        assert all(pool.is_closed for pool in pools)
+        assert client.search("red signal").hits == wanted
+    client.close()
+    gc.collect()
+
+
+def test_cancelling_stops_waiting(hostile: Hostile) -> None:
+    hostile.will(hang)
+
+    async def give_up() -> float:
+        began = time.monotonic()
+        async with Client(hostile.url) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await client.asearch("rail")
+        return time.monotonic() - began
+
+    assert asyncio.run(give_up()) < 5
+
+
+def test_closing_under_way(hostile: Hostile) -> None:
+    hostile.will(says(ANSWER))
+    with Client(hostile.url) as client:
+        client.search("rail")
+        opened = client._service.link._opened
+        assert opened is not None
+        opened.close()  # as another thread would between two steps
+        with pytest.raises(ServiceError, match="the client was closed meanwhile"):
+            client.search("rail")
+        client.close()
+        assert client.search("rail").plan.strategy == "bm25"
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="nothing forks here")
+def test_a_forked_process_has_connections_of_its_own(url: str) -> None:
+    code = f"""
+    import os, sys
+    from pointsman.client import Client
+    client = Client({url!r})
+    before = [hit.id for hit in client.search("red signal").hits]
+    link = client._service.link
+    pool = link._opened
+    link._lock.acquire()  # as a thread would that is not there in the child
+    child = os.fork()
+    if not child:
+        found = [hit.id for hit in client.search("red signal").hits]
+        os._exit(0 if found == before and link._opened is not pool else 3)
+    link._lock.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [hit.id for hit in client.search("red signal").hits] == before and link._opened is pool
+    client.close()
+    """
+    subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(code)], check=True, timeout=60)
+
+
+def test_an_application_in_this_process(workspace: Workspace) -> None:
+    async def ask() -> RetrievalContext:
+        transport = httpx.ASGITransport(app_of(workspace))
+        async with Client("http://localhost", transport=transport) as client:
+            with pytest.raises(InputError, match="for awaited calls alone"):
+                client.names()
+            return await client.asearch("red signal", trace="lists")
+
+    found, wanted = asyncio.run(ask()), workspace.search("red signal")
+    same(found, wanted)
+    assert found.explain("en-1").rank == wanted.explain("en-1").rank
+
+
+def test_a_transport_of_ones_own() -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json=ANSWER)
+
+    with Client("https://example.org", KEY, transport=httpx.MockTransport(answer)) as client:
+        assert client.search("rail").plan == asyncio.run(client.asearch("rail")).plan
+    assert [request.headers["authorization"] for request in seen] == [f"Bearer {KEY}"] * 2
+    alone = Client("https://example.org", transport=httpx.HTTPTransport())
+    with alone, pytest.raises(InputError, match="for synchronous calls alone"):
+        asyncio.run(alone.asearch("rail"))
+
+
+# ── the page about it ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_examples_of_the_page_run(tmp_path: Path) -> None:
+    """They name a service at its usual place; here it is at another."""
+    page = (Path(__file__).parents[1] / "docs" / "client.md").read_text("utf-8")
+    examples = re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert examples
+    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace, serving(app_of(workspace)) as url:
+        for number, code in enumerate(examples):
+            here = code.replace("http://127.0.0.1:8080", url)
+            exec(compile(here, f"example {number} of client.md", "exec"), {"__name__": "__main__"})
