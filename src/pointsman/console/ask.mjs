@@ -1,0 +1,467 @@
+/** Ask: a question, the railway that it takes, what it brings, and why something else is not there. */
+
+import { keys, post, search } from "./api.mjs";
+import { datasets, line, strategies } from "./catalog.mjs";
+import { h, live } from "./dom.mjs";
+import { finder, plain } from "./highlight.mjs";
+import { hitCard, hitList } from "./hits.mjs";
+import { current, figure, has, milliseconds, percent, said, t } from "./i18n.mjs";
+import { advance, begin, broken } from "./journey.mjs";
+import { announce, filled, problemCard } from "./notices.mjs";
+import { address, here } from "./place.mjs";
+import { sign } from "./signs.mjs";
+import { asTable, summary, timetable } from "./railway.mjs";
+import { stepsOf, verdict, wayFigure, wayTable } from "./way.mjs";
+
+const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n"]; // of the address that a search depends on
+const K = 5;
+
+/** `<pm-ask>` */
+export class AskView extends HTMLElement {
+  #form = null;
+  #results = h("div.results", {});
+  #abort = new AbortController();
+  #asked = null; // the address of what is shown
+  #answer = null;
+  #why = null; // {id, dataset}
+
+  connectedCallback() {
+    if (this.#form) return;
+    this.#form = new SearchForm((params) => this.#go(params));
+    this.append(this.#form.element, this.#results);
+    this.#results.append(welcome());
+    keys.addEventListener("changed", () => {
+      this.#asked = null;
+      this.#form.load();
+      if (this.isConnected && !this.hidden) this.show(here().params);
+    });
+  }
+
+  /** @param {URLSearchParams} params */
+  show(params) {
+    const asked = key(params);
+    this.#why = params.has("why") ? { id: params.get("why"), dataset: params.get("in") } : null;
+    if (asked !== this.#asked) {
+      this.#form.params = params;
+      this.#asked = asked;
+      if (params.get("q")?.trim()) this.#search(body(params));
+      else this.#clear();
+    } else this.#explainAgain?.();
+  }
+
+  /** Put the cursor where one asks. */
+  focusQuery() {
+    this.#form.focus();
+  }
+
+  /** Stop what is under way; false if nothing is. */
+  stop() {
+    if (!this.#form.busy) return false;
+    this.#abort.abort();
+    return true;
+  }
+
+  #explainAgain = null;
+
+  #go(params) {
+    const to = address("ask", params);
+    this.#asked = null; // whoever asks again wants it searched again
+    if (to === location.hash) this.show(here().params);
+    else location.hash = to;
+  }
+
+  #clear() {
+    this.#abort.abort();
+    this.#answer = null;
+    this.#results.replaceChildren(welcome());
+  }
+
+  async #search(asked) {
+    this.#abort.abort();
+    this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    const again = () => this.#search(asked);
+    const view = new Result(asked);
+    this.#form.busy = true;
+    this.#explainAgain = null;
+    this.#results.replaceChildren(view.element);
+    announce(t("ask.searching"));
+    let journey = begin(asked.query, asked.refuse !== false);
+    try {
+      view.journey = journey;
+      const known = datasets().catch(() => []); // colours go by their order; what is wrong the search will say
+      for await (const { event, data } of search({ ...asked, trace: "lists" }, { signal })) {
+        await known;
+        journey = advance(journey, event, data);
+        view.journey = journey;
+        if (event === "result") this.#answered(view, asked, data);
+      }
+    } catch (error) {
+      if (signal !== this.#abort.signal) return; // another question was asked meanwhile
+      view.journey = broken(journey);
+      view.problem = signal.aborted ? null : problemCard(error, again);
+      announce(t(signal.aborted ? "ask.stopped" : "ask.failed"));
+    } finally {
+      if (signal === this.#abort.signal) this.#form.busy = false;
+    }
+  }
+
+  #answered(view, asked, answer) {
+    this.#answer = answer;
+    const insist = () => this.#go({ ...Object.fromEntries(here().params), n: "0" });
+    view.answer(answer, insist);
+    const why = new Why(asked, (id, dataset) => {
+      const params = Object.fromEntries(here().params);
+      location.hash = address("ask", { ...params, why: id, in: dataset });
+    });
+    view.aside = why.element;
+    this.#explainAgain = () => why.show(this.#why);
+    why.show(this.#why);
+    const told = answer.refused ? "ask.refused" : "ask.answered";
+    announce(t(told, { n: answer.results.length, time: milliseconds(answer.performance.latency_ms) }));
+  }
+}
+
+customElements.define("pm-ask", AskView);
+
+/** What a search depends on, as one string. */
+function key(params) {
+  return NAMES.map((name) => params.get(name) ?? "").join("\n");
+}
+
+/** The request that an address stands for. */
+function body(params) {
+  const number = Number.parseInt(params.get("k") ?? "", 10);
+  return {
+    query: params.get("q").trim(),
+    k: number > 0 ? number : K,
+    strategy: params.get("s") || "auto",
+    datasets: params.get("d") ? params.get("d").split(",") : null,
+    filters: params.get("f") || null,
+    effort: ["fast", "thorough"].includes(params.get("e")) ? params.get("e") : "balanced",
+    use_rerank: { 0: false, 1: true }[params.get("r")] ?? null,
+    refuse: params.get("n") === "0" ? false : null,
+  };
+}
+
+function welcome() {
+  return h("div.welcome", {},
+    h("h2", {}, () => t("ask.welcome")),
+    h("p", {}, () => t("ask.welcome.more")),
+    h("p.muted", {}, h("kbd", {}, "/"), " ", () => t("help.query"), " · ", h("kbd", {}, "?"), " ",
+      () => t("help.help")));
+}
+
+// ── what is asked ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+class SearchForm {
+  #busy = false;
+  #wanted = "";
+  #strategies = [{ name: "auto", about: "", usable: true, why_not: null }];
+  #query = h("input", { type: "search", id: "q", autocomplete: "off", spellcheck: "false", enterkeyhint: "search",
+    dir: "auto", placeholder: () => t("ask.placeholder") });
+  #button = h("button.primary", { type: "submit" }, () => t(this.#busy ? "ask.again" : "ask.go"));
+  #strategy = h("select", { id: "strategy" });
+  #k = h("input", { type: "number", id: "k", min: 1, max: 200, value: K });
+  #effort = h("select", { id: "effort" }, ["fast", "balanced", "thorough"].map((one) =>
+    h("option", { value: one === "balanced" ? "" : one }, () => t(`effort.${one}`))));
+  #filter = h("input", { type: "text", id: "filter", autocomplete: "off", spellcheck: "false",
+    placeholder: "year >= 2020 and lang = ru" });
+  #rerank = h("select", { id: "rerank" }, ["", "1", "0"].map((one) =>
+    h("option", { value: one }, () => t(`rerank.${one || "default"}`))));
+  #refuse = h("input", { type: "checkbox", id: "refuse" });
+  #chips = h("div.chips", { role: "group", "aria-label": () => t("ask.datasets") });
+  #about = h("dl.strategies", {});
+  #chosen = new Set();
+
+  constructor(go) {
+    const submit = (event) => {
+      event.preventDefault();
+      if (this.#query.value.trim()) go(this.#params());
+      else this.focus();
+    };
+    const field = (input, name) => h("div.field", {}, h("label", { for: input.id }, () => t(name)), input);
+    this.#strategy.addEventListener("change", () => this.#fits());
+    this.#refuse.checked = true;
+    this.more = h("details.options", {},
+      h("summary", {}, () => t("ask.options")),
+      h("div.fields", {}, field(this.#filter, "ask.filter"), field(this.#effort, "ask.effort"),
+        field(this.#rerank, "ask.rerank"),
+        h("div.field.check", {}, this.#refuse, h("label", { for: "refuse" }, () => t("ask.refuse")))),
+      h("details", {}, h("summary", {}, () => t("ask.strategies")), this.#about));
+    this.element = h("form.ask", { role: "search", on: { submit } },
+      h("div.line", {}, h("label.unseen", { for: "q" }, () => t("ask.query")), this.#query, this.#button),
+      h("div.fields", {}, field(this.#strategy, "ask.strategy"), field(this.#k, "ask.k"),
+        h("div.field.wide", {}, h("span.label", { "aria-hidden": "true" }, () => t("ask.datasets")), this.#chips)),
+      this.more);
+    live(this.#strategy, () => this.#describe());
+    this.load();
+  }
+
+  /** Ask what there is. */
+  load() {
+    filled(this.#chips, async () => {
+      const found = await datasets();
+      if (!found.length) return h("span.muted", {}, () => t("ask.no_datasets"));
+      return found.map(({ name }) => this.#chip(name));
+    }, { brief: true });
+    strategies().then((found) => {
+      this.#strategies = found;
+      this.#describe();
+    }, () => this.#describe()); // why not is told where the datasets are
+  }
+
+  get busy() {
+    return this.#busy;
+  }
+
+  set busy(value) {
+    this.#busy = value;
+    this.element.classList.toggle("busy", value);
+  }
+
+  set params(params) {
+    this.#query.value = params.get("q") ?? "";
+    this.#k.value = params.get("k") || K;
+    this.#filter.value = params.get("f") ?? "";
+    this.#effort.value = params.get("e") ?? "";
+    this.#rerank.value = params.get("r") ?? "";
+    this.#refuse.checked = params.get("n") !== "0";
+    this.#chosen = new Set((params.get("d") ?? "").split(",").filter(Boolean));
+    this.#wanted = params.get("s") ?? "auto";
+    this.#describe();
+    this.#press();
+    if (["e", "f", "r", "n"].some((name) => params.get(name))) this.more.open = true;
+  }
+
+  focus() {
+    this.#query.focus();
+    this.#query.select();
+  }
+
+  #params() {
+    const strategy = this.#strategy.value;
+    return {
+      q: this.#query.value.trim(),
+      d: [...this.#chosen].join(","),
+      s: strategy === "auto" ? "" : strategy,
+      k: Number(this.#k.value) === K ? "" : this.#k.value,
+      e: this.#effort.disabled ? "" : this.#effort.value,
+      f: this.#filter.value.trim(),
+      r: this.#rerank.value,
+      n: this.#refuse.checked ? "" : "0",
+    };
+  }
+
+  #chip(name) {
+    const click = () => {
+      if (!this.#chosen.delete(name)) this.#chosen.add(name);
+      this.#press();
+    };
+    const pressed = String(this.#chosen.has(name));
+    return h("button.chip", { type: "button", class: line(name), "aria-pressed": pressed, "data-name": name,
+      "data-content": true, on: { click } }, name);
+  }
+
+  #press() {
+    for (const chip of this.#chips.querySelectorAll("[data-name]"))
+      chip.setAttribute("aria-pressed", String(this.#chosen.has(chip.dataset.name)));
+  }
+
+  /** The strategies in the language of the interface; those that cannot be used say why. */
+  #describe() {
+    const wanted = this.#wanted || this.#strategy.value || "auto";
+    this.#wanted = wanted;
+    const options = this.#strategies.map(({ name, usable, why_not: why }) => {
+      const label = usable ? name : `${name} – ${t("strategy.unusable", { why: lack(why).text })}`;
+      return h("option", { value: name, disabled: !usable, title: current() === "en" ? why : null, lang: usable ? null : lack(why).lang }, label);
+    });
+    this.#strategy.replaceChildren(...options);
+    if (!this.#strategies.some(({ name }) => name === wanted)) this.#strategy.append(h("option", { value: wanted },
+      wanted));
+    this.#strategy.value = wanted;
+    this.#about.replaceChildren(...this.#strategies.flatMap(({ name, about, usable, why_not: why }) => {
+      const known = has(`strategy.${name}`);
+      const told = known ? t(`strategy.${name}`) : about;
+      return [
+        h("dt", {}, h("code", {}, name)),
+        h("dd", {}, h("span", { lang: known || !about ? null : "en" }, told),
+          usable ? null : h("span.why", { lang: current() === "en" ? null : "en" }, " ", why)),
+      ];
+    }));
+    this.#fits();
+  }
+
+  #fits() {
+    this.#wanted = this.#strategy.value;
+    this.#effort.disabled = this.#strategy.value !== "auto";
+  }
+}
+
+function lack(why) {
+  return said((why ?? "").split(": ")[0]);
+}
+
+// ── what is answered ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+class Result {
+  #railway = document.createElement("pm-railway");
+  #under = h("div.under", {});
+  #notes = h("div.notes", {});
+  #main = h("div.main", {});
+  #aside = h("aside", { "aria-label": () => t("why.title") });
+  #journey = null;
+  #asked;
+
+  constructor(asked) {
+    this.#asked = asked;
+    this.element = h("div", {},
+      h("section.card.route", { "aria-label": () => t("railway.title") }, this.#railway, this.#under),
+      this.#notes, h("div.columns", {}, this.#main, this.#aside));
+  }
+
+  set journey(journey) {
+    this.#journey = journey;
+    this.#railway.journey = journey;
+    if (journey.phase !== "running") this.#told();
+  }
+
+  set problem(card) {
+    if (card) this.#main.replaceChildren(card);
+    else this.#main.replaceChildren(h("p.muted", {}, () => t("ask.stopped")));
+  }
+
+  set aside(element) {
+    this.#aside.replaceChildren(element);
+  }
+
+  answer(answer, insist) {
+    const { results, refused, degraded, trace, query } = answer;
+    const steps = trace ? stepsOf(answer) : null;
+    const headline = h("p.headline", {}, () => t(refused ? "ask.refused" : "ask.answered",
+      { n: results.length, time: milliseconds(answer.performance.latency_ms) }));
+    this.#main.replaceChildren(h("h2.unseen", {}, () => t("ask.hits")), headline);
+    if (query !== this.#asked.query)
+      this.#main.append(h("p", {}, () => t("ask.searched_for"), " ", h("q", { "data-content": true }, plain(query))));
+    if (degraded.length) this.#notes.append(degradation(degraded));
+    if (refused) this.#main.append(refusal(refused, this.#asked, insist));
+    else if (results.length) this.#main.append(hitList(results, query, steps));
+    else this.#main.append(h("p.muted", {}, () => t("ask.nothing")));
+    this.#choice(answer);
+  }
+
+  /** Which way the switch was thrown, and why. */
+  #choice({ strategy_used: strategy, reason, performance, reranking_applied: reranked }) {
+    const sure = performance.strategy_confidence;
+    const told = h("span.reason", {});
+    live(told, () => {
+      const { text, lang } = said(reason);
+      told.replaceChildren(plain(text));
+      if (lang) told.lang = lang;
+      else told.removeAttribute("lang");
+    });
+    this.#under.prepend(h("p.choice", {},
+      h("span", {}, () => t("choice.strategy"), " ", h("code.strategy", {}, strategy)),
+      typeof sure === "number" && sure < 1 ? h("span.tag", {}, () => t("choice.sure", { sure: percent(sure) })) : null,
+      reranked ? h("span.tag", {}, () => t("choice.reranked")) : null, told));
+  }
+
+  #told() {
+    const journey = this.#journey;
+    const table = h("div.as-table", { hidden: true });
+    live(table, () => table.replaceChildren(asTable(journey)));
+    const click = () => {
+      table.hidden = !table.hidden;
+      button.setAttribute("aria-expanded", String(!table.hidden));
+    };
+    const button = h("button.quiet", { type: "button", "aria-expanded": "false", on: { click } },
+      () => t("railway.table"));
+    const time = journey.total === null ? null : h("details.time", {},
+      h("summary", {}, () => t("railway.time", { time: milliseconds(journey.total) })), timetable(journey));
+    const passed = journey.before.length + journey.branches.length > 0 || journey.switched;
+    this.#under.replaceChildren(h("p.unseen", {}, () => summary(journey)), time ?? "", ...(passed ? [button, table] : []));
+  }
+}
+
+function degradation(causes) {
+  return h("section.degraded", { "aria-label": () => t("degraded.title") },
+    h("h2", {}, sign("warning"), " ", () => t("degraded.title")),
+    h("p", {}, () => t("degraded.about")),
+    h("ul", { lang: "en" }, causes.map((cause) => h("li", {}, plain(cause)))));
+}
+
+function refusal(refused, asked, insist) {
+  const { nearest, score, threshold, scale, reason } = refused;
+  const measured = typeof score === "number" && typeof threshold === "number";
+  const why = h("p", {});
+  live(why, () => {
+    const values = { score: scale === "probability" ? percent(score) : figure(score ?? 0, 3), scale: scale ?? "",
+      threshold: scale === "probability" ? percent(threshold) : figure(threshold ?? 0, 3) };
+    if (measured) why.replaceChildren(t(scale === "probability" ? "refused.chance" : "refused.score", values));
+    else {
+      const { text, lang } = said(reason);
+      why.replaceChildren(h("span", { lang }, plain(text)));
+    }
+  });
+  return h("section.refused", { "aria-labelledby": "refused" },
+    h("h2", { id: "refused" }, sign("halt"), " ", () => t("refused.title")), why,
+    h("p.actions", {}, h("button.primary", { type: "button", on: { click: insist } }, () => t("refused.insist"))),
+    nearest ? h("h3", {}, () => t("refused.nearest")) : null,
+    nearest ? h("ol.hits", {}, hitCard(nearest, finder(asked.query), null)) : null);
+}
+
+// ── why not ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+class Why {
+  #id = h("input", { type: "text", id: "why", autocomplete: "off", spellcheck: "false", required: true });
+  #dataset = h("select", { id: "why-dataset" });
+  #found = h("div", { "aria-live": "polite" });
+  #asked;
+
+  constructor(asked, go) {
+    this.#asked = asked;
+    const submit = (event) => {
+      event.preventDefault();
+      const [id, dataset] = [this.#id.value.trim(), this.#dataset.value];
+      if (id) go(id, dataset);
+    };
+    this.element = h("form.card.why", { on: { submit } },
+      h("h2", {}, () => t("why.title")),
+      h("p.muted", {}, () => t("why.about")),
+      h("div.field", {}, h("label", { for: "why" }, () => t("why.id")), this.#id),
+      h("div.field", {}, h("label", { for: "why-dataset" }, () => t("why.dataset")), this.#dataset),
+      h("button", { type: "submit" }, () => t("why.ask")), this.#found);
+    const any = h("option", { value: "" }, () => t("why.any"));
+    this.#dataset.append(any);
+    this.#loaded = datasets().then((found) => {
+      const names = (asked.datasets ?? found.map(({ name }) => name));
+      this.#dataset.append(...names.map((name) => h("option", { value: name }, name)));
+    }, () => {}); // any dataset can be asked for without their list
+  }
+
+  #loaded;
+  #shown = "";
+
+  async show(why) {
+    await this.#loaded;
+    const wanted = JSON.stringify(why);
+    if (wanted === this.#shown) return;
+    this.#shown = wanted;
+    this.#id.value = why?.id ?? "";
+    this.#dataset.value = why?.dataset ?? "";
+    if (!why?.id) return this.#found.replaceChildren();
+    await filled(this.#found, async () => {
+      const wish = { ...this.#asked, document_id: why.id, dataset: why.dataset || null };
+      const { answer: _, ...explanation } = await post("retrieval/explain", wish);
+      const told = h("p.verdict", {});
+      live(told, () => told.replaceChildren(verdict(explanation)));
+      const { steps, id, dataset } = explanation;
+      const there = steps.some(({ rank }) => rank !== null);
+      return [
+        h("h3", { "data-content": true }, dataset ? h("span.dataset", { class: line(dataset) }, dataset) : null, " ",
+          h("code", {}, plain(id))),
+        told, there ? wayFigure(steps) : "", steps.length ? wayTable(steps) : "",
+      ];
+    });
+  }
+}

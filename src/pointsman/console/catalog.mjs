@@ -1,0 +1,45 @@
+/** What there is to search, and how: asked of the service once, and again where something may have changed. */
+
+import { get, keys } from "./api.mjs";
+
+let asked = new Map();
+keys.addEventListener("changed", () => asked.clear());
+
+function once(path) {
+  if (!asked.has(path)) {
+    const found = get(path);
+    asked.set(path, found);
+    found.catch(() => asked.delete(path));
+  }
+  return asked.get(path);
+}
+
+/** @returns {Promise<any[]>} the datasets, by name; colours go by this order */
+export async function datasets({ fresh = false } = {}) {
+  if (fresh) asked.delete("datasets");
+  const found = (await once("datasets")).datasets;
+  found.forEach(({ name }, at) => lines.set(name, at % LINES));
+  return found;
+}
+
+/** @returns {Promise<any[]>} the strategies */
+export async function strategies() {
+  return (await once("retrieval/strategies")).strategies;
+}
+
+/** @returns {Promise<any>} what the key may do */
+export function me() {
+  return once("me");
+}
+
+const LINES = 8;
+const lines = new Map();
+
+/**
+ * The class that colours what belongs to a dataset.
+ * @param {string | null} name
+ */
+export function line(name) {
+  if (!lines.has(name)) lines.set(name, lines.size % LINES);
+  return `line-${lines.get(name)}`;
+}

@@ -1,0 +1,150 @@
+/** Datasets: whether they are well, and what is in them. Nothing here changes anything. */
+
+import { get, keys, post } from "./api.mjs";
+import { datasets, line } from "./catalog.mjs";
+import { h, live } from "./dom.mjs";
+import { plain } from "./highlight.mjs";
+import { metadata } from "./hits.mjs";
+import { bytes, has, number, t } from "./i18n.mjs";
+import { announce, filled, problemCard } from "./notices.mjs";
+import { address, here, lastOf } from "./place.mjs";
+
+const PAGE = 20;
+
+/** `<pm-datasets>` */
+export class DatasetsView extends HTMLElement {
+  #table = h("div", {});
+  #page = h("div", {});
+  #built = false;
+  #shown = null;
+
+  connectedCallback() {
+    if (this.#built) return;
+    this.#built = true;
+    this.append(h("h1.unseen", {}, () => t("view.datasets")), this.#table, this.#page);
+    keys.addEventListener("changed", () => {
+      this.#shown = null;
+      if (this.isConnected && !this.hidden) this.show(here().params);
+    });
+  }
+
+  /** @param {URLSearchParams} params */
+  show(params) {
+    const name = params.get("name");
+    if (this.#shown === null || !name) filled(this.#table, () => this.#overview());
+    this.#shown = name ?? "";
+    if (!name) return this.#page.replaceChildren();
+    filled(this.#page, () => browsed(name, params));
+  }
+
+  async #overview() {
+    const found = await datasets({ fresh: true });
+    if (!found.length)
+      return h("div.welcome", {}, h("h2", {}, () => t("datasets.none")), h("p", {}, () => t("datasets.none.more"), " ",
+        h("code", {}, "pointsman index DATASET FILES…")));
+    const sum = (field) => found.reduce((total, one) => total + one[field], 0);
+    const heads = ["name", "documents", "size", "embedder", "index", "verify"];
+    return h("section.card", {},
+      h("p.headline", {}, () => t("datasets.sum", { n: found.length, documents: number(sum("documents")),
+        size: bytes(sum("bytes")) })),
+      h("div.scroll", { tabindex: 0, role: "region", "aria-label": () => t("view.datasets") },
+        h("table.datasets", {},
+          h("thead", {}, h("tr", {}, heads.map((one) => h("th", { scope: "col" }, () => t(`datasets.${one}`))))),
+          h("tbody", {}, found.map(row)))));
+  }
+}
+
+customElements.define("pm-datasets", DatasetsView);
+
+function row(dataset) {
+  const { name, description, documents, embedder, indexing_technique: technique } = dataset;
+  const behind = dataset.sequence - dataset.keyword_index_sequence;
+  const verdict = h("div.checked", { "aria-live": "polite" });
+  const verify = async () => {
+    button.disabled = true;
+    verdict.replaceChildren(h("span.muted", {}, () => t("datasets.verifying")));
+    try {
+      verdict.replaceChildren(checked(await post(`datasets/${encodeURIComponent(name)}/verify`, {})));
+    } catch (error) {
+      verdict.replaceChildren(problemCard(error));
+    } finally {
+      button.disabled = false;
+    }
+  };
+  const button = h("button", { type: "button", on: { click: verify },
+    "aria-label": () => t("datasets.verify.of", { name }) }, () => t("datasets.verify"));
+  return h("tr", { class: line(name) },
+    h("th", { scope: "row", "data-content": true },
+      h("a.dataset", { href: address("datasets", { name }) }, name), h("span.about", { dir: "auto" }, plain(description))),
+    h("td.number", {}, () => number(documents)),
+    h("td.number", {}, () => bytes(dataset.bytes)),
+    h("td", {}, h("span", {}, () => (has(`technique.${technique}`) ? t(`technique.${technique}`) : technique)),
+      embedder ? h("code.about", {}, embedder) : null),
+    h("td", {}, h("span", { class: behind ? "warn" : "good" },
+      () => (behind ? t("datasets.behind", { n: behind }) : t("datasets.current")))),
+    h("td", {}, button, verdict));
+}
+
+function checked({ documents, in_keyword_index: keyword, in_vector_index: vector, problems }) {
+  if (!problems.length) return h("span.good", {}, () => t("datasets.sound", { n: documents }));
+  return h("div", {},
+    h("strong.bad", {}, () => t("datasets.problems", { n: problems.length })),
+    h("p.muted", {}, () => t("datasets.counts", { documents: number(documents), keyword: number(keyword),
+      vector: number(vector) })),
+    h("ul", { lang: "en" }, problems.slice(0, 20).map((one) => h("li", {}, plain(one)))));
+}
+
+// ── documents ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The cursor of the page before, of every page that was come to from there. */
+const before = new Map();
+
+async function browsed(name, params) {
+  await datasets(); // colours go by their order
+  const path = `datasets/${encodeURIComponent(name)}`;
+  const [after, id] = [params.get("after"), params.get("id")];
+  const query = new URLSearchParams(id ? { id } : { limit: PAGE, ...(after && { after }) });
+  const found = id ? { documents: [await get(`${path}/document?${query}`)], next: null }
+    : await get(`${path}/documents?${query}`);
+  if (found.next) before.set(`${name} ${found.next}`, after ?? "");
+  const previous = before.get(`${name} ${after}`);
+  announce(t("datasets.shown", { n: found.documents.length, name }));
+  const input = h("input", { type: "text", id: "document", autocomplete: "off", spellcheck: "false", value: id ?? "" });
+  const submit = (event) => {
+    event.preventDefault();
+    location.hash = address("datasets", { name, id: input.value.trim() });
+  };
+  const turn = h("nav.pages", { "aria-label": () => t("datasets.pages") },
+    after || id ? h("a", { href: address("datasets", { name }) }, () => t("datasets.first")) : null,
+    previous === undefined || id ? null
+      : h("a", { href: address("datasets", { name, after: previous }) }, () => t("datasets.previous")),
+    found.next ? h("a.next", { href: address("datasets", { name, after: found.next }) }, () => t("datasets.next")) : null);
+  const title = h("h2", {});
+  live(title, () => title.replaceChildren(t("datasets.documents_of"), " ", h("span.dataset", { class: line(name),
+    "data-content": true }, name)));
+  return h("section.card.browse", { class: line(name) },
+    h("div.head", {}, title,
+      h("form", { on: { submit } }, h("label", { for: "document" }, () => t("datasets.id")), " ", input, " ",
+        h("button", { type: "submit" }, () => t("datasets.open")))),
+    found.documents.length ? h("ul.documents", {}, found.documents.map((one) => entry(name, one, Boolean(id))))
+      : h("p.muted", {}, () => t("datasets.empty")),
+    turn);
+}
+
+function entry(name, document, open) {
+  const more = h("details", { open }, h("summary", { dir: "auto", "data-content": true },
+    h("code", {}, plain(document.id)), h("span.first", {}, plain(document.text.slice(0, 160)))),
+  h("div.text.whole", { dir: "auto", "data-content": true, tabindex: 0, role: "region",
+    "aria-label": () => t("hit.text") }, plain(document.text)),
+  metadata(document), asked(name, document.id));
+  return h("li", {}, more);
+}
+
+/** Where the last question is known: why this document was, or was not, among its hits. */
+function asked(name, id) {
+  const last = lastOf("ask");
+  if (!last?.params.get("q")) return null;
+  const to = address("ask", { ...Object.fromEntries(last.params), why: id, in: name });
+  const query = h("q", { "data-content": true }, plain(last.params.get("q")));
+  return h("p", {}, h("a", { href: to }, h("span", {}, () => t("datasets.why")), " ", query));
+}

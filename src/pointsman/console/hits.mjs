@@ -1,0 +1,146 @@
+/** Hits: what was found, the words that bear on the query, and each one's way into the answer. */
+
+import { line } from "./catalog.mjs";
+import { h, live } from "./dom.mjs";
+import { finder, marked, plain, units } from "./highlight.mjs";
+import { score, t } from "./i18n.mjs";
+import { verdict, wayFigure, wayTable } from "./way.mjs";
+
+const SHORT = 420; // characters of a hit that is not opened
+const BEFORE = 90; // of them before the first word that bears on the query
+const LONG = 20_000; // characters of an opened one, until all are asked for
+
+/**
+ * The hits of an answer.
+ * @param {any[]} hits
+ * @param {string} query
+ * @param {((dataset: string | null, id: string) => import("./way.mjs").Step[]) | null} steps
+ * @returns {HTMLElement}
+ */
+export function hitList(hits, query, steps) {
+  const find = finder(query);
+  return h("ol.hits", {}, hits.map((hit) => hitCard(hit, find, steps)));
+}
+
+/**
+ * One hit; its heading opens it.
+ * @param {any} hit
+ * @param {(text: string) => import("./highlight.mjs").Range[]} find
+ * @param {((dataset: string | null, id: string) => import("./way.mjs").Step[]) | null} steps
+ * @returns {HTMLElement}
+ */
+export function hitCard(hit, find, steps) {
+  const id = `hit-${hit.rank}`;
+  const more = h("div.more", { id, hidden: true });
+  const toggle = () => {
+    const open = more.hidden;
+    if (open && !more.childNodes.length) more.append(...opened(hit, find, steps));
+    more.hidden = !open;
+    short.hidden = open;
+    button.setAttribute("aria-expanded", String(open));
+  };
+  const button = h("button.title", {
+    type: "button",
+    dir: "auto",
+    "aria-expanded": "false",
+    "aria-controls": id,
+    "data-hit": hit.rank,
+    on: { click: toggle },
+  }, plain(hit.title || hit.id));
+  const short = h("p.text", { dir: "auto", "data-content": true }, snippet(hit.text, find));
+  return h("li.hit", { class: line(hit.dataset), value: hit.rank },
+    h("span.rank", { "aria-hidden": "true" }, String(hit.rank)),
+    h("h3", { "data-content": true }, button),
+    h("p.facts", {},
+      hit.dataset === null ? null : h("span.dataset", { "data-content": true }, hit.dataset),
+      h("span", {}, () => t("hit.score", { score: score(hit.score) })),
+      hit.excerpt ? h("span.tag", {}, () => t("hit.excerpt")) : null,
+      source(hit)),
+    short, more);
+}
+
+/**
+ * The beginning of a text, or where the words of the query begin.
+ * @param {string} text
+ * @param {(text: string) => import("./highlight.mjs").Range[]} find
+ * @returns {Node}
+ */
+export function snippet(text, find) {
+  const ranges = find(text.slice(0, LONG));
+  const first = ranges[0]?.[0] ?? 0;
+  let start = first > SHORT - BEFORE ? first - BEFORE : 0;
+  if (start) start = Math.max(text.lastIndexOf(" ", start), start - 20) + 1;
+  if (isTail(text, start)) start--;
+  let end = Math.min(start + SHORT, text.length);
+  if (isTail(text, end)) end--;
+  const within = ranges.filter(([from, to]) => from >= start && to <= end).map(([a, b]) => [a - start, b - start]);
+  const made = marked(text.slice(start, end), within);
+  if (start) made.prepend("… ");
+  if (end < text.length) made.append(" …");
+  return made;
+}
+
+function isTail(text, at) {
+  return /[\udc00-\udfff]/.test(text.charAt(at));
+}
+
+function opened(hit, find, steps) {
+  const way = steps?.(hit.dataset, hit.id) ?? [];
+  const parts = [whole(hit, find)];
+  if (way.some(({ rank }) => rank !== null)) {
+    const told = h("p.verdict", {});
+    live(told, () => told.replaceChildren(verdict({ steps: way, rank: hit.rank })));
+    parts.push(h("h4", {}, () => t("way.title")), told, wayFigure(way),
+      h("details", {}, h("summary", {}, () => t("way.figures")), wayTable(way)));
+  }
+  parts.push(h("h4", {}, () => t("hit.metadata")), metadata(hit));
+  return parts;
+}
+
+function whole(hit, find) {
+  const text = hit.excerpt?.full_text ?? hit.text;
+  const host = h("div.text.whole", { dir: "auto", "data-content": true, tabindex: 0, role: "region",
+    "aria-label": () => t("hit.text") });
+  const show = (end) => {
+    const part = text.slice(0, isTail(text, end) ? end - 1 : end);
+    const spans = hit.excerpt ? units(text, hit.excerpt.spans) : null;
+    if (!spans) host.replaceChildren(marked(part, find(part)));
+    else {
+      host.replaceChildren();
+      let at = 0;
+      for (const [from, to] of spans) {
+        const chosen = part.slice(from, to);
+        host.append(plain(part.slice(at, from)), h("span.kept", {}, marked(chosen, find(chosen))));
+        at = to;
+      }
+      host.append(plain(part.slice(at)));
+    }
+  };
+  show(LONG);
+  if (text.length <= LONG) return host;
+  const all = h("button", { type: "button", on: { click: () => (show(text.length), all.remove()) } },
+    () => t("hit.all", { n: text.length }));
+  return h("div", {}, host, all);
+}
+
+/**
+ * Metadata as a list of names and values.
+ * @param {{id: string, metadata: Record<string, unknown>}} document
+ * @returns {HTMLElement}
+ */
+export function metadata({ id, metadata: found }) {
+  const rows = Object.entries(found).map(([name, value]) => [
+    h("dt", {}, plain(name)),
+    h("dd", { dir: "auto" }, plain(typeof value === "string" ? value : JSON.stringify(value))),
+  ]);
+  return h("dl.metadata", { "data-content": true }, h("dt", {}, "id"), h("dd", {}, h("code", {}, plain(id))), rows);
+}
+
+function source({ metadata: { source: found, url } }) {
+  const shown = [url, found].find((one) => typeof one === "string" && one);
+  if (!shown) return null;
+  const web = /^https?:\/\//i.test(shown) && URL.canParse(shown);
+  const attributes = { href: web && new URL(shown).href, rel: "noopener noreferrer", target: "_blank" };
+  return h("span.source", { "data-content": true, dir: "auto" },
+    web ? h("a", attributes, plain(shown)) : plain(shown));
+}

@@ -1,0 +1,145 @@
+/** The language of the interface: texts, numbers, and what the service says in words that are known. */
+
+import { relabel } from "./dom.mjs";
+import { kept } from "./keep.mjs";
+import { MESSAGES, SAID } from "./messages.mjs";
+
+/** The languages, by the names that their speakers give them. */
+export const LANGUAGES = { en: "English", zh: "中文", ru: "Русский" };
+
+const chosen = kept("localStorage", "language");
+let language = preferred();
+document.documentElement.lang = tag();
+
+/** @returns {string} the language's code */
+export function current() {
+  return language;
+}
+
+/**
+ * Speak another language from now on.
+ * @param {string} code
+ */
+export function speak(code) {
+  if (!(code in LANGUAGES)) return;
+  chosen.set(code);
+  language = code;
+  document.documentElement.lang = tag();
+  relabel(document);
+  document.dispatchEvent(new CustomEvent("languagechanged"));
+}
+
+/**
+ * A text of the interface.
+ * @param {string} key
+ * @param {Record<string, string | number>} [values] numbers are written as the language writes them; `n` decides the
+ *   plural
+ * @returns {string}
+ */
+export function t(key, values = {}) {
+  const found = MESSAGES[language][key];
+  if (found === undefined) throw new RangeError(`no text ${key} in ${language}`);
+  const text = typeof found === "string" ? found : (found[plurals().select(values.n)] ?? found.other);
+  return text.replace(/\{(\w+)\}/g, (_, name) =>
+    typeof values[name] === "number" ? number(values[name]) : String(values[name]),
+  );
+}
+
+/**
+ * Whether there is such a text.
+ * @param {string} key
+ */
+export function has(key) {
+  return key in MESSAGES.en;
+}
+
+/**
+ * What the service has said: in the language of the interface where the words are known, else as it is.
+ * @param {string} text
+ * @returns {{text: string, lang: string | null}} the language if it is not that of the interface
+ */
+export function said(text) {
+  const parts = text.split("; ").map((part) => {
+    for (const [pattern, key] of SAID) {
+      const match = pattern.exec(part);
+      if (match) return t(key, match.groups ?? {});
+    }
+    return null;
+  });
+  if (parts.every((part) => part !== null)) return { text: parts.join("; "), lang: null };
+  return { text, lang: /\p{Script=Han}/u.test(text) ? "zh" : "en" };
+}
+
+/**
+ * @param {number} value
+ * @param {number} [digits] at most behind the point
+ */
+export function number(value, digits = 3) {
+  return format({ maximumFractionDigits: digits }).format(value);
+}
+
+/**
+ * With a fixed number of digits, so that figures stand under one another.
+ * @param {number} value
+ * @param {number} digits
+ */
+export function figure(value, digits) {
+  return format({ minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
+}
+
+/** @param {number} value a score, whatever its scale */
+export function score(value) {
+  return format({ maximumSignificantDigits: 4 }).format(value);
+}
+
+/** @param {number} value between 0 and 1 */
+export function percent(value) {
+  return format({ style: "percent", maximumFractionDigits: value < 0.1 ? 1 : 0 }).format(value);
+}
+
+/** @param {number} value */
+export function milliseconds(value) {
+  const digits = value < 10 ? 2 : value < 100 ? 1 : 0;
+  return format({ style: "unit", unit: "millisecond", maximumFractionDigits: digits }).format(value);
+}
+
+/** @param {number} value */
+export function bytes(value) {
+  const power = Math.min(Math.floor(Math.log10(Math.max(value, 1)) / 3), 4);
+  const unit = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"][power];
+  return format({ style: "unit", unit, maximumSignificantDigits: 3 }).format(value / 1000 ** power);
+}
+
+/** @param {string} iso */
+export function moment(iso) {
+  const time = new Date(iso);
+  if (Number.isNaN(time.valueOf())) return iso;
+  return new Intl.DateTimeFormat(tag(), { dateStyle: "medium", timeStyle: "short" }).format(time);
+}
+
+/** @param {string[]} parts */
+export function listed(parts) {
+  return new Intl.ListFormat(tag(), { type: "conjunction" }).format(parts);
+}
+
+const formats = new Map();
+
+function format(options) {
+  const key = language + JSON.stringify(options);
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(tag(), options));
+  return formats.get(key);
+}
+
+function plurals() {
+  if (!formats.has(language)) formats.set(language, new Intl.PluralRules(tag()));
+  return formats.get(language);
+}
+
+function tag() {
+  return language === "zh" ? "zh-Hans" : language;
+}
+
+function preferred() {
+  const wanted = [chosen.get(), ...navigator.languages].map((one) => one?.slice(0, 2).toLowerCase());
+  return wanted.find((one) => one in LANGUAGES) ?? "en";
+}

@@ -1,0 +1,138 @@
+/** What is told beside the content: status for those who listen, problems, the dialog for a key. */
+
+import { key, keys, useKey } from "./api.mjs";
+import { h } from "./dom.mjs";
+import { plain } from "./highlight.mjs";
+import { has, t } from "./i18n.mjs";
+
+const status = h("div.unseen", { role: "status", "aria-live": "polite" });
+
+/** @returns {HTMLElement} the region that screen readers speak; it stands in the page once */
+export function statusRegion() {
+  return status;
+}
+
+document.addEventListener("languagechanged", () => announce("")); // it was said in another language
+
+/** @param {string} text what has happened */
+export function announce(text) {
+  status.textContent = text;
+}
+
+/**
+ * What went wrong, and what can be done about it.
+ * @param {import("./api.mjs").Problem} problem
+ * @param {() => void} [again] does it once more
+ * @returns {HTMLElement}
+ */
+export function problemCard(problem, again) {
+  if (!("slug" in problem)) throw problem; // a fault of this page: it belongs into the browser's log
+  const { slug, status: code, title, detail, request, retry } = problem;
+  const known = has(`problem.${slug}`);
+  const wait = h("span", {});
+  const actions = h("p.actions", {});
+  if (slug === "unauthorized") {
+    const open = { type: "button", on: { click: () => openKeyDialog() } };
+    actions.append(h("button.primary", open, () => t("key.enter")));
+  }
+  if (again) {
+    const button = h("button", { type: "button", on: { click: again } }, () => t("problem.again"));
+    actions.append(button, " ", wait);
+    if (retry) countDown(button, wait, retry);
+  }
+  return h("section.problem", { role: "alert", "data-slug": slug },
+    h("h2", { lang: known ? null : "en" }, () => (known ? t(`problem.${slug}`) : title || t("problem.strange")),
+      code ? h("small", {}, ` ${code}`) : null),
+    known && has(`problem.${slug}.more`) ? h("p", {}, () => t(`problem.${slug}.more`)) : null,
+    detail ? h("p.detail", { lang: "en" }, plain(detail)) : null,
+    request ? h("p.muted", {}, () => t("problem.request"), " ", h("code", {}, plain(request))) : null,
+    actions.childNodes.length ? actions : null);
+}
+
+function countDown(button, wait, seconds) {
+  button.disabled = true;
+  const until = Date.now() + seconds * 1000;
+  const tick = () => {
+    const left = Math.ceil((until - Date.now()) / 1000);
+    button.disabled = left > 0;
+    wait.textContent = left > 0 ? t("problem.wait", { n: left }) : "";
+    if (left > 0 && button.isConnected) setTimeout(tick, 250);
+  };
+  setTimeout(tick);
+}
+
+let dialog = null;
+
+/** Ask for a key. */
+export function openKeyDialog() {
+  dialog ??= keyDialog();
+  if (!dialog.isConnected) document.body.append(dialog);
+  if (!dialog.open) dialog.showModal();
+  dialog.querySelector("input").value = key() ?? "";
+  dialog.querySelector("[role=alert]").textContent = "";
+}
+
+function keyDialog() {
+  const input = h("input", { type: "password", autocomplete: "off", spellcheck: "false", id: "key", name: "key" });
+  const wrong = h("p.bad", { role: "alert" });
+  const close = () => made.close();
+  const use = (event) => {
+    event.preventDefault();
+    const text = input.value.trim();
+    if (text && !/^[\x21-\x7e]{1,256}$/.test(text)) {
+      wrong.textContent = t("key.malformed");
+      input.focus();
+      return;
+    }
+    close();
+    useKey(text || null);
+  };
+  const forget = () => {
+    close();
+    useKey(null);
+  };
+  const made = h("dialog", { "aria-labelledby": "key-title" },
+    h("form", { on: { submit: use } },
+      h("h2", { id: "key-title" }, () => t("key.title")),
+      h("p", {}, () => t("key.about")),
+      h("label", { for: "key" }, () => t("key.label")), input, wrong,
+      h("p.actions", {},
+        h("button.primary", { type: "submit" }, () => t("key.use")), " ",
+        h("button", { type: "button", on: { click: forget } }, () => t("key.forget")), " ",
+        h("button", { type: "button", on: { click: close } }, () => t("close")))));
+  return made;
+}
+
+keys.addEventListener("needed", () => openKeyDialog());
+
+/**
+ * What went wrong, in a line, where there is little room and the whole is told elsewhere.
+ * @param {import("./api.mjs").Problem} problem
+ * @param {() => void} again
+ * @returns {HTMLElement}
+ */
+function problemLine(problem, again) {
+  if (!("slug" in problem)) throw problem;
+  const known = has(`problem.${problem.slug}`);
+  return h("span.brief", { "data-slug": problem.slug },
+    h("span.bad", { lang: known ? null : "en" }, () => (known ? t(`problem.${problem.slug}`) : problem.title)),
+    h("button.quiet", { type: "button", on: { click: again } }, () => t("problem.again")));
+}
+
+/**
+ * A place for something that comes later, or does not come.
+ * @param {HTMLElement} host
+ * @param {() => Promise<Node | Node[]>} make
+ * @param {{brief?: boolean}} [options] whether there is only a line to say what went wrong
+ */
+export async function filled(host, make, { brief = false } = {}) {
+  host.setAttribute("aria-busy", "true");
+  try {
+    host.replaceChildren(...[await make()].flat());
+  } catch (error) {
+    if (error.name === "AbortError") return; // somebody has gone on to something else
+    host.replaceChildren((brief ? problemLine : problemCard)(error, () => filled(host, make, { brief })));
+  } finally {
+    host.removeAttribute("aria-busy");
+  }
+}

@@ -1,0 +1,974 @@
+"""The console, in a real browser against the real service over a real workspace."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+
+from browser import WAIT, Watched, axe_core, chromium, path_of_chromium, serving
+from pointsman import Document, Workspace
+from pointsman.evaluation.report import Report, StrategyReport
+from pointsman.evaluation.runs import keep
+from pointsman.registry import STRATEGIES
+from pointsman.retrieval.fusion import METHODS
+from pointsman.server import KeyStore, create_app
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from pointsman.dataset import Dataset
+
+CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "console"
+SCRIPTS = sorted([*CONSOLE.glob("*.mjs"), *CONSOLE.glob("*.js")])
+NAMES = ("hostile", "rails", "город", "环境")
+ATTACK = (
+    "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+    "<svg/onload=alert(1)> javascript:alert(2) \u202egnp.exe\u202c a hostile locomotive [x](javascript:alert(3))"
+)
+BROKEN, PARTIAL, SLOW = "derailment", "snowdrift", "slowly"  # in a query, they do that to the dataset `город`
+
+
+# ── what is served ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Site:
+    """A service, and what holds it up."""
+
+    base: str
+    workspace: Workspace
+    go_on: threading.Event  # lets a search for SLOW go on
+
+    def url(self, view: str = "", **params: str | int) -> str:
+        query = "&".join(f"{name}={quote(str(value))}" for name, value in params.items())
+        return f"{self.base}#{view}?{query}" if view else self.base
+
+
+def fill(workspace: Workspace) -> None:
+    rails = workspace.dataset("rails", description="Trains, switches and signals")
+    subjects = ("A switch guides trains to another track", "A red signal stops every train", "The yard opens at six")
+    rails.add(
+        Document(f"r{n}", f"{subjects[n % 3]}, says rule {n} of the railway. " + "It is kept. " * (n % 5),
+                 {"year": 2000 + n, "title": f"Rule {n}", "source": "https://rules.example/" + str(n)})
+        for n in range(45)
+    )  # fmt: skip
+    workspace.dataset("город", description="Городские службы").add(
+        Document(f"г{n}", f"Городская служба {n} отвечает за транспорт, поезда и стрелочные переводы города.", {"n": n})
+        for n in range(12)
+    )
+    workspace.dataset("环境", description="环保知识").add(
+        Document(f"环{n}", f"环保设备可以净化空气和污水，第{n}种用于铁路车站。", {"类别": "环保"}) for n in range(12)
+    )
+    workspace.dataset("hostile", description=ATTACK).add(
+        [Document('<b id="x">"&amp;', ATTACK, {"title": ATTACK, "<i>key</i>": ATTACK, "source": "javascript:alert(4)"})]
+    )
+
+
+def evaluate(folder: Path) -> None:
+    for day, gain in ((1, 0.0), (9, 0.02)):
+        found = {
+            name: StrategyReport({"ndcg@10": 0.5 + at / 10 + gain, "recall@100": 0.8 + at / 20}, 2.0**at, 3.0**at, {})
+            for at, name in enumerate(("bm25", "vector", "hybrid", "auto"))
+        }
+        keep(folder, Report("rules", 45, 30, found), now=datetime(2026, 11, day, tzinfo=UTC))
+
+
+def derail(dataset: Dataset, go_on: threading.Event) -> None:
+    """Let a dataset fail, or be slow, where a query says so."""
+    candidates = dataset.candidates
+
+    def derailing(query: Any, method: str, *args: Any, **options: Any) -> Any:
+        if BROKEN in query.text or (PARTIAL in query.text and method != "bm25"):
+            raise ConnectionError("no route to the shed")
+        if SLOW in query.text:
+            assert go_on.wait(WAIT)
+        return candidates(query, method, *args, **options)
+
+    dataset.candidates = derailing  # type: ignore[method-assign, assignment]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    workspace = Workspace(folder)
+    fill(workspace)
+    evaluate(folder)
+    go_on = threading.Event()
+    derail(workspace.dataset("город"), go_on)
+    with serving(create_app(workspace)) as base:
+        yield Site(base, workspace, go_on)
+
+
+# ── what looks at it ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    pytest.importorskip("playwright.sync_api", reason="the console is tested with playwright")
+    path = path_of_chromium()
+    if path is None:
+        pytest.skip("the console is tested in chromium, and this machine has none")
+    with chromium(path) as found:
+        yield found
+
+
+@contextmanager
+def watching(browser: Browser, base: str, *, axe: bool = False, lang: str = "en-US", theme: str = "light",
+             width: int = 1280, expected: tuple[int, ...] = ()) -> Iterator[Page]:  # fmt: skip
+    """A page on which nothing may happen that should not."""
+    context = browser.new_context(
+        locale=lang, color_scheme=theme, viewport={"width": width, "height": 800}, bypass_csp=axe  # type: ignore[arg-type]
+    )  # fmt: skip
+    try:
+        watched = Watched(context.new_page(), base)
+        watched.expected = set(expected)
+        yield watched.page
+        watched.check()
+    finally:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def shared(browser: Browser, site: Site) -> Iterator[Watched]:
+    """A page that many tests use, one after the other; they leave nothing behind in it."""
+    context = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 800})
+    yield Watched(context.new_page(), site.base)
+    context.close()
+
+
+@pytest.fixture
+def page(shared: Watched) -> Iterator[Page]:
+    shared.expected = set()
+    yield shared.page
+    shared.check()
+    shared.page.unroute_all()
+    shared.page.goto("about:blank")
+
+
+@pytest.fixture(scope="module")
+def modules(browser: Browser, site: Site) -> Iterator[Page]:
+    """A page in which modules can be imported."""
+    with watching(browser, site.base) as found:
+        found.goto(site.base)
+        yield found
+
+
+def asked(page: Page, url: str) -> None:
+    """Go there, and wait for the answer."""
+    page.goto(url)
+    page.locator(".main .headline").wait_for()
+
+
+def drawn(page: Page) -> Any:
+    """The railway when it has been drawn to the end."""
+    railway = page.locator("svg.railway:not(.phase-running)")
+    railway.wait_for()
+    return railway
+
+
+# ── the files ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fetch(
+    site: Site, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    connection = http.client.HTTPConnection(site.base[7:-1], timeout=WAIT)
+    try:
+        connection.request(method, path, headers=dict(headers or {}))
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "text/html; charset=utf-8"),
+        ("/console", "text/html; charset=utf-8"),
+        ("/console/main.mjs", "text/javascript; charset=utf-8"),
+        ("/console/early.js", "text/javascript; charset=utf-8"),
+        ("/console/console.css", "text/css; charset=utf-8"),
+        ("/console/icon.svg", "image/svg+xml"),
+    ],
+)
+def test_files_are_served_with_type_tag_and_policy(site: Site, path: str, kind: str) -> None:
+    status, headers, body = fetch(site, path)
+    assert (status, headers["content-type"], headers["cache-control"]) == (200, kind, "no-cache")
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    status, packed, small = fetch(site, path, headers={"Accept-Encoding": "gzip"})
+    assert (status, packed["content-encoding"], gzip.decompress(small)) == (200, "gzip", body)
+    assert packed["etag"] != headers["etag"]
+    for tags in (headers["etag"], f'"other", W/{headers["etag"]}', "*"):
+        again, known, nothing = fetch(site, path, headers={"If-None-Match": tags})
+        assert (again, known["etag"], nothing) == (304, headers["etag"], b"")
+    assert fetch(site, path, headers={"If-None-Match": '"other"'})[0] == 200
+    status, head, nothing = fetch(site, path, "HEAD")
+    assert (status, head["content-length"], nothing) == (200, str(len(body)), b"")
+
+
+@pytest.mark.parametrize(
+    "path", ["/console/__init__.py", "/console/..%2f..%2fkeys.json", "/console/../keys.json", "/console/none.mjs",
+             "/console/%00", "/console/MAIN.MJS", "/console/main.mjs/"],
+)  # fmt: skip
+def test_nothing_else_is_served(site: Site, path: str) -> None:
+    status, headers, _ = fetch(site, path)
+    assert status in {400, 404}
+    assert headers["content-type"] == "application/problem+json"
+
+
+def test_the_folders_address_leads_to_the_page(site: Site) -> None:
+    status, headers, _ = fetch(site, "/console/")
+    assert (status, headers["location"]) == (308, "../")
+
+
+def test_the_page_holds_no_script_and_no_style_of_its_own() -> None:
+    page = (CONSOLE / "index.html").read_text("utf-8")
+    assert all("src=" in tag for tag in re.findall(r"<script\b[^>]*>", page))
+    assert not re.search(r"<style|style=|\son\w+=", page)
+    for name in re.findall(r'(?:href|src)="console/([^"]+)"', page):
+        assert (CONSOLE / name).is_file(), name
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_no_script_makes_markup_or_code_out_of_text(script: Path) -> None:
+    source = script.read_text("utf-8")
+    ways = r"(inner|outer|insertAdjacent)HTML|document\.write|\beval\(|new Function|DOMParser|srcdoc|[\"']style[\"']"
+    assert not re.search(ways, source)
+    assert set(re.findall(r"https?://[\w./]+", source)) <= {"http://www.w3.org/2000/svg"}
+    for name in re.findall(r'(?:from|import\() ?"\./([^"]+)"', source):
+        assert (CONSOLE / name).is_file(), name
+
+
+# ── modules ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_events_are_read_however_they_arrive(modules: Page) -> None:
+    found = modules.evaluate(
+        """async () => {
+          const { events } = await import("/console/api.mjs");
+          const text = ": hello\\r\\nevent: plan\\r\\ndata: {\\"a\\":\\r\\ndata: \\"环\\"}\\r\\n\\r\\n" +
+            "data\\n\\nid: 7\\nevent:stage\\ndata:  two\\n\\nevent: lost\\ndata: torn";
+          const bytes = new TextEncoder().encode(text);
+          const read = async (size) => {
+            const stream = new ReadableStream({ start(to) {
+              for (let at = 0; at < bytes.length; at += size) to.enqueue(bytes.slice(at, at + size));
+              to.close();
+            } });
+            const all = [];
+            for await (const one of events(stream)) all.push([one.event, one.data]);
+            return all;
+          };
+          return Promise.all([1, 2, 3, 7, 1000].map(read));
+        }"""
+    )
+    assert found == [[["plan", '{"a":\n"环"}'], ["message", ""], ["stage", " two"]]] * 5
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "marked"),
+    [
+        ("how do trains stop?", "A train stopped; trains stop. How do you do?", ["train", "stopped", "trains", "stop"]),
+        ("parse dates", "The parser parsed a date, not data.", ["parser", "parsed", "date"]),
+        ("стрелочный перевод", "Стрелочные переводы и перевозки", ["Стрелочные", "переводы"]),
+        ("что такое ёлка", "Елка — что это такое", ["Елка"]),
+        ("什么是环保设备?", "净化空气的环保设备，设备", ["环保设备", "设备"]),
+        ("空", "天空 空气", ["空", "空"]),
+        ("the of и 的", "the train of и 的", []),
+        ("<b>", "x <b>bold</b>", ["b", "b"]),
+        ("", "anything", []),
+    ],
+)
+def test_words_of_the_query_are_found(modules: Page, query: str, text: str, marked: list[str]) -> None:
+    found = modules.evaluate(
+        """async ([query, text]) => {
+          const { finder } = await import("/console/highlight.mjs");
+          return finder(query)(text).map(([from, to]) => text.slice(from, to));
+        }""",
+        [query, text],
+    )
+    assert found == marked
+
+
+def test_places_in_python_are_places_in_the_browser(modules: Page) -> None:
+    text = "🚂 поезд 🚃🚃 环保 end"
+    spans = [[0, 1], [8, 13], [len(text) - 3, len(text) + 9]]
+    found = modules.evaluate(
+        """async ([text, spans]) => {
+          const { units } = await import("/console/highlight.mjs");
+          return units(text, spans).map(([from, to]) => text.slice(from, to));
+        }""",
+        [text, spans],
+    )
+    assert found == [text[start:end] for start, end in spans]
+
+
+def messages(modules: Page) -> dict[str, dict[str, str | dict[str, str]]]:
+    found: dict[str, dict[str, str | dict[str, str]]] = modules.evaluate(
+        'async () => (await import("/console/messages.mjs")).MESSAGES'
+    )
+    return found
+
+
+def test_every_language_has_every_text(modules: Page) -> None:
+    found = messages(modules)
+    plurals = {"en": {"one", "other"}, "zh": {"other"}, "ru": {"one", "few", "many", "other"}}
+    assert set(found) == set(plurals)
+    for key, english in found["en"].items():
+        wanted = set(re.findall(r"\{\w+\}", json.dumps(english)))
+        for language, texts in found.items():
+            text = texts[key]
+            forms = text if isinstance(text, dict) else {"other": text}
+            if isinstance(english, dict):
+                assert set(forms) == plurals[language], (language, key)
+            for form in forms.values():
+                assert form.strip(), (language, key)
+                assert set(re.findall(r"\{\w+\}", form)) == wanted, (language, key)
+
+
+def test_every_text_is_used_and_every_used_one_is_there(modules: Page) -> None:
+    known = set(messages(modules)["en"])
+    source = "\n".join(path.read_text("utf-8") for path in SCRIPTS if path.name != "messages.mjs")
+    used = set(re.findall(r'\bt\(\s*"([\w.-]+)"', source))
+    assert used <= known, used - known
+    said = set(re.findall(r'/, "([\w.]+)"\]', re.sub(r"/s,", "/,", (CONSOLE / "messages.mjs").read_text("utf-8"))))
+    assert said <= known
+    families = r"stage|list|part|strategy|effort|rerank|theme|view|technique|problem|help|railway\.column|datasets|way"
+    for key in known - used - said:  # made out of parts, or handed on by name
+        assert re.match(rf"({families})\.", key) or f'"{key}"' in source, key
+
+
+# ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_question_is_answered_and_its_words_are_marked(page: Page, site: Site) -> None:
+    page.goto(site.base)
+    page.fill("#q", "which signal stops a train?")
+    page.keyboard.press("Enter")
+    page.locator(".hit").first.wait_for()
+    assert page.evaluate("location.hash") == "#ask?q=which+signal+stops+a+train%3F"
+    assert page.locator(".hit").count() == 5
+    first = page.locator(".hit").first
+    assert {"signal", "stops", "train"} <= {mark.lower() for mark in first.locator("mark").all_inner_texts()}
+    assert first.locator(".dataset").inner_text() == "rails"
+    assert "score" in first.locator(".facts").inner_text()
+    assert "5 hits in" in page.locator("[role=status]").inner_text()
+    page.locator("[data-hit='1']").click()
+    opened = first.locator(".more")
+    assert "Number 1 of the answer, found by" in opened.locator(".verdict").inner_text()
+    assert opened.locator("svg.way").count() == 1
+    assert "year" in opened.locator("dl.metadata").inner_text()
+    page.locator("[data-hit='1']").click()
+    assert opened.is_hidden()
+
+
+def test_the_address_holds_the_question_and_back_leads_back(page: Page, site: Site) -> None:
+    options: dict[str, Any] = {"k": 3, "s": "bm25", "d": "rails,环境", "f": "year >= 2020", "n": 0}
+    asked(page, site.url("ask", q="red signal", **options))
+    assert page.locator(".hit").count() == 3
+    assert page.input_value("#q") == "red signal"
+    assert page.input_value("#filter") == "year >= 2020"
+    assert page.input_value("#strategy") == "bm25"
+    assert not page.is_checked("#refuse")
+    assert page.locator(".chip[aria-pressed=true]").all_inner_texts() == ["rails", "环境"]
+    assert set(page.locator(".hit .dataset").all_inner_texts()) == {"rails"}
+    page.evaluate("document.querySelectorAll('[data-hit]').forEach((hit) => hit.click())")
+    told = page.locator("dl.metadata").all_inner_texts()
+    years = [int(year) for one in told for year in re.findall(r"year\s+(\d+)", one)]
+    assert len(years) == 3
+    assert min(years) >= 2020
+    page.fill("#q", "yard")
+    page.keyboard.press("Enter")
+    page.locator("mark", has_text="yard").first.wait_for()
+    page.click("header nav a >> text=Datasets")
+    page.locator("table.datasets").wait_for()
+    page.go_back()
+    page.locator("mark", has_text="yard").first.wait_for()
+    page.go_back()
+    page.locator("mark", has_text="signal").first.wait_for()
+    assert page.input_value("#q") == "red signal"
+    page.click("header nav a >> text=Compare")
+    page.click("header nav a >> text=Ask")  # it is found as it was left
+    assert page.input_value("#q") == "red signal"
+
+
+def test_the_railway_shows_stages_and_branches(page: Page, site: Site) -> None:
+    asked(page, site.url("ask", q="switch"))
+    railway = drawn(page)
+    stages = railway.locator(".station").evaluate_all("all => all.map((one) => one.dataset.stage)")
+    assert stages[0] == "query"
+    assert stages[-1] == "answer"
+    line = ["plan", "fuse", "rerank", "refuse"]
+    assert [stage for stage in stages if stage in line] == line
+    branches = railway.locator(".branch").evaluate_all("all => all.map((one) => one.dataset.branch)")
+    assert sorted(branches) == sorted(NAMES)
+    assert "BM25" in railway.locator("[data-branch=rails]").text_content()
+    assert re.search(r"\d ms", railway.locator("[data-branch=rails]").text_content())
+    assert "It arrived with 5 hits" in (railway.get_attribute("aria-label") or "")
+    assert "hybrid" in page.locator(".choice").inner_text()
+    page.click("text=The way as a table")
+    rows = page.locator(".as-table tbody tr").all_inner_texts()
+    assert sum(row.startswith("Retrieve") for row in rows) == len(NAMES)
+    page.click("text=/Where .* went/")
+    assert page.locator("svg.timetable rect").count() >= len(NAMES) + 4
+
+
+def test_the_railway_is_drawn_while_the_search_is_under_way(page: Page, site: Site) -> None:
+    site.go_on.clear()
+    page.goto(site.url("ask", q=f"{SLOW} switch"))
+    try:
+        page.locator("svg.phase-running [data-branch=rails].done").wait_for()
+        late = page.locator("svg.phase-running [data-branch=город]")
+        assert "pending" in (late.get_attribute("class") or "")
+        assert "under way" in (late.text_content() or "")
+        assert page.locator(".station.answer.pending").count() == 1
+        assert page.locator(".hit").count() == 0
+    finally:
+        site.go_on.set()
+    page.locator(".hit").first.wait_for()
+    assert "done" in drawn(page).locator("[data-branch=город]").get_attribute("class")
+
+
+def test_a_search_can_be_stopped_and_asked_again(page: Page, site: Site) -> None:
+    site.go_on.clear()
+    page.goto(site.url("ask", q=f"{SLOW} signal"))
+    try:
+        page.locator("svg.phase-running [data-branch=rails].done").wait_for()
+        page.keyboard.press("Escape")
+        page.locator(".main >> text=The search was stopped.").wait_for()
+    finally:
+        site.go_on.set()
+    assert page.locator("svg.railway.phase-failed").count() == 1
+    page.click(".ask button[type=submit]")
+    page.locator(".hit").first.wait_for()
+
+
+def test_why_a_document_is_not_there(page: Page, site: Site) -> None:
+    asked(page, site.url("ask", q="red signal", d="rails"))
+    page.fill("#why", "r2")
+    page.select_option("#why-dataset", "rails")
+    page.keyboard.press("Tab")
+    page.locator(".why button").click()
+    page.locator(".why .verdict").wait_for()
+    assert "why=r2" in page.evaluate("location.hash")
+    assert re.search(r"It was number \d+ of \d+ after|No list found it", page.locator(".why .verdict").inner_text())
+    assert page.locator(".why table tbody tr").count() >= 3
+    page.fill("#why", "nowhere")
+    page.select_option("#why-dataset", "")
+    page.locator(".why button").click()
+    page.locator(".why .verdict >> text=None of the datasets").wait_for()
+    assert page.locator(".hits .hit").count() == 5  # the answer has stayed
+
+
+def test_a_refusal_shows_the_nearest_and_can_be_overruled(page: Page, site: Site) -> None:
+    asked(page, site.url("ask", q="best pizza recipe in Naples with buffalo mozzarella"))
+    refusal = page.locator("section.refused")
+    assert "relevant with a probability of" in refusal.inner_text()
+    assert refusal.locator(".hit").count() == 1
+    assert drawn(page).locator(".station.refuse.refused .halt").count() == 1
+    assert "refused" in (drawn(page).get_attribute("aria-label") or "")
+    page.click("text=Answer anyway")
+    page.locator(".hit").nth(4).wait_for()
+    assert page.locator("section.refused").count() == 0
+    assert "n=0" in page.evaluate("location.hash")
+
+
+def test_a_branch_that_failed_ends_at_a_buffer_stop(page: Page, site: Site) -> None:
+    asked(page, site.url("ask", q=f"{BROKEN} of a train at a switch", n=0))
+    failed = drawn(page).locator("[data-branch=город].failed")
+    assert failed.locator(".buffer").count() == 1
+    assert "no route to the shed" in failed.text_content()
+    told = page.locator("section.degraded").inner_text()
+    assert "Not everything worked as asked" in told
+    assert "город" in told
+    assert page.locator(".hit").count() == 5
+    page.click("text=The way as a table")
+    assert page.locator(".as-table .bad").count() == 1
+
+
+def test_a_branch_that_worked_in_part_bears_a_sign(page: Page, site: Site) -> None:
+    asked(page, site.url("ask", q=f"поезда {PARTIAL}", n=0))
+    assert drawn(page).locator("[data-branch=город].partial .sign").count() == 1
+    assert "words alone" in page.locator("section.degraded").inner_text()
+
+
+@pytest.mark.parametrize(("width", "lang", "upright"), [(1280, "en-US", False), (360, "ru-RU", True)])
+def test_the_page_fits_its_width(browser: Browser, site: Site, width: int, lang: str, upright: bool) -> None:
+    with watching(browser, site.base, width=width, lang=lang) as page:
+        asked(
+            page, site.url("ask", q="what is a switch and what is a signal", s="decomposition", why="r2", f="year > 1")
+        )
+        box = drawn(page).bounding_box()
+        assert (box["height"] > box["width"]) == upright
+        page.locator(".why .verdict").wait_for()
+        page.locator("[data-hit='1']").click()
+        page.locator(".under button").click()
+        page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        for view in ("ask", "compare", "datasets", "evaluation"):
+            page.locator(f"header nav a[href^='#{view}']").click()
+            page.locator(f"pm-{view}:visible").wait_for()
+            page.locator("[aria-busy]:visible").wait_for(state="detached")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+
+
+# ── other views ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_strategies_side_by_side(page: Page, site: Site) -> None:
+    page.goto(site.url("compare"))
+    page.fill("#cq", "which signal stops a train?")
+    page.keyboard.press("Enter")
+    page.locator("table.overlap").wait_for()
+    page.locator("[aria-busy]").wait_for(state="detached")
+    heads = page.locator("table.ranks thead th code").all_inner_texts()
+    assert heads == ["bm25", "vector", "hybrid", "rrf"]
+    assert all("ms" in one for one in page.locator("table.ranks .state").all_inner_texts())
+    ranks = page.locator("table.ranks tbody tr").evaluate_all(
+        "all => all.map((row) => [...row.querySelectorAll('td')].map((cell) => Number.parseInt(cell.innerText) || 0))"
+    )
+    for column, name in enumerate(heads):
+        found = sorted(row[column] for row in ranks if row[column])
+        assert found == list(range(1, len(found) + 1)), name
+    assert page.locator(".move").count() > 0
+    for name in ("bm25", "vector"):
+        page.click(f".chip[data-name={name}]")
+    page.click("form:visible button[type=submit]")
+    page.locator("table.ranks thead th code").nth(2).wait_for(state="detached")
+    assert page.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('s')") == "hybrid,rrf"
+    page.click("table.ranks thead a >> text=rrf")
+    page.locator(".main .headline").wait_for()
+    assert page.input_value("#strategy") == "rrf"
+
+
+def test_a_strategy_that_fails_is_told_in_its_column(page: Page, shared: Watched, site: Site) -> None:
+    shared.expected = {422}
+    page.goto(site.url("compare", q="signal", s="bm25,nonsense"))
+    page.locator(".state.bad").wait_for()
+    assert "This cannot be done as asked" in page.locator(".state.bad").inner_text()
+    assert page.locator("table.ranks tbody tr").count() > 3
+
+
+def test_datasets_are_well_and_can_be_read(page: Page, site: Site) -> None:
+    page.goto(site.url("datasets"))
+    rows = page.locator("table.datasets tbody tr")
+    rows.first.wait_for()
+    assert rows.count() == len(NAMES)
+    row = rows.filter(has_text="rails")
+    assert "45" in row.inner_text()
+    assert "up to date" in row.inner_text()
+    row.locator("button").click()
+    row.locator(".good >> text=sound: 45 documents").wait_for()
+    row.locator("a").click()
+    page.locator("ul.documents li").first.wait_for()
+    ids = page.locator("ul.documents summary code").all_inner_texts()
+    page.click(".pages >> text=Next")
+    page.locator(".pages >> text=Previous").wait_for()
+    page.click(".pages >> text=Next")
+    page.locator(".pages >> text=Next").wait_for(state="detached")
+    assert page.locator("ul.documents li").count() == 5
+    page.click(".pages >> text=Previous")
+    page.locator(".pages >> text=Next").wait_for()
+    page.click("text=First page")
+    page.locator(".pages >> text=Previous").wait_for(state="detached")
+    assert page.locator("ul.documents summary code").all_inner_texts() == ids
+    page.fill("#document", "r7")
+    page.keyboard.press("Enter")
+    page.locator("ul.documents li").nth(1).wait_for(state="detached")
+    assert "Rule 7" in page.locator("dl.metadata").inner_text()
+
+
+def test_a_document_leads_to_why_it_was_not_found(page: Page, site: Site) -> None:
+    asked(page, site.url("ask", q="red signal"))
+    page.click("header nav a >> text=Datasets")
+    page.goto(site.url("datasets", name="rails", id="r2"))
+    page.click("text=Why is it, or is it not, an answer to")
+    page.locator(".why .verdict").wait_for()
+    assert page.input_value("#why") == "r2"
+
+
+def test_evaluations_are_drawn(page: Page, site: Site) -> None:
+    page.goto(site.url("evaluation"))
+    page.locator("svg.chart").nth(2).wait_for()
+    bars, points, lines = (page.locator("svg.chart").nth(at) for at in range(3))
+    assert bars.locator(".bar").count() == 4
+    assert bars.locator(".value.best").text_content() == "0.820"
+    assert points.locator(".point").count() == 4
+    assert lines.locator(".curve").count() == 4
+    page.locator("section.plot summary").first.click()
+    assert "0.8200" in page.locator("section.plot table").first.inner_text()
+    page.select_option("#e-measure", "recall@100")
+    page.locator("svg.chart .value.best >> text=0.950").wait_for()
+    page.select_option("#e-run", label=page.locator("#e-run option").nth(1).inner_text())
+    page.wait_for_function("location.hash.includes('run=')")
+
+
+def test_nothing_measured_and_nothing_indexed_say_what_to_do(browser: Browser, tmp_path: Path) -> None:
+    with serving(create_app(Workspace(tmp_path))) as base, watching(browser, base, expected=(422,)) as page:
+        page.goto(f"{base}#evaluation")
+        page.locator("text=pointsman eval").wait_for()
+        page.goto(f"{base}#datasets")
+        page.locator("text=There is no dataset yet").wait_for()
+        page.goto(f"{base}#ask")
+        page.locator("text=There is no dataset yet.").wait_for()
+
+
+# ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_key_is_asked_for_kept_and_forgotten(browser: Browser, site: Site, tmp_path: Path) -> None:
+    keys = KeyStore(tmp_path / "keys.json")
+    some = keys.create("reader of rails", datasets=["rails"], scopes=["read"])
+    app = create_app(Workspace(site.workspace.path), keys=keys)
+    with serving(app) as base, watching(browser, base, expected=(401, 403)) as page:
+        page.goto(f"{base}#ask?q=red+signal")
+        dialog = page.locator("dialog[open]")
+        dialog.wait_for()
+        page.keyboard.press("Escape")
+        page.locator(".problem[data-slug=unauthorized]").first.wait_for()
+        page.locator(".main .problem button >> text=Enter a key").click()
+        page.fill("#key", "wrong key")
+        page.keyboard.press("Enter")
+        dialog.locator("text=neither spaces").wait_for()
+        page.fill("#key", some.text)
+        page.keyboard.press("Enter")
+        page.locator(".hit").first.wait_for()
+        page.locator("#who >> text=reader of rails").wait_for()
+        assert page.evaluate("[sessionStorage.length, Object.values(localStorage).join()]") == [1, ""]
+        assert page.locator(".chip").all_inner_texts() == ["rails"]
+        assert some.text not in page.content()
+        page.goto(f"{base}#evaluation")
+        page.locator("text=Evaluations are about the whole workspace").wait_for()
+        page.reload()
+        page.locator("#who >> text=reader of rails").wait_for()
+        page.click("#who")
+        page.click("dialog >> text=Forget it")
+        page.locator("#who >> text=no key").wait_for()
+        assert page.evaluate("sessionStorage.length") == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "slug", "title"),
+    [(500, "internal", "Something went wrong in the service"), (503, "locked", "Another process is writing")],
+)
+def test_problems_are_told_with_their_request(
+    page: Page, shared: Watched, site: Site, status: int, slug: str, title: str
+) -> None:
+    document = {"type": f"/problems/{slug}", "title": "x", "status": status, "detail": "the log says more",
+                "instance": "urn:request:abc123"}  # fmt: skip
+    shared.expected = {status}
+    page.route(
+        "**/api/retrieval/stream",
+        lambda route: route.fulfill(status=status, json=document, content_type="application/problem+json"),
+    )
+    page.goto(site.url("ask", q="signal"))
+    card = page.locator(".main .problem")
+    card.wait_for()
+    told = card.inner_text()
+    assert title in told
+    assert "the log says more" in told
+    assert "abc123" in told
+    assert page.locator("svg.railway.phase-failed").count() == 1
+    page.unroute("**/api/retrieval/stream")
+    page.click("text=Try again")
+    page.locator(".hit").first.wait_for()
+
+
+def test_too_many_requests_wait_as_long_as_asked(page: Page, shared: Watched, site: Site) -> None:
+    document = {"type": "/problems/too-many-requests", "title": "x", "status": 429, "detail": "slower"}
+    shared.expected = {429}
+    page.route(
+        "**/api/retrieval/stream",
+        lambda route: route.fulfill(status=429, json=document, headers={"Retry-After": "1"}),
+    )
+    page.goto(site.url("ask", q="signal"))
+    again = page.locator(".main .problem button")
+    again.wait_for()
+    assert again.is_disabled()
+    page.locator("text=in 1 second").wait_for()
+    page.unroute("**/api/retrieval/stream")
+    page.locator(".main .problem button:enabled").click()
+    page.locator(".hit").first.wait_for()
+
+
+def test_strange_and_broken_answers_are_told(page: Page, shared: Watched, site: Site) -> None:
+    shared.expected = {502}
+    page.route("**/api/retrieval/stream", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
+    page.goto(site.url("ask", q="signal"))
+    page.locator(".problem[data-slug=strange]").wait_for()
+    page.unroute("**/api/retrieval/stream")
+    torn = 'event: plan\ndata: {"strategy":"hybrid","datasets":["rails"],"reason":"asked for"}\n\nevent: bran'
+    page.route("**/api/retrieval/stream", lambda route: route.fulfill(body=torn, content_type="text/event-stream"))
+    page.click("text=Try again")
+    page.locator(".problem[data-slug=interrupted]").wait_for()
+    assert drawn(page).locator("[data-branch=rails].failed").count() == 1
+    page.unroute("**/api/retrieval/stream")
+    problem = 'event: problem\ndata: {"type":"/problems/unavailable","title":"x","status":503,"detail":"later"}\n\n'
+    page.route("**/api/retrieval/stream", lambda route: route.fulfill(body=problem, content_type="text/event-stream"))
+    page.click("text=Try again")
+    page.locator(".problem[data-slug=unavailable] >> text=later").wait_for()
+
+
+def test_without_a_network_it_says_so_and_goes_on_later(browser: Browser, site: Site) -> None:
+    with watching(browser, site.base) as page:
+        asked(page, site.url("ask", q="signal"))
+        page.wait_for_function(
+            "['compare', 'datasets', 'evaluation'].every((view) => customElements.get(`pm-${view}`))"
+        )
+        page.context.set_offline(True)
+        page.fill("#q", "yard")
+        page.keyboard.press("Enter")
+        page.locator(".problem[data-slug=network]").wait_for()
+        page.click("header nav a >> text=Datasets")
+        page.locator(".problem[data-slug=network]:visible").wait_for()
+        page.context.set_offline(False)
+        page.locator(".problem:visible >> text=Try again").click()
+        page.locator("table.datasets").wait_for()
+
+
+def test_a_wrong_filter_is_told_by_the_service(page: Page, shared: Watched, site: Site) -> None:
+    shared.expected = {422}
+    page.goto(site.url("ask", q="signal", f="year >="))
+    page.locator(".problem[data-slug=invalid-input] .detail").wait_for()
+
+
+# ── hostile documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_hostile_text_is_shown_and_does_nothing(page: Page, shared: Watched, site: Site) -> None:
+    shared.expected = {422}  # of the last question
+    asked(page, site.url("ask", q="a hostile locomotive", d="hostile", n=0))
+    page.locator("[data-hit='1']").click()
+    hit = page.locator(".hit").first
+    for place in (".title", ".text.whole", "dl.metadata"):
+        told = hit.locator(place).inner_text()
+        assert "<script>document.title='owned'</script>" in told, place
+        assert "U+202E" in told, place
+        assert "\u202e" not in told, place
+    assert page.locator(".hit img, .hit script, .hit b#x, .hit i, .hit svg[onload]").count() == 0
+    assert page.locator("a[href^='javascript']").count() == 0
+    page.goto(site.url("datasets", name="hostile"))
+    page.locator("ul.documents summary").first.click()
+    assert "<img src=x" in page.locator("ul.documents .whole").inner_text()
+    page.goto(site.url("compare", q="a hostile locomotive"))
+    page.locator("table.overlap").wait_for()
+    assert page.locator("main img, main script").count() == 0
+    page.goto(site.url("ask", q="<img src=x onerror=alert(1)>", why="<script>", s="<b>"))
+    page.locator(".problem").first.wait_for()
+    assert page.title() == "Pointsman"
+
+
+# ── keyboard, language, colours ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def focused(page: Page) -> str:
+    found: str = page.evaluate("document.activeElement.dataset.hit ?? document.activeElement.id")
+    return found
+
+
+def test_the_keyboard_is_enough(browser: Browser, site: Site) -> None:
+    with watching(browser, site.base) as page:  # what is chosen there is kept
+        keyboard(page, site)
+
+
+def keyboard(page: Page, site: Site) -> None:
+    page.goto(site.base)
+    page.locator(".welcome").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert focused(page) == "main"
+    page.keyboard.press("/")
+    page.wait_for_function("document.activeElement.id === 'q'")
+    page.keyboard.type("red signal / ? j")
+    page.keyboard.press("Enter")
+    page.locator(".hit").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    assert focused(page) == "1"
+    for key, at in (("j", "2"), ("j", "3"), ("k", "2"), ("ArrowDown", "3"), ("ArrowUp", "2"), ("k", "1"), ("k", "1")):
+        page.keyboard.press(key)
+        assert focused(page) == at
+    outline = page.evaluate("(({outlineStyle, outlineWidth}) => [outlineStyle, outlineWidth])"
+                            "(getComputedStyle(document.activeElement))")  # fmt: skip
+    assert outline == ["solid", "3px"]
+    page.keyboard.press("Enter")
+    assert page.locator("#hit-1").is_visible()
+    page.keyboard.press("Escape")
+    assert page.locator("#hit-1").is_hidden()
+    assert focused(page) == "1"
+    page.keyboard.press("?")
+    page.locator("dialog[open]").wait_for()
+    page.keyboard.press("j")  # the dialog minds its own keys
+    page.keyboard.press("Escape")
+    page.locator("dialog[open]").wait_for(state="detached")
+    page.keyboard.press("3")
+    page.locator("table.datasets").wait_for()
+    page.keyboard.press("1")
+    page.locator(".hit").first.wait_for()
+    page.keyboard.press("?")
+    page.uncheck("#shortcuts")
+    page.keyboard.press("Escape")
+    before = page.evaluate("location.hash")
+    page.keyboard.press("3")
+    assert page.evaluate("location.hash") == before
+    assert page.locator(".hit").first.is_visible()
+
+
+LEFT = """(known) => {
+  const out = [];
+  const skip = "[lang=en], title[lang], [data-content], code, kbd, pre, script, noscript, .brand, .unseen:empty";
+  const words = (text) => (text.match(/[A-Za-z]{2,}/g) ?? []).filter((word) => !known.includes(word));
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const element = node.nodeType === 1 ? node : node.parentElement;
+    if (element.closest(skip)) continue;
+    if (node.nodeType === 3) { if (words(node.data).length) out.push(node.data); }
+    else for (const name of ["aria-label", "title", "placeholder", "alt"]) {
+      const text = element.getAttribute(name) ?? "";
+      if (words(text).length) out.push(text);
+    }
+  }
+  return [...new Set(out)];
+}"""
+KNOWN = re.findall(
+    "[A-Za-z]{2,}",
+    "Pointsman English BM25 auto kB MB ndcg recall id Id ASCII Esc Enter lang ru year and rails hostile "
+    + " ".join([*METHODS, *STRATEGIES.names()]),
+)
+"""Names that are the same in every language."""
+
+
+@pytest.mark.parametrize(("lang", "code", "name"), [("zh-CN", "zh-Hans", "zh"), ("ru-RU", "ru", "ru")])
+def test_nothing_is_left_in_english(browser: Browser, site: Site, lang: str, code: str, name: str) -> None:
+    with watching(browser, site.base) as page:  # in English; then it is switched
+        asked(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
+        page.locator(".why .verdict").wait_for()
+        page.locator("[data-hit='1']").click()
+        page.click("text=The way as a table")
+        page.click("text=What the strategies do")
+        page.click("text=/Where .* went/")
+        page.select_option("#language", name)
+        page.wait_for_timeout(100)  # drawings follow in the next frame
+        assert page.evaluate("document.documentElement.lang") == code
+        assert page.locator(".hit").count() == 5
+        assert page.locator("#hit-1").is_visible()
+        assert page.evaluate(LEFT, KNOWN) == []
+        for view in ("compare", "datasets", "evaluation"):
+            page.goto(site.url(view, q="red signal", name="rails"))
+            page.locator("table.ranks:visible, ul.documents:visible, svg.chart:visible").first.wait_for()
+            page.locator("[aria-busy]:visible").wait_for(state="detached")
+            assert page.evaluate(LEFT, KNOWN) == [], view
+        for words in ("best pizza recipe in Naples with buffalo mozzarella", f"{BROKEN} of trains"):
+            asked(page, site.url("ask", q=words))
+            assert page.evaluate(LEFT, KNOWN) == [], words
+        page.reload()
+        page.locator(".hit").first.wait_for()
+        assert page.evaluate("document.documentElement.lang") == code  # it was kept
+    with watching(browser, site.base, lang=lang) as page:
+        page.goto(site.base)
+        assert page.evaluate("document.documentElement.lang") == code  # by what the browser prefers
+
+
+def test_numbers_are_written_as_the_language_writes_them(browser: Browser, site: Site) -> None:
+    with watching(browser, site.base, lang="ru-RU") as page:
+        page.goto(site.url("evaluation"))
+        page.locator(".value.best >> text=0,820").wait_for()
+        asked(page, site.url("ask", q="стрелочный перевод", k=2, n=0))
+        assert re.search(r"2 результата за [\d,]+\s?мс", page.locator(".main .headline").inner_text())
+        assert "стрелочные" in [mark.lower() for mark in page.locator("mark").all_inner_texts()]
+
+
+def test_colours_follow_the_system_until_they_are_chosen(browser: Browser, site: Site) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    with watching(browser, site.base, theme="dark") as page:
+        page.goto(site.base)
+        dark = page.evaluate(paper)
+        page.emulate_media(color_scheme="light")
+        light = page.evaluate(paper)
+        assert dark != light
+        page.click("#theme")
+        page.click("#theme")
+        assert "dark" in (page.get_attribute("#theme", "aria-label") or "")
+        assert page.evaluate(paper) == dark
+        page.reload()
+        assert page.evaluate(paper) == dark
+        page.click("#theme")
+        assert page.evaluate(paper) == light
+
+
+# ── accessibility ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def findings(page: Page, *rules: str) -> list[str]:
+    """What axe-core finds serious or critical, and where; by all of its rules unless some are named."""
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = page.evaluate("async (options) => (await axe.run(document, options)).violations", options)
+    return [
+        f"{one['id']}: {node['html'][:120]}"
+        for one in found
+        if one["impact"] in {"serious", "critical"}
+        for node in one["nodes"]
+    ]
+
+
+def scenes(page: Page, site: Site) -> Iterator[str]:
+    """Every view, and what can be opened in it, one after the other."""
+    asked(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
+    page.locator(".why .verdict").wait_for()
+    page.locator("[data-hit='1']").click()
+    page.click("text=The way as a table")
+    page.click("text=What the strategies do")
+    page.click("text=/Where .* went/")
+    yield "ask"
+    asked(page, site.url("ask", q="best pizza recipe in Naples with buffalo mozzarella"))
+    yield "refused"
+    asked(page, site.url("ask", q=f"{BROKEN} of a train", n=0))
+    yield "degraded"
+    page.goto(site.url("ask", q="signal", f="year >="))
+    page.locator(".problem").wait_for()
+    yield "problem"
+    page.goto(site.url("compare", q="red signal"))
+    page.locator("table.overlap").wait_for()
+    page.locator("[aria-busy]").wait_for(state="detached")
+    yield "compare"
+    page.goto(site.url("datasets", name="rails"))
+    page.locator("ul.documents summary").first.click()
+    page.locator("table.datasets button").first.click()
+    page.locator(".checked .good").wait_for()
+    yield "datasets"
+    page.goto(site.url("evaluation"))
+    page.locator("svg.chart").nth(2).wait_for()
+    page.locator("section.plot summary").first.click()
+    yield "evaluation"
+    page.click("#who")
+    yield "key"
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    yield "help"
+
+
+def test_axe_finds_nothing_serious(browser: Browser, site: Site) -> None:
+    pytest.importorskip("axe_core_python", reason="accessibility is tested with axe-core")
+    with watching(browser, site.base, axe=True, expected=(422,)) as page:
+        page.add_init_script(axe_core())
+        page.goto(site.base)
+        found = {}
+        for scene in scenes(page, site):
+            page.emulate_media(color_scheme="light")
+            found[scene, "light"] = findings(page)
+            page.emulate_media(color_scheme="dark")
+            found[scene, "dark"] = findings(page, "color-contrast")  # all that the colours change
+        assert len(found) == 18
+        assert {scene: what for scene, what in found.items() if what} == {}
