@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
+from serving import serving as served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -46,22 +43,9 @@ def axe_core() -> str:
 
 @contextmanager
 def serving(app: ASGIApp) -> Iterator[str]:
-    """The application over real sockets on a port of its own; gives its address, and stops it at the end."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2))
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
-        until = time.monotonic() + WAIT
-        while not server.started:
-            assert thread.is_alive(), "the service has not started"
-            assert time.monotonic() < until, "the service does not start"
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        finally:
-            server.should_exit = True
-            thread.join(WAIT)
+    """The application on a port of its own; gives the address of its first page."""
+    with served(app) as address:
+        yield f"{address}/"
 
 
 class Watched:

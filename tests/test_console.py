@@ -451,7 +451,7 @@ def test_a_search_can_be_stopped_and_asked_again(page: Page, site: Site) -> None
         page.locator(".main >> text=The search was stopped.").wait_for()
     finally:
         site.go_on.set()
-    assert page.locator("svg.railway.phase-failed").count() == 1
+    page.locator("svg.railway.phase-failed").wait_for()
     page.click(".ask button[type=submit]")
     page.locator(".hit").first.wait_for()
 
@@ -732,9 +732,9 @@ def test_without_a_network_it_says_so_and_goes_on_later(browser: Browser, site: 
         page.keyboard.press("Enter")
         page.locator(".problem[data-slug=network]").wait_for()
         page.click("header nav a >> text=Datasets")
-        page.locator(".problem[data-slug=network]:visible").wait_for()
+        page.locator("pm-datasets .problem[data-slug=network]").wait_for()
         page.context.set_offline(False)
-        page.locator(".problem:visible >> text=Try again").click()
+        page.locator("pm-datasets .problem >> text=Try again").click()
         page.locator("table.datasets").wait_for()
 
 
