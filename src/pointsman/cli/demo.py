@@ -69,7 +69,7 @@ def run_demo(path: Path) -> None:
     for line in (
         f"pointsman search 'your own question' --workspace {path} --explain",
         f"pointsman status --workspace {path}",
-        f"pip install 'pointsman[server]' && pointsman serve --workspace {path}  # a console at http://127.0.0.1:8080",
+        f"pointsman serve --workspace {path}  # a console at http://127.0.0.1:8080",
         "pointsman index some/folder --dataset notes && pointsman search 'what is in it'",
     ):
         out.print(f"  {line}", markup=False, highlight=False)
