@@ -254,6 +254,9 @@ def test_strategies_of_an_empty_workspace(tmp_path: Path) -> None:
         assert [one["name"] for one in found if one["usable"]] == ["auto"]
         answer = httpx.post(f"{address}/api/retrieval/search", json={"query": "railway"})
         assert (answer.status_code, answer.json()["results"]) == (200, [])
+        asked = {"query": "compare tea and coffee"}
+        answer = httpx.get(f"{address}/api/retrieval/recommend_strategy", params=asked)
+        assert answer.json()["recommended_strategy"] == "decomposition"
 
 
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────────────────────────

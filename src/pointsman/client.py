@@ -36,7 +36,7 @@ from pointsman._remote import (
     sendable,
     time_limit,
 )
-from pointsman.errors import FilterError, InputError, PointsmanError, UnknownNameError
+from pointsman.errors import FilterError, InputError, PointsmanError, UnknownNameError, UnmetNeedError
 from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, Range, parse_filter
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
 from pointsman.types import AddResult, Document, Explanation, Plan, Query, RetrievalContext, Trace
@@ -156,7 +156,7 @@ class Client:
         else:
             known = found["indexing_technique"]
             if indexing_technique not in {None, known}:
-                raise InputError(
+                raise UnmetNeedError(
                     f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}"
                 )
             if description in {None, found["description"]}:

@@ -45,7 +45,7 @@ T = TypeVar("T")
 _PLAIN = ("bm25", "vector", "hybrid")
 """Strategies that the workflow has of its own: it searches both lists and shows them in the trace."""
 
-_CHOSEN_BY_LOOK = ("decomposition", "hyde", "query2doc", "multi_query", *_PLAIN)
+CHOSEN_BY_LOOK = ("decomposition", "hyde", "query2doc", "multi_query", *_PLAIN)
 """What `recommend` chooses from."""
 
 
@@ -286,8 +286,8 @@ class EnhancedRetrievalService:
         Searches follow it where ``policy`` is ``"heuristic"``.
         """
         sources = self._sources()
-        lacking = {name: why for name in _CHOSEN_BY_LOOK if (why := self._lack(name, sources)) is not None}
-        usable = set(_CHOSEN_BY_LOOK) - lacking.keys()
+        lacking = {name: why for name in CHOSEN_BY_LOOK if (why := self._lack(name, sources)) is not None}
+        usable = set(CHOSEN_BY_LOOK) - lacking.keys()
         return recommend(query, usable or {"auto"}, why_not=lacking)
 
     def lack(self, strategy: str) -> str | None:

@@ -10,9 +10,10 @@ from pointsman.errors import RetrievalError, UnmetNeedError
 from pointsman.filters import parse_filter
 from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS
+from pointsman.retrieval.recommend import recommend
 from pointsman.server.problems import Problem
 from pointsman.server.state import check_text
-from pointsman.service import EnhancedRetrievalService, choose
+from pointsman.service import CHOSEN_BY_LOOK, EnhancedRetrievalService, choose
 from pointsman.types import Message, Query
 
 if TYPE_CHECKING:
@@ -134,7 +135,15 @@ def asked(state: State, access: Access, texts: Sequence[str], options: SearchOpt
 
 def recommended(state: State, names: Sequence[str], text: str) -> Recommendation:
     """What a question asks for by its look, among what can be used in these datasets (I5)."""
-    return service(state, names).recommend_strategy(text)
+    if names:
+        return service(state, names).recommend_strategy(text)
+    lacking = {
+        name: f"it needs a language model: {state.models.chosen(name).reason}"
+        for name in CHOSEN_BY_LOOK
+        if getattr(STRATEGIES.get(name) if name in STRATEGIES.names() else None, "needs_llm", False)
+        and state.models.chosen(name).llm is None
+    }
+    return recommend(text, set(CHOSEN_BY_LOOK) - lacking.keys(), why_not=lacking)
 
 
 def service(state: State, names: Sequence[str]) -> EnhancedRetrievalService:
