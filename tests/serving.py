@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import uvicorn
 
-from pointsman.server.run import UVICORN
+from pointsman.server.run import configured
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -23,7 +23,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
     """The application, by the real server, once it is ready; gives its address."""
     bound = socket.socket(proto=socket.IPPROTO_TCP)  # named, so that asyncio sets TCP_NODELAY
     bound.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, **{**UVICORN, "timeout_graceful_shutdown": 5}))
+    server = uvicorn.Server(configured(app, grace=5))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -30,11 +30,10 @@ from pointsman.models._cache import ENVIRONMENT_VARIABLE
 from pointsman.server.app import create_app
 from pointsman.server.limits import _INGEST, Limits
 from pointsman.server.metrics import Metrics
-from pointsman.server.run import UVICORN
+from pointsman.server.run import GRACE
 from pointsman.settings import CONFIG_VARIABLE, PREFIX, Settings
 from server_kit import Served
 
-GRACE = UVICORN["timeout_graceful_shutdown"]
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))

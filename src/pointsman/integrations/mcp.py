@@ -890,7 +890,7 @@ def serve_http(
     import uvicorn
 
     from pointsman.server.logs import configure_logging
-    from pointsman.server.run import UVICORN, Options, address, bound, check_closed
+    from pointsman.server.run import Options, address, bound, check_closed, configured
 
     options = Options(str(workspace.path), host, port)
     check_closed(options)
@@ -906,4 +906,4 @@ def serve_http(
     configure_logging()
     if on_listening is not None:
         on_listening(f"{address(listening)}{PATH}")
-    uvicorn.Server(uvicorn.Config(app, **UVICORN)).run(sockets=[listening])
+    uvicorn.Server(configured(app)).run(sockets=[listening])

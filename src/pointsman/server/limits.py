@@ -320,7 +320,7 @@ _ALWAYS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
-_API_HEADERS: Final = {
+API_HEADERS: Final = {
     **_ALWAYS,
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
@@ -345,7 +345,7 @@ class SecurityHeaders:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._api, self._console = _raw(_API_HEADERS), _raw(_CONSOLE_HEADERS)
+        self._api, self._console = _raw(API_HEADERS), _raw(_CONSOLE_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and the answer back with the headers."""

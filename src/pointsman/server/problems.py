@@ -90,11 +90,14 @@ class Problem(Exception):  # noqa: N818  (the RFC's word)
             found["instance"] = f"urn:request:{request_id}"
         return {**found, **self.members}
 
+    def body(self, request_id: str | None = None) -> bytes:
+        """The document as it is sent."""
+        return to_json(self.document(request_id))
+
 
 def response(problem: Problem, request_id: str | None = None) -> Response:
     """The problem as a response."""
-    body = to_json(problem.document(request_id))
-    return Response(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
+    return Response(problem.body(request_id), problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
 def of_status(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Problem:

@@ -17,6 +17,7 @@ from pointsman.server.limits import Limits
 from pointsman.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.types import ASGIApp
 
 _VARIABLE: Final = f"{PREFIX}SERVE"  # hands the options to worker processes
@@ -86,28 +87,40 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
     listening = bound(options.host, options.port)
     if on_listening is not None:
         on_listening(address(listening))
-    common = {**UVICORN, "log_level": options.log_level}
     if options.workers == 1:
-        uvicorn.Server(uvicorn.Config(application(options), **common)).run(sockets=[listening])
+        server = uvicorn.Server(configured(application(options), log_level=options.log_level))
+        server.run(sockets=[listening])
         return
     from uvicorn.supervisors import Multiprocess
 
     os.environ[_VARIABLE] = json.dumps(asdict(options))
-    config = uvicorn.Config(f"{__name__}:from_environment", factory=True, workers=options.workers, **common)
+    level, workers = options.log_level, options.workers
+    config = configured(f"{__name__}:from_environment", factory=True, workers=workers, log_level=level)
     Multiprocess(config, sockets=[listening]).run()
 
 
-UVICORN: Final[dict[str, Any]] = {
-    "http": "h11",  # strict about what is no HTTP
-    "ws": "none",
-    "log_config": None,
-    "access_log": False,
-    "server_header": False,
-    "proxy_headers": False,
-    "timeout_graceful_shutdown": 30,  # seconds for requests to end once it is told to stop
-    "h11_max_incomplete_event_size": 64 * 1024,
-}
-"""How uvicorn serves, here and for agents."""
+GRACE: Final = 30
+"""Seconds for requests to end once the service is told to stop."""
+
+
+def configured(app: ASGIApp | str, *, grace: int = GRACE, **more: Any) -> uvicorn.Config:
+    """How uvicorn serves an application here: strictly, and telling nothing of itself."""
+    import uvicorn
+
+    from pointsman.server.protocol import Protocol
+
+    return uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=grace,
+        h11_max_incomplete_event_size=64 * 1024,
+        **more,
+    )
 
 
 def check_closed(options: Options) -> None:

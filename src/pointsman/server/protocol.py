@@ -1,0 +1,40 @@
+"""HTTP as uvicorn speaks it, but for one thing: what cannot be read as a request gets a problem document too."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from pointsman.server.limits import API_HEADERS
+from pointsman.server.problems import MEDIA_TYPE, Problem
+
+log = logging.getLogger("pointsman.access")
+
+
+class Protocol(H11Protocol):
+    """Strict about what is no HTTP, by h11."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer that this is no HTTP, and hang up: where another request would begin cannot be told."""
+        request_id = uuid.uuid4().hex
+        problem = Problem("malformed", "this cannot be read as an HTTP request")
+        body = problem.body(request_id)
+        own = {
+            "Content-Type": MEDIA_TYPE,
+            "Content-Length": str(len(body)),
+            "X-Request-Id": request_id,
+            "Connection": "close",
+        }
+        headers = [(name.lower().encode(), value.encode()) for name, value in {**API_HEADERS, **own}.items()]
+        events: tuple[Any, ...] = (
+            h11.Response(status_code=problem.status, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        )
+        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
+        self.transport.close()
+        log.info("what came is no HTTP: %s", msg)
