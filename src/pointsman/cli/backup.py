@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pointsman.cli import output
+from pointsman.cli.common import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption
 
 if TYPE_CHECKING:
     from pointsman.backup import BackupReport, RestoreReport
 
-_WorkspaceOption = Annotated[
-    Path,
-    typer.Option("--workspace", "-w", envvar="POINTSMAN_WORKSPACE", metavar="DIR", help="The folder of datasets."),
-]
-_JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_WORKSPACE: Final = Path(".pointsman")
-
 
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to; new or empty.", show_default=False)],
-    workspace: _WorkspaceOption = _WORKSPACE,
-    as_json: _JsonOption = False,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    as_json: JsonOption = False,
 ) -> None:
     """Copy a workspace, also while it is served and written to.
 
@@ -41,11 +35,11 @@ def backup(
 
 def restore(
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The folder of a backup.", show_default=False)],
-    workspace: _WorkspaceOption = _WORKSPACE,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Compare checksums alone; indexes are built when they are needed.")
     ] = False,
-    as_json: _JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a workspace out of a backup, in a new or empty folder, and verify it."""
     from pointsman.backup import restore as copy
