@@ -795,17 +795,10 @@ def _line_of(item: Document | Mapping[str, Any]) -> _Line:
     """
     from pointsman.store.truth import prepare
 
-    if not isinstance(item, Document):
-        if not isinstance(item, Mapping):
-            raise InputError(f"a document is a Document or a mapping with id and text, not {type(item).__name__}")
-        if set(item) - {"id", "text", "metadata"} or "id" not in item or "text" not in item:
-            raise InputError(
-                f"a document given as a mapping has id, text and optionally metadata, not {sorted(map(str, item))}"
-            )
-        item = Document(item["id"], item["text"], item.get("metadata") or {})
-    prepared = prepare(item)
+    document = Document.of(item)
+    prepared = prepare(document)
     id_, text = (json.dumps(one, ensure_ascii=False) for one in (prepared.document.id, prepared.document.text))
-    return _Line(item.id, f'{{"id":{id_},"text":{text},"metadata":{prepared.metadata}}}\n'.encode())
+    return _Line(document.id, f'{{"id":{id_},"text":{text},"metadata":{prepared.metadata}}}\n'.encode())
 
 
 def _options(

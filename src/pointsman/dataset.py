@@ -248,7 +248,7 @@ class Dataset:
                 rows = None if vectors is None else vectors[position : position + len(batch)]
                 if vectors is not None and len(vectors) < position + len(batch):
                     raise InputError(f"{len(vectors)} vectors for more documents; give one row for each")
-                total += self._add_batch(stores, [_document(item) for item in batch], rows, told)
+                total += self._add_batch(stores, [Document.of(item) for item in batch], rows, told)
                 position += len(batch)
             if vectors is not None and len(vectors) != position:
                 raise InputError(f"{len(vectors)} vectors for {position} documents; give one row for each")
@@ -729,16 +729,3 @@ def check_name(name: str) -> None:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(f"a dataset's name is 1 to 64 letters, digits, '_', '-' or '.', not {name!r:.80}")
-
-
-def _document(item: Document | Mapping[str, Any]) -> Document:
-    if isinstance(item, Document):
-        return item
-    if not isinstance(item, Mapping):
-        raise InputError(f"a document is a Document or a mapping with id and text, not {type(item).__name__}")
-    unknown = set(item) - {"id", "text", "metadata"}
-    if unknown or "id" not in item or "text" not in item:
-        raise InputError(
-            f"a document given as a mapping has id, text and optionally metadata, not {sorted(map(str, item))}"
-        )
-    return Document(item["id"], item["text"], item.get("metadata") or {})

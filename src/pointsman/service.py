@@ -93,6 +93,11 @@ def llm_for(settings: Settings, task: str = "general", environ: Mapping[str, str
     return ChosenLLM(llm, f"{spec.model} of {spec.base_url or spec.provider}")
 
 
+def needs_llm(strategy: str) -> bool:
+    """Whether a registered strategy cannot be had without a language model."""
+    return strategy in STRATEGIES.names() and bool(getattr(STRATEGIES.get(strategy), "needs_llm", False))
+
+
 def choose(
     settings: Settings, strategy: str, recommended: Callable[[], Recommendation]
 ) -> tuple[str, Recommendation | None]:
@@ -132,6 +137,13 @@ class SettingsModels(Mapping[str, "LLM"]):
         if task not in self._chosen:
             self._chosen[task] = llm_for(self._settings, task)
         return self._chosen[task]
+
+    def why_none(self, strategy: str) -> str | None:
+        """Why there is no language model for a strategy that needs one; None: there is, or it needs none."""
+        if not needs_llm(strategy):
+            return None
+        chosen = self.chosen(strategy)
+        return None if chosen.llm is not None else chosen.reason
 
     def __getitem__(self, task: str) -> LLM:
         llm = self.chosen(task).llm

@@ -82,6 +82,23 @@ class Document:
         if not isinstance(self.metadata, Mapping):
             raise InputError(f"document {self.id!r}: metadata is a mapping, not {type(self.metadata).__name__}")
 
+    @classmethod
+    def of(cls, item: Document | Mapping[str, Any]) -> Document:
+        """Take a mapping with ``id``, ``text`` and optionally ``metadata`` wherever a document is wanted.
+
+        Raises:
+            InputError: it is neither, or has other keys.
+        """
+        if isinstance(item, Document):
+            return item
+        if not isinstance(item, Mapping):
+            raise InputError(f"a document is a Document or a mapping with id and text, not {type(item).__name__}")
+        if set(item) - {"id", "text", "metadata"} or "id" not in item or "text" not in item:
+            raise InputError(
+                f"a document given as a mapping has id, text and optionally metadata, not {sorted(map(str, item))}"
+            )
+        return cls(item["id"], item["text"], item.get("metadata") or {})
+
     @property
     def title(self) -> str:
         """The title kept in the metadata, or an empty string."""

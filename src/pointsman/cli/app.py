@@ -382,11 +382,10 @@ def _llm_for(strategy: str) -> LLM | None:
     Raises:
         InputError: it needs one, and the settings name none; the message says what to set.
     """
-    from pointsman.registry import STRATEGIES
-    from pointsman.service import llm_for
+    from pointsman.service import llm_for, needs_llm
     from pointsman.settings import Settings
 
-    if strategy not in STRATEGIES.names() or not getattr(STRATEGIES.get(strategy), "needs_llm", False):
+    if not needs_llm(strategy):
         return None
     chosen = llm_for(Settings.load(), strategy)
     if chosen.llm is None:

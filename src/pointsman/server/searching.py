@@ -107,14 +107,8 @@ def asked(state: State, access: Access, texts: Sequence[str], options: SearchOpt
         strategy, recommendation = choose(settings, strategy, lambda: recommended(state, names, texts[0]))
     elif strategy == "auto":
         strategy = settings.default_retrieval_strategy
-    if (
-        state.workspace.llm is state.models
-        and strategy in STRATEGIES.names()
-        and getattr(STRATEGIES.get(strategy), "needs_llm", False)
-    ):
-        chosen = state.models.chosen(strategy)
-        if chosen.llm is None:
-            raise UnmetNeedError(f"strategy {strategy!r} needs a language model: {chosen.reason}")
+    if state.workspace.llm is state.models and (why := state.models.why_none(strategy)) is not None:
+        raise UnmetNeedError(f"strategy {strategy!r} needs a language model: {why}")
     rerank = options.use_rerank
     return Asked(
         state.workspace,
@@ -138,10 +132,9 @@ def recommended(state: State, names: Sequence[str], text: str) -> Recommendation
     if names:
         return service(state, names).recommend_strategy(text)
     lacking = {
-        name: f"it needs a language model: {state.models.chosen(name).reason}"
+        name: f"it needs a language model: {why}"
         for name in CHOSEN_BY_LOOK
-        if getattr(STRATEGIES.get(name) if name in STRATEGIES.names() else None, "needs_llm", False)
-        and state.models.chosen(name).llm is None
+        if (why := state.models.why_none(name)) is not None
     }
     return recommend(text, set(CHOSEN_BY_LOOK) - lacking.keys(), why_not=lacking)
 
