@@ -72,4 +72,4 @@ def run_demo(path: Path) -> None:
         f"pointsman serve --workspace {path}  # a console at http://127.0.0.1:8080",
         "pointsman index some/folder --dataset notes && pointsman search 'what is in it'",
     ):
-        out.print(f"  {line}", markup=False, highlight=False)
+        out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)  # to be copied as a whole
