@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pointsman.store.collection import Collection
-from pointsman.store.truth import prepare
+from pointsman.store.local.collection import Collection
+from pointsman.store.local.truth import prepare
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from pointsman import BM25IndexManager
 from pointsman.errors import InputError, LockedError
 from pointsman.store import keyword
-from pointsman.store.collection import Collection
+from pointsman.store.local.collection import Collection
 from pointsman.text.tokens import Analyzer
 from pointsman.types import Document
 from store_kit import add, corpus, opened
@@ -163,7 +163,7 @@ import json
 from pathlib import Path
 from pointsman import BM25IndexManager
 from pointsman.errors import LockedError
-from pointsman.store.collection import Collection
+from pointsman.store.local.collection import Collection
 store = Collection(Path({str(tmp_path / "dataset")!r}))
 manager = BM25IndexManager({str(tmp_path / "bm25")!r}, store.truth)
 found = [hit.id for hit in manager.search("rail", 1000)]

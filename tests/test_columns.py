@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, parse_filter
 from pointsman.store import columns as module
-from pointsman.store.columns import Columns
+from pointsman.store.local.columns import Columns
 from test_filters import filters, metadatas
 
 if TYPE_CHECKING:

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.protocols import DocumentStore, Embedder, KeywordIndex, Retriever, VectorIndex
-    from pointsman.store.collection import Collection
+    from pointsman.store.local.collection import Collection
 
 EVERYWHERE = "red signal lamp track engine bridge 信号 锅炉 大桥 фонарь паровоз мост"
 """A query with a word for every document."""

@@ -20,7 +20,7 @@ from store_kit import DIMENSIONS, add, corpus, opened, unit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.store.collection import Collection
+    from pointsman.store.local.collection import Collection
 
 SPREAD = CosineSpread(0.0, 0.1)
 

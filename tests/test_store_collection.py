@@ -15,9 +15,9 @@ import pytest
 
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError
 from pointsman.store import keyword, truth, vectors
-from pointsman.store.collection import Collection
-from pointsman.store.files import replacing
-from pointsman.store.truth import prepare
+from pointsman.store.local.collection import Collection
+from pointsman.store.local.files import replacing
+from pointsman.store.local.truth import prepare
 from pointsman.types import AddResult, Document
 from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, units
 

@@ -137,7 +137,7 @@ def test_columns_that_load_during_a_write_miss_nothing(tmp_path: Path, monkeypat
 def test_several_processes_make_one_dataset_at_once(tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
-from pointsman.store.collection import Collection
+from pointsman.store.local.collection import Collection
 store = Collection(Path({str(tmp_path / "dataset")!r}), about={{"name": "x"}})
 print(store.truth.identity, store.manifest["identity"])
 store.close()
@@ -180,7 +180,7 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
 import os
 from pathlib import Path
 from pointsman.errors import StoreError
-from pointsman.store.collection import Collection
+from pointsman.store.local.collection import Collection
 from pointsman.text import DEFAULT_ANALYZER
 DEFAULT_ANALYZER.fingerprint  # that user may not read this Python's modules either
 os.setuid(65534)

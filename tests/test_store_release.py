@@ -14,7 +14,7 @@ import pytest
 from pointsman import Dataset, Document, Workspace
 from pointsman.errors import LockedError, StoreError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.store.collection import Collection
+from pointsman.store.local.collection import Collection
 from store_kit import add, corpus, opened, sound
 
 TURNS = Path(__file__).with_name("store_turns.py")

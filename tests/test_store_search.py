@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 from pointsman.store import keyword, vectors
-from pointsman.store.keyword import KeywordIndex
+from pointsman.store.local.keyword import KeywordIndex
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import Document
 from store_kit import WORDS, add, corpus, opened, sound, unit, units
 
 if TYPE_CHECKING:
-    from pointsman.store.collection import Collection
+    from pointsman.store.local.collection import Collection
 
 COUNT = 400
 

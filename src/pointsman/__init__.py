@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from pointsman.selector.rules import keyword_match_rule, query_length_rule, semantic_query_rule
     from pointsman.service import EnhancedRetrievalService
     from pointsman.settings import Settings
-    from pointsman.store.bm25 import BM25IndexManager
+    from pointsman.store.local.bm25 import BM25IndexManager
     from pointsman.text.spelling import Speller
     from pointsman.types import (
         Document,
@@ -210,7 +210,7 @@ _HOMES = {
     "pointsman.selector.rules": ["keyword_match_rule", "query_length_rule", "semantic_query_rule"],
     "pointsman.service": ["EnhancedRetrievalService"],
     "pointsman.settings": ["Settings"],
-    "pointsman.store.bm25": ["BM25IndexManager"],
+    "pointsman.store.local.bm25": ["BM25IndexManager"],
     "pointsman.text.spelling": ["Speller"],
     "pointsman.types": [
         "Document",

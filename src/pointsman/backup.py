@@ -39,7 +39,7 @@ from pointsman.errors import (
     StoreError,
     UnknownNameError,
 )
-from pointsman.store.files import make_directory, replacing, sync_directory
+from pointsman.store.local.files import make_directory, replacing, sync_directory
 
 if TYPE_CHECKING:
     from pointsman.workspace import Workspace

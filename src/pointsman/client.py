@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pointsman._remote import Transport
     from pointsman.filters import Filter
     from pointsman.retrieval.policy import Policy
-    from pointsman.store.collection import Verification
+    from pointsman.store.local.collection import Verification
     from pointsman.workspace import Routing
 
 _WINDOW, _WINDOW_BYTES, _WINDOW_SECONDS = 1024, 2**20, 1.0
@@ -614,7 +614,7 @@ class RemoteDataset:
 
     def verify(self) -> Verification:
         """Compare the three stores."""
-        from pointsman.store.collection import Verification
+        from pointsman.store.local.collection import Verification
 
         found = self._service.call(self._request("POST", "/verify"), self._quiet)
         with self._service.reading("verification"):
@@ -793,7 +793,7 @@ def _line_of(item: Document | Mapping[str, Any]) -> _Line:
     Raises:
         InputError: it cannot be used.
     """
-    from pointsman.store.truth import prepare
+    from pointsman.store.local.truth import prepare
 
     document = Document.of(item)
     prepared = prepare(document)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from pointsman.models import CachedEmbedder
     from pointsman.protocols import Embedder
-    from pointsman.store.collection import Collection, Verification
-    from pointsman.store.truth import Prepared
-    from pointsman.store.vectors import VectorIndex
+    from pointsman.store.local.collection import Collection, Verification
+    from pointsman.store.local.truth import Prepared
+    from pointsman.store.local.vectors import VectorIndex
     from pointsman.types import Hit, RetrievalContext
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
@@ -450,7 +450,7 @@ class Dataset:
         """Take over what the manifest says by now: another process may have described the dataset, or made it anew.
 
         Args:
-            about: the manifest, from `pointsman.store.collection.read_manifest`.
+            about: the manifest, from `pointsman.store.local.collection.read_manifest`.
         """
         with self._opening:
             opened = self._opened
@@ -483,7 +483,7 @@ class Dataset:
         Raises:
             InputError: there is none.
         """
-        from pointsman.store.collection import read_manifest
+        from pointsman.store.local.collection import read_manifest
 
         about = read_manifest(Path(folder))
         if about is None:
@@ -531,7 +531,7 @@ class Dataset:
     def _collection(self) -> Collection:
         with self._opening:
             if self._opened is None:
-                from pointsman.store.collection import Collection
+                from pointsman.store.local.collection import Collection
 
                 if self._path is None:
                     temporary = tempfile.TemporaryDirectory(prefix="pointsman-", ignore_cleanup_errors=True)
@@ -549,7 +549,7 @@ class Dataset:
         """See that what is open is what is on disk."""
         if self._opened is None or self._path is None:
             return
-        from pointsman.store.collection import read_manifest
+        from pointsman.store.local.collection import read_manifest
 
         about = read_manifest(self._path)
         if about is None:
@@ -563,7 +563,7 @@ class Dataset:
         vectors: NDArray[np.float32] | None,
         told: Callable[[int], None],
     ) -> AddResult:
-        from pointsman.store.truth import prepare
+        from pointsman.store.local.truth import prepare
 
         last = {document.id: row for row, document in enumerate(documents)}
         rows = list(last.values())

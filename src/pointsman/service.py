@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.protocols import LLM
     from pointsman.retrieval.strategies import Budget
-    from pointsman.store.bm25 import BM25IndexManager
+    from pointsman.store.local.bm25 import BM25IndexManager
     from pointsman.types import Hit, Refusal, RetrievalContext
 
 log = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ class EnhancedRetrievalService:
             environment and file.
         vector_store: where to look: a dataset, a workspace, a retriever, or several of them. Or a vector store of
             another kind: with ``identity``, ``sequence``, ``changes`` and ``fetch`` as
-            `pointsman.store.keyword.Source` has them, a BM25 index over it is kept under ``bm25_index_path``; with
+            `pointsman.store.local.keyword.Source` has them, a BM25 index over it is kept under ``bm25_index_path``; with
             ``search(vector, k, filters)`` and ``fetch``, its vectors are searched. Datasets keep a keyword index with
             parameters of their own: ``bm25_*`` is for the others.
         embedding_service: embeds queries for a vector store of another kind. Datasets have their own embedder, and
@@ -502,7 +502,7 @@ class EnhancedRetrievalService:
         can = {name: callable(getattr(store, name, None)) for name in ("sequence", "changes", "fetch", "search")}
         words, near = [], []
         if can["sequence"] and can["changes"] and can["fetch"]:
-            from pointsman.store.bm25 import BM25IndexManager
+            from pointsman.store.local.bm25 import BM25IndexManager
 
             settings = self.config
             self.bm25_manager = BM25IndexManager(

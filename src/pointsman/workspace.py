@@ -94,7 +94,7 @@ class Workspace:
             UnknownNameError: there is none and ``create`` is False.
             InputError: the name cannot be used, or the dataset was made with another ``indexing_technique``.
         """
-        from pointsman.store.collection import read_manifest
+        from pointsman.store.local.collection import read_manifest
 
         check_name(name)
         directory = self.path / "datasets" / name
@@ -347,7 +347,7 @@ class Workspace:
 
     def keep(self, policy: Policy | None) -> None:
         """Decide by this policy from now on, also when the workspace is opened again; None: by the measured one."""
-        from pointsman.store.files import replacing
+        from pointsman.store.local.files import replacing
 
         if policy is None:
             (self.path / POLICY).unlink(missing_ok=True)
@@ -452,7 +452,7 @@ def _check_folder(path: Path) -> None:
 
 
 def _write_manifest(path: Path) -> None:
-    from pointsman.store.files import replacing
+    from pointsman.store.local.files import replacing
 
     if not (path / _MANIFEST).exists():
         path.mkdir(parents=True, exist_ok=True)

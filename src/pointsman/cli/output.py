@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pointsman.evaluation.tune import Tuning
     from pointsman.indexing import IndexReport, Progress
     from pointsman.settings import Settings
-    from pointsman.store.collection import Verification
+    from pointsman.store.local.collection import Verification
     from pointsman.types import Explanation, Hit, Provenance, Refusal, RetrievalContext
     from pointsman.workspace import Routing, Workspace
 

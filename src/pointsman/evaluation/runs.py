@@ -21,7 +21,7 @@ MOST: Final = 50
 
 def keep(workspace: Path, report: Report, *, now: datetime | None = None) -> Path:
     """Keep what an evaluation found in the folder of a workspace; returns the file."""
-    from pointsman.store.files import make_directory, replacing
+    from pointsman.store.local.files import make_directory, replacing
 
     time = now or datetime.now(UTC)
     folder = workspace / FOLDER

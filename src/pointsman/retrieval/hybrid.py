@@ -181,7 +181,7 @@ class SimpleHybridRetriever(BaseRetriever):
         ]
         if unable:
             raise InputError(f"{', '.join(unable)} cannot be saved; give a retriever a method persist(folder)")
-        from pointsman.store.files import replacing
+        from pointsman.store.local.files import replacing
 
         folder = Path(persist_dir)
         folder.mkdir(parents=True, exist_ok=True)

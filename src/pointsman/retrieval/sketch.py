@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pointsman.dataset import Dataset
     from pointsman.protocols import Embedder
-    from pointsman.store.collection import Collection
+    from pointsman.store.local.collection import Collection
     from pointsman.types import Query
 
 _WORD_MATCHES, _VECTOR_MATCHES = 5, 3

@@ -31,7 +31,7 @@ from pointsman.errors import (
     StoreError,
     UnknownNameError,
 )
-from pointsman.store.files import file_stamp, make_directory, replacing
+from pointsman.store.local.files import file_stamp, make_directory, replacing
 
 FILE: Final = "keys.json"
 """The name of the file in a workspace."""

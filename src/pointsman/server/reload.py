@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.errors import PointsmanError
 from pointsman.retrieval.policy import POLICY, measured, stored
 from pointsman.settings import CONFIG_VARIABLE, FILE, Settings
-from pointsman.store.files import file_stamp
+from pointsman.store.local.files import file_stamp
 
 if TYPE_CHECKING:
     from pointsman.workspace import Workspace

@@ -125,7 +125,7 @@ class SparseIndex:
     def _save(self, path: Path, identity: str) -> None:
         import numpy as np
 
-        from pointsman.store.files import replacing
+        from pointsman.store.local.files import replacing
 
         about = json.dumps([_FORMAT, self.model.name, identity, self._sequence])
         keys = list(self._vectors)

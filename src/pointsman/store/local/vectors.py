@@ -22,7 +22,7 @@ import numpy as np
 import xxhash
 
 from pointsman.errors import InputError
-from pointsman.store.files import file_stamp, remove_leftovers, replacing
+from pointsman.store.local.files import file_stamp, remove_leftovers, replacing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
-    from pointsman.store.columns import Columns
-    from pointsman.store.truth import VectorChanges
+    from pointsman.store.local.columns import Columns
+    from pointsman.store.local.truth import VectorChanges
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from pointsman._batched import batched
 from pointsman.errors import CorruptStoreError, InputError, StoreError
-from pointsman.store.files import sync_directory
+from pointsman.store.local.files import sync_directory
 from pointsman.text import repair
 from pointsman.types import AddResult, Document
 

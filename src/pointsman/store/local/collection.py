@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, StoreError
-from pointsman.store.columns import Columns
-from pointsman.store.files import POLL_SECONDS, WriterLock, make_directory, replacing
-from pointsman.store.keyword import K1, B, KeywordIndex, damaged_files
-from pointsman.store.truth import Prepared, Truth
-from pointsman.store.vectors import VectorIndex
+from pointsman.store.local.columns import Columns
+from pointsman.store.local.files import POLL_SECONDS, WriterLock, make_directory, replacing
+from pointsman.store.local.keyword import K1, B, KeywordIndex, damaged_files
+from pointsman.store.local.truth import Prepared, Truth
+from pointsman.store.local.vectors import VectorIndex
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pointsman._twins import in_thread
 from pointsman.errors import LockedError
-from pointsman.store.files import WriterLock, make_directory
-from pointsman.store.keyword import KeywordIndex, Source
+from pointsman.store.local.files import WriterLock, make_directory
+from pointsman.store.local.keyword import KeywordIndex, Source
 from pointsman.types import Hit
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ class BM25IndexManager:
 
     Args:
         index_path: the directory of the index.
-        vector_store: what it is built from: any `pointsman.store.keyword.Source`, such as
+        vector_store: what it is built from: any `pointsman.store.local.keyword.Source`, such as
             ``dataset.stores.truth``.
         bm25_k1: term frequency saturation, honoured exactly.
         bm25_b: length normalisation, honoured exactly.

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tantivy
 
 from pointsman.errors import InputError, PointsmanError, StoreError
-from pointsman.store.files import file_stamp, make_directory
+from pointsman.store.local.files import file_stamp, make_directory
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
-    from pointsman.store.columns import Columns
-    from pointsman.store.truth import Change
+    from pointsman.store.local.columns import Columns
+    from pointsman.store.local.truth import Change
     from pointsman.types import Document
 
 log = logging.getLogger(__name__)
