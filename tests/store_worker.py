@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from pointsman.store import vectors
+from pointsman.store.local import vectors
 from pointsman.types import Document
 from store_kit import add, corpus, opened, unit
 

@@ -12,7 +12,7 @@ import pytest
 
 from pointsman import BM25IndexManager
 from pointsman.errors import InputError, LockedError
-from pointsman.store import keyword
+from pointsman.store.local import keyword
 from pointsman.store.local.collection import Collection
 from pointsman.text.tokens import Analyzer
 from pointsman.types import Document

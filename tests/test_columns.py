@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, parse_filter
-from pointsman.store import columns as module
+from pointsman.store.local import columns as module
 from pointsman.store.local.columns import Columns
 from test_filters import filters, metadatas
 

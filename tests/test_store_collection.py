@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError
-from pointsman.store import keyword, truth, vectors
+from pointsman.store.local import keyword, truth, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files import replacing
 from pointsman.store.local.truth import prepare

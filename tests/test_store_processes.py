@@ -13,7 +13,7 @@ import pytest
 
 from kill_kit import WORKER, Killing
 from pointsman.errors import StoreError
-from pointsman.store import vectors
+from pointsman.store.local import vectors
 from pointsman.types import Document
 from store_kit import add, corpus, opened, sound, unit
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
-from pointsman.store import keyword, vectors
+from pointsman.store.local import keyword, vectors
 from pointsman.store.local.keyword import KeywordIndex
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import Document
