@@ -204,8 +204,8 @@ class EnhancedRetrievalService:
         vector_store: where to look: a dataset, a workspace, a retriever, or several of them. Or a vector store of
             another kind: with ``identity``, ``sequence``, ``changes`` and ``fetch`` as
             `pointsman.store.local.keyword.Source` has them, a BM25 index over it is kept under ``bm25_index_path``;
-            with ``search(vector, k, filters)`` and ``fetch``, its vectors are searched. Datasets keep a keyword index with
-            parameters of their own: ``bm25_*`` is for the others.
+            with ``search(vector, k, filters)`` and ``fetch``, its vectors are searched. Datasets keep a keyword index
+            with parameters of their own: ``bm25_*`` is for the others.
         embedding_service: embeds queries for a vector store of another kind. Datasets have their own embedder, and
             this one has to be the same.
         reranker: a `BaseReranker`, or anything with ``rerank(query, documents, top_n)`` that returns documents, best
