@@ -159,8 +159,23 @@ class Collection:
                 )
         return self._vectors
 
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Refresh once for everything that this thread reads within the block: one search asks several indexes."""
+        if getattr(self._own, "pinned", False):
+            yield
+            return
+        self.refresh()
+        self._own.pinned = True
+        try:
+            yield
+        finally:
+            self._own.pinned = False
+
     def refresh(self) -> None:
         """See what has been written since, by whatever process; a look-up of microseconds when there is nothing."""
+        if getattr(self._own, "pinned", False):
+            return
         seq = self.truth.sequence()
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
             return

@@ -221,9 +221,13 @@ class KeywordIndex:
 
     def known(self, text: str) -> bool:
         """Whether every word of a text occurs in some document."""
+        return self.frequency(text) > 0 or not self._terms(text)
+
+    def frequency(self, text: str) -> int:
+        """How many documents hold the rarest word of a text; 0 where one is in none, or there is no word."""
         self._refresh()
         view = self._current()
-        return all(self._count(view, term) for term in self._terms(text))
+        return min((self._count(view, term) for term in self._terms(text)), default=0)
 
     def _idf(self, view: _View, term: str) -> float:
         n = self._count(view, term)

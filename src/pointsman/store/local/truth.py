@@ -165,6 +165,10 @@ class Truth:
         row = self._row("SELECT value FROM meta WHERE name = ?", name)
         return str(row[0]) if row else None
 
+    def metas(self) -> dict[str, str]:
+        """All values kept beside the documents, the sequence number (``seq``) among them."""
+        return {str(name): str(value) for name, value in self._rows("SELECT name, value FROM meta")}
+
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
         """Documents by key, in the order asked; None where one is gone."""
         found: dict[int, Document] = {}

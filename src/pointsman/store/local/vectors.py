@@ -154,6 +154,11 @@ class VectorIndex:
         self._anew = False  # the next catching up begins with nothing; until it ends, searches see what was there
         self._guard = threading.Lock()
 
+    @property
+    def dimensions(self) -> int:
+        """The length of a vector."""
+        return self._dimensions
+
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filter | None = None) -> list[tuple[int, float]]:

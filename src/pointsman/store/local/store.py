@@ -1,0 +1,236 @@
+"""The embedded store: a folder with SQLite, tantivy and vectors, as a `Store`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman._batched import batched
+from pointsman.errors import InputError
+from pointsman.store.base import NEAR, WORDS, BaseStore, Capability, Lists, Look, Page, Scale, Scores, Statistics, StoreInfo
+from pointsman.store.local.collection import Collection, Verification
+from pointsman.store.local.truth import Change, prepare
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Filter
+    from pointsman.types import AddResult, Document
+
+_SCALES: Final = {
+    "hybrid": {WORDS: Scale.BM25, NEAR: Scale.COSINE},
+    "keyword": {WORDS: Scale.BM25},
+    "vector": {NEAR: Scale.COSINE},
+}
+_INTERNAL: Final = frozenset({"seq", "identity", "embedder", "dimensions"})
+_DELETED_TOGETHER: Final = 10_000
+
+
+class LocalStore(BaseStore):
+    """A dataset in a folder of its own; keys are integers.
+
+    Args:
+        directory: made when missing.
+        about: kept in the manifest of a new dataset: name, description, indexing_technique.
+        k1: BM25 term frequency saturation.
+        b: BM25 length normalisation.
+
+    Raises:
+        FormatVersionError, CorruptStoreError: what is there cannot be used.
+    """
+
+    def __init__(self, directory: Path, about: Mapping[str, Any], *, k1: float = 1.2, b: float = 0.75) -> None:
+        self.collection = Collection(directory, about=dict(about), k1=k1, b=b)
+        technique = self.collection.manifest.get("indexing_technique", about.get("indexing_technique", "hybrid"))
+        self._scales = _SCALES[technique]
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`."""
+        collection = self.collection
+        vectors = collection.vectors
+        dimensions = None if vectors is None else vectors.dimensions
+        return StoreInfo(
+            "local", collection.truth.identity, collection.embedder, dimensions, self._scales, frozenset(Capability)
+        )
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`."""
+        with self.collection.pinned():
+            return [self._search(look) for look in looks]
+
+    def _search(self, look: Look) -> Lists:
+        """Both lists; each scores what only the other found."""
+        keyword, vectors = self.collection.keyword, self.collection.vectors
+        rankings: dict[str, Sequence[tuple[Any, float]]] = {}
+        if look.text is not None and WORDS in self._scales:
+            rankings[WORDS] = keyword.search(look.text, look.depth, look.filters)
+        if look.vector is not None and vectors is not None:
+            rankings[NEAR] = vectors.search(look.vector, look.depth, look.filters)
+        scores = {name: dict(ranking) for name, ranking in rankings.items()}
+        if len(scores) == 2 and look.text is not None and look.vector is not None and vectors is not None:
+            bm25, cosine = scores[WORDS], scores[NEAR]
+            only_near = [key for key in cosine if key not in bm25]
+            only_words = [key for key in bm25 if key not in cosine]
+            bm25.update(zip(only_near, keyword.score(look.text, only_near), strict=True))
+            cosine.update(zip(only_words, vectors.score(look.vector, only_words), strict=True))
+        return Lists(rankings, scores)
+
+    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+        """See `Store`."""
+        with self.collection.pinned():
+            return [self._score(look, wanted) for look, wanted in zip(looks, keys, strict=True)]
+
+    def _score(self, look: Look, keys: Sequence[Any]) -> Scores:
+        scores: dict[str, dict[Any, float]] = {}
+        if look.text is not None and WORDS in self._scales:
+            scores[WORDS] = dict(zip(keys, self.collection.keyword.score(look.text, keys), strict=True))
+        vectors = self.collection.vectors
+        if look.vector is not None and vectors is not None:
+            scores[NEAR] = dict(zip(keys, vectors.score(look.vector, keys), strict=True))
+        return scores
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """See `Store`."""
+        return self.collection.truth.fetch(keys)
+
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+        """See `Store`."""
+        return dict(self.collection.truth.keys(ids))
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        return self.collection.truth.get(ids)
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+        last = _position(after)
+        if filters is None:
+            documents, following = self.collection.truth.page(last, limit)
+            return Page(documents, None if following is None else str(following))
+        allowed = self._allowed(filters)
+        allowed = allowed[allowed > last][: limit + 1]
+        shown = [document for document in self.fetch(allowed[:limit].tolist()) if document is not None]
+        return Page(shown, str(allowed[limit - 1]) if len(allowed) > limit else None)
+
+    def documents(self) -> Iterator[Document]:
+        """See `BaseStore`."""
+        return self.collection.truth.documents()
+
+    def ids(self, *, source: str | None = None) -> list[str]:
+        """See `Store`."""
+        return self.collection.truth.ids(source=source)
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        return len(self.collection.truth) if filters is None else len(self._allowed(filters))
+
+    def _allowed(self, filters: Filter) -> NDArray[np.int64]:
+        """Sorted keys of the documents that match."""
+        with self.collection.pinned():
+            return np.sort(self.collection.columns.allowed(filters))
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+    ) -> AddResult:
+        """See `Store`."""
+        prepared = [prepare(document) for document in documents]
+        with self.collection.writer():
+            return self.collection.write(prepared, vectors, embedder or "")
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
+        """See `Store`."""
+        return self.collection.truth.unchanged([prepare(document) for document in documents])
+
+    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        if filters is not None:
+            matching = self.collection.truth.fetch(self._allowed(filters).tolist())
+            wanted = None if ids is None else set(ids)
+            ids = [d.id for d in matching if d is not None and (wanted is None or d.id in wanted)]
+        return sum(self.collection.delete(part) for part in batched(ids or (), _DELETED_TOGETHER))
+
+    def writer(self) -> AbstractContextManager[None]:
+        """Be the writer for several calls of `write`; the indexes follow at the end. See `Collection.writer`."""
+        return self.collection.writer()
+
+    def writing(self, wait: float = 0.0) -> AbstractContextManager[None]:
+        """Be the writer within the block only; see `Collection.writing`."""
+        return self.collection.writing(wait)
+
+    # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`."""
+        index = self.collection.vectors
+        if index is None:
+            return np.zeros((0, 0), np.float32)
+        return index.vectors(sample) if keys is None else index.of(keys)
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """See `Store`."""
+        with self.collection.pinned():
+            return [self.collection.keyword.frequency(word) for word in words]
+
+    def changes(self, since: int) -> Iterator[list[Change]]:
+        """What happened to documents after a sequence number, the last operation per key, deletions first."""
+        return self.collection.truth.changes(since)
+
+    def changed_since(self, sequence: int, most: int) -> int:
+        """How many documents were written or deleted since; counted to ``most``."""
+        return self.collection.truth.changed_since(sequence, most)
+
+    def statistics(self) -> Statistics:
+        """See `Store`; documents are counted by `count`."""
+        values = self.collection.truth.metas()
+        notes = {name: value for name, value in values.items() if name not in _INTERNAL}
+        return Statistics(int(values.get("seq", 0)), None, notes)
+
+    def annotate(self, **notes: str) -> None:
+        """See `Store`."""
+        if taken := _INTERNAL & notes.keys():
+            raise InputError(f"{', '.join(sorted(taken))}: the store keeps that itself; choose another name")
+        self.collection.truth.set_meta(**notes)
+
+    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def verify(self) -> Verification:
+        """Compare the indexes with the documents."""
+        return self.collection.verify()
+
+    def rebuild(self) -> None:
+        """Build both indexes anew; nothing is embedded again."""
+        self.collection.rebuild()
+
+    def drop(self) -> None:
+        """See `Store`."""
+        self.collection.remove()
+
+    def close(self) -> None:
+        """See `Store`."""
+        self.collection.close()
+
+
+def _position(after: str | None) -> int:
+    """The key after which a page begins.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        position = int(after or 0)
+    except ValueError:
+        position = -1
+    if not 0 <= position < 2**63:
+        raise InputError(f"a page begins after what the page before said, or after nothing, not after {after!r:.80}")
+    return position
