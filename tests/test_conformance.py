@@ -60,7 +60,7 @@ from pointsman.retrieval.diversity import Diversifier
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.rerank import BaseReranker, CalibratedReranker, LLMReranker
-from pointsman.retrieval.retrievers import checked
+from pointsman.retrieval.base import checked
 from pointsman.retrieval.transform import (
     BaseTransformer,
     LLMExpander,

@@ -21,6 +21,7 @@ Errors of libraries underneath are translated into these where a person can act 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -41,7 +42,11 @@ class UnknownNameError(InputError):
     """A name that nothing is registered or stored under."""
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...] = ()) -> None:
-        remedy = f"known: {', '.join(sorted(set(known)))}" if known else "there is none yet"
+        names = sorted(set(known))
+        nearest = difflib.get_close_matches(str(name), names, 1, 0.6)
+        remedy = f"known: {', '.join(names)}" if names else "there is none yet"
+        if nearest:
+            remedy = f"did you mean {nearest[0]!r}? {remedy}"
         super().__init__(f"no {kind} named {name!r}; {remedy}")
         self.kind, self.name, self.known = kind, name, known
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Generic, TypeVar
 
@@ -33,6 +34,7 @@ class Registry(Generic[T]):
     Args:
         kind: of what, such as ``"strategy"``; plugins are called by it.
         group: the group of entry points.
+        builtin: a module that registers ours when it is loaded; loaded when somebody asks for a name.
 
     Example:
         >>> shapes = Registry[str]("shape")
@@ -41,8 +43,8 @@ class Registry(Generic[T]):
         '■■■'
     """
 
-    def __init__(self, kind: str, group: str = GROUP) -> None:
-        self.kind, self._group = kind, group
+    def __init__(self, kind: str, group: str = GROUP, builtin: str | None = None) -> None:
+        self.kind, self._group, self._builtin = kind, group, builtin
         self._factories: dict[str, Callable[..., T]] = {}
         self._plugins: dict[str, EntryPoint] | None = None
         self._problems: dict[str, str] = {}
@@ -65,6 +67,7 @@ class Registry(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted; plugins are listed without being loaded, so one that is broken is among them."""
+        self._load_builtin()
         with self._lock:
             return tuple(sorted({*self._factories, *self._found()}))
 
@@ -75,6 +78,7 @@ class Registry(Generic[T]):
             UnknownNameError: there is none.
             InputError: it is a plugin that cannot be loaded.
         """
+        self._load_builtin()
         with self._lock:
             if name in self._factories:
                 return self._factories[name]
@@ -101,6 +105,11 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()
+
+    def _load_builtin(self) -> None:
+        if self._builtin is not None:
+            module, self._builtin = self._builtin, None
+            import_module(module)
 
     def _found(self) -> dict[str, EntryPoint]:
         """The plugins of this kind, looked for once; of two with one name, the one of the first package by name."""
@@ -139,6 +148,6 @@ def _package(plugin: EntryPoint) -> str:
     return plugin.dist.name if plugin.dist is not None else "an unknown package"
 
 
-STRATEGIES: Final[Registry[Any]] = Registry("strategy")
+STRATEGIES: Final[Registry[Any]] = Registry("strategy", builtin="pointsman.strategies")
 """Retrieval strategies: ``factory(*sources, llm=None, **options)`` makes one; a ``needs_llm`` of the factory tells
 whether it can do without."""

@@ -25,7 +25,8 @@ from pointsman.retrieval.recommend import Recommendation, recommend
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, seen
 from pointsman.retrieval.rerank.calibrated import CalibratedReranker
-from pointsman.retrieval.retrievers import VectorRetriever, checked
+from pointsman.retrieval.base import checked
+from pointsman.retrieval.retrievers import VectorRetriever
 from pointsman.retrieval.workflow import RetrievalWorkflow, shared_spread
 from pointsman.settings import TASKS, Settings
 from pointsman.trace import Span, Trace

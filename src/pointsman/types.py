@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from pointsman.errors import InputError
 from pointsman.trace import Explanation, HitKey, Span, Trace
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddResult",
+    "Decision",
     "Document",
     "Excerpt",
     "Explanation",
@@ -34,6 +35,11 @@ __all__ = [
 
 Metadata = Mapping[str, Any]
 """JSON-serialisable values by name. Scalars and lists of scalars can be filtered on; the rest is only kept."""
+
+TraceDetail = Literal["none", "stages", "lists"]
+"""How much of a trace goes along with an answer: nothing, every stage with its time, or every ranking too."""
+
+TRACE_DETAILS: Final = ("none", "stages", "lists")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +177,34 @@ class Hit:
         """What tells this hit from others."""
         return self.dataset, self.document.id
 
+    def to_dict(self, rank: int | None = None) -> dict[str, Any]:
+        """The hit in plain values; ``text`` is what to read: the excerpt where there is one."""
+        excerpt = self.excerpt
+        return {
+            "rank": rank,
+            "id": self.id,
+            "score": float(self.score),
+            "dataset": self.dataset,
+            "title": self.document.title,
+            "text": self.text,
+            "metadata": dict(self.metadata),
+            "provenance": [way._asdict() for way in self.provenance],
+            "excerpt": excerpt and {"spans": [list(span) for span in excerpt.spans], "full_text": self.document.text},
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """The hit that `to_dict` gave."""
+        excerpt = value.get("excerpt")
+        text = value["text"] if excerpt is None else excerpt["full_text"]
+        return cls(
+            Document(value["id"], text, value["metadata"]),
+            value["score"],
+            value["dataset"],
+            tuple(Provenance(**way) for way in value["provenance"]),
+            excerpt and Excerpt(value["text"], tuple((start, end) for start, end in excerpt["spans"])),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -192,6 +226,24 @@ class Refusal:
 
     def __str__(self) -> str:
         return self.reason
+
+    def to_dict(self) -> dict[str, Any]:
+        """The refusal in plain values, with the nearest hit."""
+        return {
+            "reason": self.reason,
+            "nearest": self.nearest and self.nearest.to_dict(1),
+            "score": self.score,
+            "threshold": self.threshold,
+            "scale": self.scale,
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """The refusal that `to_dict` gave."""
+        nearest = value["nearest"]
+        return cls(
+            value["reason"], nearest and Hit.from_dict(nearest), value["score"], value["threshold"], value["scale"]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +268,22 @@ class Ranked:
     refused: Refusal | None = None
 
 
+class Decision(NamedTuple):
+    """One thing that was decided about a search.
+
+    Attributes:
+        what: such as ``"strategy"``, ``"rerank"``, ``"refuse"``, ``"effort"``, ``"timeout"``.
+        value: what was decided, in a word.
+        by: who decided: ``"request"``, ``"settings"``, ``"policy"``, ``"workflow"`` or ``"default"``.
+        reason: in words.
+    """
+
+    what: str
+    value: str
+    by: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What was decided before looking: where, how, and why.
@@ -225,12 +293,16 @@ class Plan:
         strategy: how.
         reason: of both, in words.
         weights: of the lists in the fusion, by list name; 1 for those not named.
+        decisions: one for each option, with who decided it.
+        confidence: how sure the choice of the strategy is, 0 to 1; 1 where somebody named it, None where nobody knows.
     """
 
     datasets: tuple[str, ...]
     strategy: str
     reason: str
     weights: Mapping[str, float] = field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +316,7 @@ class RetrievalContext:
         trace: every stage.
         refused: set where nothing that was found is relevant enough.
         degraded: everything that did not work as asked, and what was done instead; empty for a full answer.
+        asked: the question as it came; None where nobody said.
     """
 
     query: Query
@@ -252,6 +325,80 @@ class RetrievalContext:
     trace: Trace
     refused: Refusal | None = None
     degraded: tuple[str, ...] = ()
+    asked: Query | None = None
+
+    def __repr__(self) -> str:
+        """Short: a document may be long, and a log line must not be."""
+        ids = ", ".join(repr(hit.id) for hit in self.hits[:5])
+        more = f", … {len(self.hits) - 5} more" if len(self.hits) > 5 else ""
+        state = f", refused={self.refused.reason!r}" if self.refused else ""
+        return f"RetrievalContext({self.query.text!r:.80}, [{ids}{more}], strategy={self.plan.strategy!r}{state})"
+
+    @property
+    def reranked(self) -> bool:
+        """Whether a reranker has ordered the answer."""
+        return any(span.stage == "rerank" and span.error is None for span in self.trace.spans) or any(
+            way.source == "rerank" for hit in self.hits for way in hit.provenance
+        )
+
+    def to_dict(self, *, trace: TraceDetail = "none") -> dict[str, Any]:
+        """The answer in plain values that JSON can hold, under the names of I7 and some more.
+
+        It is what the HTTP service answers, and what a web framework may return.
+
+        Args:
+            trace: how much of the trace goes along: nothing, every stage with its time, or every ranking too.
+        """
+        plan = self.plan
+        return {
+            "results": [hit.to_dict(rank) for rank, hit in enumerate(self.hits, 1)],
+            "strategy_used": plan.strategy,
+            "reranking_applied": self.reranked,
+            "performance": {"latency_ms": round(self.trace.milliseconds, 3), "strategy_confidence": plan.confidence},
+            "query": self.query.text,
+            "asked": self.query.text if self.asked is None else self.asked.text,
+            "reason": plan.reason,
+            "datasets": list(plan.datasets),
+            "weights": {name: float(weight) for name, weight in plan.weights.items()},
+            "decisions": [decision._asdict() for decision in plan.decisions],
+            "refused": self.refused and self.refused.to_dict(),
+            "degraded": list(self.degraded),
+            "trace": None if trace == "none" else self.trace.to_dict(lists=trace == "lists"),
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any], query: Query | None = None) -> Self:
+        """The answer that `to_dict` gave; it explains itself as the original does.
+
+        Args:
+            value: its form.
+            query: what was asked, for what the form leaves out: filters and history.
+
+        Raises:
+            InputError: it is something else.
+        """
+        try:
+            asked = query or Query(value.get("asked") or value["query"])
+            refused = value["refused"]
+            decisions = tuple(Decision(**decision) for decision in value.get("decisions", ()))
+            return cls(
+                Query(value["query"], asked.filters, asked.history),
+                tuple(Hit.from_dict(hit) for hit in value["results"]),
+                Plan(
+                    tuple(value["datasets"]),
+                    value["strategy_used"],
+                    value["reason"],
+                    dict(value["weights"]),
+                    decisions,
+                    value["performance"]["strategy_confidence"],
+                ),
+                Trace.from_dict(value["trace"] or {"spans": ()}),
+                refused and Refusal.from_dict(refused),
+                tuple(value["degraded"]),
+                asked,
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"this is no answer as to_dict gives it: {type(error).__name__}: {error}") from None
 
     def explain(self, document_id: str, dataset: str | None = None) -> Explanation:
         """Why a document is where it is, or why it is not there; see `Trace.explain`."""
@@ -275,6 +422,11 @@ class Hits(list[Hit]):
     def __init__(self, hits: Iterable[Hit] = (), trace: Trace | None = None, degraded: tuple[str, ...] = ()) -> None:
         super().__init__(hits)
         self.trace, self.degraded = trace or Trace(), degraded
+
+    @classmethod
+    def of(cls, context: RetrievalContext) -> Hits:
+        """The hits of an answer."""
+        return Hits(context.hits, context.trace, context.degraded)
 
 
 @dataclass(frozen=True, slots=True)

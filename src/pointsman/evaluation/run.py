@@ -17,7 +17,7 @@ from pointsman.evaluation.metrics import measure
 from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.registry import STRATEGIES as STRATEGY_NAMES
 from pointsman.retrieval.pool import DEPTH, LISTS
-from pointsman.retrieval.retrievers import checked
+from pointsman.retrieval.base import checked
 from pointsman.workspace import Workspace
 
 if TYPE_CHECKING:

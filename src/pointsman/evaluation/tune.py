@@ -11,7 +11,7 @@ import numpy as np
 
 from pointsman.errors import InputError
 from pointsman.retrieval.policy import Policy, measured
-from pointsman.retrieval.retrievers import checked
+from pointsman.retrieval.base import checked
 from pointsman.types import Query
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pointsman._twins import in_thread, require_one, wait_for
+from pointsman.errors import InputError
 
 if TYPE_CHECKING:
     from pointsman.types import Hit, Query
@@ -23,3 +24,14 @@ class BaseRetriever:
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """The same, awaited; a synchronous ``retrieve`` runs in a worker thread."""
         return await in_thread(self.retrieve, query, top_k)
+
+
+def checked(top_k: int) -> int:
+    """A number of results that can be had.
+
+    Raises:
+        InputError: it is not a positive int.
+    """
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
+        raise InputError(f"the number of results is an int from 1 up, not {top_k!r}")
+    return top_k

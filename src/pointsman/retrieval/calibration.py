@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,13 @@ class CosineSpread:
         return cls(float(cosines.mean()), float(cosines.std(axis=1).mean()))
 
     @classmethod
-    def shared(cls, spreads: Sequence[CosineSpread]) -> CosineSpread:
-        """One scale for several datasets: scores can be compared only if they are added up alike."""
-        count = max(len(spreads), 1)
-        return cls(sum(s.mean for s in spreads) / count, sum(s.sigma for s in spreads) / count or 1.0)
+    def shared(cls, spreads: Iterable[CosineSpread | None]) -> CosineSpread | None:
+        """One scale for several sources: scores can be compared only if they are added up alike.
+
+        Sources without vectors (None) say nothing about it; None where that holds for all.
+        """
+        measured = [spread for spread in spreads if spread is not None]
+        if not measured:
+            return None
+        count = len(measured)
+        return cls(sum(s.mean for s in measured) / count, sum(s.sigma for s in measured) / count or 1.0)

@@ -17,7 +17,7 @@ from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads
 from pointsman.retrieval.fusion import fuse
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.pool import DEPTH
-from pointsman.retrieval.retrievers import checked
+from pointsman.retrieval.base import checked
 from pointsman.types import Hit, Hits, Query
 
 if TYPE_CHECKING:

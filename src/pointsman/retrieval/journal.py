@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from pointsman.retrieval.dispatch import Deadline
 from pointsman.trace import Record, Span, Trace
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.branches import Found
+    from pointsman.retrieval.candidates import Results
     from pointsman.retrieval.pool import Fused
     from pointsman.types import Hit, Plan, Ranked
 
@@ -51,6 +52,8 @@ class Journal:
         self.spans: list[Span] = []
         self.records: list[Record] = []
         self.degraded: list[str] = []
+        self.heard: set[str] = set()
+        """Names of the branches that have told of their own end."""
         self._listener = _listener.get()
 
     @property
@@ -83,12 +86,13 @@ class Journal:
         """Note what did not work as asked, each thing once."""
         self.degraded.extend(cause for cause in causes if cause not in self.degraded)
 
-    def fused(self, found: Found, fused: Fused[Any]) -> None:
+    def fused(self, results: Results, fused: Fused[Any]) -> None:
         """Note the lists and what became of them."""
-        for source, ranking in found.pool.lists.items():
-            self.records.append(Record("retrieve", source, ranking, found.ids, score=found.score.get(source)))
-        if len(found.pool.lists) > 1:
-            self.records.append(Record("fuse", "fuse", fused.ranking, found.ids))
+        for source, ranking in results.pool.lists.items():
+            score = partial(results.score, source) if results.can_score(source) else None
+            self.records.append(Record("retrieve", source, ranking, results.ids, score=score))
+        if len(results.pool.lists) > 1:
+            self.records.append(Record("fuse", "fuse", fused.ranking, results.ids))
 
     def ranked(self, stage: str, ranked: Ranked) -> None:
         """Note what a refiner made of the ranking."""

@@ -10,24 +10,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from pointsman.errors import UnknownNameError
 from pointsman.protocols import Key
 from pointsman.retrieval.fusion import KAPPA, METHODS, RRF_K, calibrated_sum, fuse, rank_sum
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pointsman.filters import Filter
-    from pointsman.protocols import KeywordIndex, VectorIndex
     from pointsman.retrieval.calibration import CosineSpread
 
 Ranking = Sequence[tuple[Key, float]]
 Part = Callable[[str, Key, "int | None"], "float | None"]
 """What a list, by its name, added to the fused score of a key that has this rank there."""
-Name = TypeVar("Name")
 
 DEPTH = 100
 """How many candidates each list brings."""
@@ -43,6 +37,9 @@ FEEDBACK = "feedback"
 
 OWN = frozenset({*SCALES, FEEDBACK})
 """Lists of our own indexes, whose raw scores can be added on one scale."""
+
+VARIANTS = "calibrated with variants"
+"""The scale of calibrated sums to which variants of the query have added."""
 
 BY_RANK = frozenset({"rrf", "weighted_rrf", "round_robin"})
 """Methods that look at ranks only: their scores say nothing about how relevant something is."""
@@ -181,68 +178,21 @@ class Pool(Generic[Key]):
         return Fused(ranking, "calibrated", part)
 
 
-def gather(
-    query: str,
-    vector: NDArray[np.float32] | None,
-    keyword_index: KeywordIndex[Key] | None,
-    vector_index: VectorIndex[Key] | None,
-    *,
-    filters: Filter | None = None,
-    depth: int = DEPTH,
-) -> Pool[Key]:
-    """Search the indexes that are given, and score in each what only the other has found."""
-    lists: dict[str, Ranking[Key]] = {}
-    if keyword_index is not None:
-        lists["bm25"] = keyword_index.search(query, depth, filters)
-    if vector_index is not None and vector is not None:
-        lists["vector"] = vector_index.search(vector, depth, filters)
-    scores = {name: dict(ranking) for name, ranking in lists.items()}
-    if keyword_index is not None and vector_index is not None and vector is not None:
-        bm25, cosine = scores["bm25"], scores["vector"]
-        only_near = [key for key in cosine if key not in bm25]
-        only_words = [key for key in bm25 if key not in cosine]
-        bm25.update(zip(only_near, keyword_index.score(query, only_near), strict=True))
-        cosine.update(zip(only_words, vector_index.score(vector, only_words), strict=True))
-    return Pool(lists, scores)
+def merge(pools: Mapping[int, Pool[Any]]) -> Pool[tuple[int, Any]]:
+    """The candidates of several sources as one pool; a key is then the source's number and the key in it.
 
-
-def with_feedback(
-    pool: Pool[Key],
-    query: str,
-    moved: NDArray[np.float32],
-    keyword_index: KeywordIndex[Key],
-    vector_index: VectorIndex[Key],
-    *,
-    filters: Filter | None = None,
-    depth: int = DEPTH,
-) -> Pool[Key]:
-    """The same pool with a third list, found by the query's vector as its first hits have moved it (Rocchio, 1971)."""
-    near = vector_index.search(moved, depth, filters)
-    bm25, cosine = dict(pool.scores["bm25"]), dict(pool.scores["vector"])
-    new = [key for key, _ in near if key not in bm25]
-    bm25.update(zip(new, keyword_index.score(query, new), strict=True))
-    lists = {**pool.lists, FEEDBACK: near}
-    known = list(bm25)
-    feedback = dict(zip(known, vector_index.score(moved, known), strict=True))
-    return Pool(lists, {"bm25": bm25, "vector": cosine, FEEDBACK: feedback})
-
-
-def merge(pools: Mapping[Name, Pool[Key]]) -> Pool[tuple[Name, Key]]:
-    """The candidates of several datasets as one pool; a key is then the dataset's name and the key in it.
-
-    Raw scores of one kind are compared across datasets. Where one dataset has no list of a kind, its documents have
-    no word of the query there (BM25 0), or no vector (cosine NaN).
+    Raw scores of one kind are compared across sources. Where one source has no list of a kind, its documents have no
+    word of the query there (BM25 0), or no vector (cosine NaN).
     """
-    names = [name for name in SCALES if any(name in pool.lists for pool in pools.values())]
-    return Pool(
-        {
-            name: _best_first(
-                [((owner, key), score) for owner, pool in pools.items() for key, score in pool.lists.get(name, ())]
-            )
-            for name in names
-        },
-        {name: _scores(pools, name) for name in names},
-    )
+    own = [name for name in SCALES if any(name in pool.lists for pool in pools.values())]
+    others = [name for pool in pools.values() for name in pool.lists if name not in SCALES]
+    lists = {
+        name: [((n, key), score) for n, pool in pools.items() for key, score in pool.lists.get(name, ())]
+        for name in (*own, *others)
+    }
+    if len(pools) > 1:
+        lists = {name: _best_first(ranking) if name in SCALES else ranking for name, ranking in lists.items()}
+    return Pool(lists, {name: _scores(pools, name) for name in own})
 
 
 def _no_part(_: str, __: object, ___: int | None) -> None:
@@ -267,14 +217,15 @@ def _part(method: str, lists: Mapping[str, Ranking[Key]], weights: Mapping[str, 
     return part
 
 
-def _scores(pools: Mapping[Name, Pool[Key]], name: str) -> dict[tuple[Name, Key], float]:
-    merged: dict[tuple[Name, Key], float] = {}
-    for owner, pool in pools.items():
-        if name in pool.scores:
-            merged.update(((owner, key), score) for key, score in pool.scores[name].items())
+def _scores(pools: Mapping[int, Pool[Any]], name: str) -> dict[tuple[int, Any], float]:
+    merged: dict[tuple[int, Any], float] = {}
+    absent = 0.0 if name == "bm25" else math.nan
+    for n, pool in pools.items():
+        scores = pool.scores.get(name)
+        if scores is not None:
+            merged.update([((n, key), score) for key, score in scores.items()])
         else:
-            absent = 0.0 if name == "bm25" else math.nan
-            merged.update(((owner, key), absent) for known in pool.scores.values() for key in known)
+            merged.update(((n, key), absent) for others in pool.scores.values() for key in others)
     return merged
 
 
@@ -283,5 +234,5 @@ def _complete(scores: Mapping[Key, float]) -> Ranking[Key]:
     return _best_first([(key, score) for key, score in scores.items() if not math.isnan(score)])
 
 
-def _best_first(ranking: list[tuple[Key, float]]) -> list[tuple[Key, float]]:
+def _best_first(ranking: list[tuple[Any, float]]) -> list[tuple[Any, float]]:
     return sorted(ranking, key=lambda item: -item[1])  # stable: ties keep the order they came in

@@ -92,14 +92,3 @@ def _hits_of_one(source: str, ranking: Ranking[Key], documents: DocumentStore[Ke
         for rank, ((_, score), document) in enumerate(zip(ranking, found, strict=True), 1)
         if document is not None
     ]
-
-
-def checked(top_k: int) -> int:
-    """A number of results that can be had.
-
-    Raises:
-        InputError: it is not a positive int.
-    """
-    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
-        raise InputError(f"the number of results is an int from 1 up, not {top_k!r}")
-    return top_k

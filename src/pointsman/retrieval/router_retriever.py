@@ -14,7 +14,7 @@ from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import found_in, hits_of, named, together
 from pointsman.retrieval.dispatch import Call, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.hybrid import TIMEOUT
-from pointsman.retrieval.retrievers import checked
+from pointsman.retrieval.base import checked
 from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
 from pointsman.types import Hit, Hits, Query
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.dataset import Dataset
+    from pointsman.retrieval.source import Source
     from pointsman.protocols import Embedder
     from pointsman.text.spelling import Speller
 
@@ -42,7 +42,7 @@ class _Kept:
         self.renewing = False
 
 
-_spellers: weakref.WeakKeyDictionary[Dataset, _Kept] = weakref.WeakKeyDictionary()
+_spellers: weakref.WeakKeyDictionary[Source, _Kept] = weakref.WeakKeyDictionary()
 _guard = threading.Lock()
 
 _MOST_JOINT: Final = 8
@@ -50,7 +50,7 @@ _joint: dict[tuple[int, ...], tuple[tuple[Speller, ...], Speller]] = {}  # by th
 _joint_guard = threading.Lock()
 
 
-def speller_of(dataset: Dataset, *, most: int = MOST_CHARACTERS) -> Speller:
+def speller_of(dataset: Source, *, most: int = MOST_CHARACTERS) -> Speller:
     """A speller that knows the words of a dataset; built when first asked for, and again after the dataset changed.
 
     Who asks while the first one is being built waits for it. Building takes about a second for ten million characters
@@ -65,35 +65,36 @@ def speller_of(dataset: Dataset, *, most: int = MOST_CHARACTERS) -> Speller:
     """
     with _guard:
         kept = _spellers.setdefault(dataset, _Kept())
-    truth = dataset.stores.truth
-    if kept.speller is not None and kept.sequence == truth.sequence():
+    sequence = dataset.store.statistics().sequence
+    if kept.speller is not None and kept.sequence == sequence:
         return kept.speller
     with kept.lock:
         known = kept.speller
-        if known is not None and kept.sequence == truth.sequence():  # somebody else has just built it
+        if known is not None and kept.sequence == sequence:  # somebody else has just built it
             return known
         if known is None or kept.seconds < _AT_ONCE:
             return _built(dataset, kept, most)
         enough = max(1, int(ANEW * kept.documents))
-        if not kept.renewing and truth.changed_since(kept.sequence, enough) >= enough:
+        changed = getattr(dataset.store, "changed_since", None)  # where nobody can tell, it has changed enough
+        if not kept.renewing and (changed is None or changed(kept.sequence, enough) >= enough):
             kept.renewing = True
             threading.Thread(target=_renew, args=(dataset, kept, most), name="pointsman-words", daemon=True).start()
         return known
 
 
-def _built(dataset: Dataset, kept: _Kept, most: int) -> Speller:
+def _built(dataset: Source, kept: _Kept, most: int) -> Speller:
     from pointsman.text.spelling import Speller
 
-    began, truth = perf_counter(), dataset.stores.truth
-    sequence = truth.sequence()  # before reading: what is written meanwhile is seen the next time
+    began = perf_counter()
+    sequence = dataset.store.statistics().sequence  # before reading: what is written meanwhile is seen the next time
     speller = Speller.from_texts(_texts(dataset, most))
     speller.build()
-    kept.documents, kept.seconds = len(truth), perf_counter() - began
+    kept.documents, kept.seconds = dataset.store.count(), perf_counter() - began
     kept.speller, kept.sequence = speller, sequence
     return speller
 
 
-def _renew(dataset: Dataset, kept: _Kept, most: int) -> None:
+def _renew(dataset: Source, kept: _Kept, most: int) -> None:
     try:
         _built(dataset, kept, most)
     except Exception:
@@ -102,14 +103,14 @@ def _renew(dataset: Dataset, kept: _Kept, most: int) -> None:
         kept.renewing = False
 
 
-def _texts(dataset: Dataset, most: int) -> Iterator[str]:
+def _texts(dataset: Source, most: int) -> Iterator[str]:
     """The documents' texts; of a dataset that looks larger than ``most`` characters, every n-th."""
-    ids = dataset.ids()
-    probe = [one for one in dataset.stores.truth.get(ids[:: max(1, len(ids) // 64)]) if one is not None]
+    ids = dataset.store.ids()
+    probe = [one for one in dataset.store.get(ids[:: max(1, len(ids) // 64)]) if one is not None]
     size = sum(len(one.searchable) for one in probe) / max(1, len(probe)) * len(ids)
     step = max(1, -(-int(size) // most))
     spent = 0
-    for number, document in enumerate(dataset):
+    for number, document in enumerate(dataset.store.documents()):
         if number % step == 0 and spent < 2 * most:
             spent += len(document.searchable)
             yield document.searchable
@@ -143,7 +144,7 @@ class Vocabulary:
         most: characters read of each.
     """
 
-    def __init__(self, datasets: Sequence[Dataset], *, most: int = MOST_CHARACTERS) -> None:
+    def __init__(self, datasets: Sequence[Source], *, most: int = MOST_CHARACTERS) -> None:
         self.datasets, self.most = tuple(datasets), most
 
     def speller(self) -> Speller | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pointsman._twins import in_thread
 from pointsman.errors import UnmetNeedError
-from pointsman.types import AddResult, Document, HitKey
+from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +51,14 @@ class Scale(StrEnum):
     """Only the order means something."""
     FOREIGN = "foreign"
     """Scores of somebody else's making: comparable within one list only."""
+
+
+SCALES_OF: Final[Mapping[str, Mapping[str, Scale]]] = {
+    "hybrid": {WORDS: Scale.BM25, NEAR: Scale.COSINE},
+    "keyword": {WORDS: Scale.BM25},
+    "vector": {NEAR: Scale.COSINE},
+}
+"""The lists of our own stores, by indexing technique."""
 
 
 class Capability(StrEnum):
@@ -203,6 +211,10 @@ class Store(Protocol):
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """At most ``limit`` documents in a stable order, after what the page before said."""
+        ...
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, in the order of `page`."""
         ...
 
     def ids(self, *, source: str | None = None) -> list[str]:
@@ -361,6 +373,52 @@ class BaseStore(ABC):
         return UnmetNeedError(f"a {self.info.kind} store has no {capability.value!r} capability")
 
 
-def hit_key(dataset: str | None, document: Document | None) -> HitKey | None:
-    """What tells a document apart outside of its store."""
-    return None if document is None else (dataset, document.id)
+class EmptyStore(BaseStore):
+    """A store without documents, of a dataset that has not been made.
+
+    Args:
+        scales: of the lists that it would have.
+    """
+
+    def __init__(self, scales: Mapping[str, Scale]) -> None:
+        can = frozenset(Capability) - {Capability.WRITE, Capability.CHANGES}
+        self._info = StoreInfo("empty", "", None, None, scales, can)
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`."""
+        return self._info
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`."""
+        rankings: dict[str, Ranking] = {WORDS: ()} if WORDS in self._info.scales else {}
+        return [Lists(rankings, {name: {} for name in rankings}) for _ in looks]
+
+    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
+        """See `Store`."""
+        return [{} for _ in looks]
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        return [None] * len(ids)
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:  # noqa: ARG002
+        """See `Store`."""
+        return Page([], None)
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:  # noqa: ARG002
+        """See `Store`."""
+        import numpy as np
+
+        return np.zeros((0, 0), np.float32)
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """See `Store`."""
+        return [0] * len(words)
+
+    def statistics(self) -> Statistics:
+        """See `Store`."""
+        return Statistics(0, 0)
+
+    def close(self) -> None:
+        """See `Store`."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pointsman._twins import in_thread, require_one, wait_for
 from pointsman.errors import InputError
 from pointsman.text import fold
 from pointsman.types import Query
+
+if TYPE_CHECKING:
+    from pointsman.types import RetrievalContext
 
 _log = logging.getLogger(__name__)
 
@@ -52,11 +56,40 @@ class Transformed:
     degraded: tuple[str, ...] = ()
 
 
+class Lookup(Protocol):
+    """The sources that will be searched, for transformers that have to look something up first.
+
+    A search from here obeys the routing, the breaker and the policy of the search that it serves.
+    """
+
+    @property
+    def sources(self) -> list[Any]:
+        """What will be searched."""
+        ...
+
+    def search(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
+        """The best hits for a query."""
+        ...
+
+    async def asearch(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
+        """The same, awaited."""
+        ...
+
+
 class BaseTransformer:
     """Transforms queries. Implement ``transform`` or ``atransform``; the other one comes from here.
 
     What it cannot do it says in ``degraded`` of its answer, and answers with the query as it was.
+
+    Attributes:
+        in_place: it only computes, and briefly: it is called where the search runs, without a thread of its own.
     """
+
+    in_place: bool = False
+
+    def over(self, lookup: Lookup) -> BaseTransformer:  # noqa: ARG002  (for those who look something up)
+        """The transformer for one search: bound to the sources that will be searched."""
+        return self
 
     def __init_subclass__(cls) -> None:
         require_one(cls, BaseTransformer, "transform", "atransform")
@@ -90,6 +123,11 @@ class QueryTransformer(BaseTransformer):
                 raise InputError(f"a step has transform and atransform (see BaseTransformer); {step!r:.80} has not")
         self.steps = steps
         self.max_variants = max_variants
+        self.in_place = all(getattr(step, "in_place", False) for step in steps)
+
+    def over(self, lookup: Lookup) -> QueryTransformer:
+        """Every step over the same sources."""
+        return QueryTransformer(*bound(self.steps, lookup), max_variants=self.max_variants)
 
     def transform(self, query: str | Query) -> Transformed:
         """Every step's work on the query."""
@@ -138,6 +176,11 @@ class _Run:
         if len(variants) > most:
             self.details.append(f"the first {most} of {len(variants)} variants kept")
         return Transformed(self.query, variants[:most], "; ".join(self.details), tuple(self.degraded))
+
+
+def bound(steps: Iterable[BaseTransformer], lookup: Lookup) -> list[BaseTransformer]:
+    """Steps for one search; those that look nothing up stay as they are, whatever class they are of."""
+    return [step.over(lookup) if callable(getattr(step, "over", None)) else step for step in steps]
 
 
 def distinct(variants: Iterable[Variant], text: str) -> tuple[Variant, ...]:

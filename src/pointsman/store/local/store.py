@@ -11,7 +11,19 @@ import numpy as np
 
 from pointsman._batched import batched
 from pointsman.errors import InputError
-from pointsman.store.base import NEAR, WORDS, BaseStore, Capability, Lists, Look, Page, Scale, Scores, Statistics, StoreInfo
+from pointsman.store.base import (
+    NEAR,
+    SCALES_OF,
+    WORDS,
+    BaseStore,
+    Capability,
+    Lists,
+    Look,
+    Page,
+    Scores,
+    Statistics,
+    StoreInfo,
+)
 from pointsman.store.local.collection import Collection, Verification
 from pointsman.store.local.truth import Change, prepare
 
@@ -21,11 +33,6 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.types import AddResult, Document
 
-_SCALES: Final = {
-    "hybrid": {WORDS: Scale.BM25, NEAR: Scale.COSINE},
-    "keyword": {WORDS: Scale.BM25},
-    "vector": {NEAR: Scale.COSINE},
-}
 _INTERNAL: Final = frozenset({"seq", "identity", "embedder", "dimensions"})
 _DELETED_TOGETHER: Final = 10_000
 
@@ -46,7 +53,7 @@ class LocalStore(BaseStore):
     def __init__(self, directory: Path, about: Mapping[str, Any], *, k1: float = 1.2, b: float = 0.75) -> None:
         self.collection = Collection(directory, about=dict(about), k1=k1, b=b)
         technique = self.collection.manifest.get("indexing_technique", about.get("indexing_technique", "hybrid"))
-        self._scales = _SCALES[technique]
+        self._scales = SCALES_OF[technique]
 
     @property
     def info(self) -> StoreInfo:

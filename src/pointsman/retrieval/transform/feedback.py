@@ -7,22 +7,20 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Final
 
 from pointsman.errors import InputError, PointsmanError
+from pointsman.retrieval.base import checked
+from pointsman.retrieval.budget import Budget, spending
 from pointsman.retrieval.dispatch import describe
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
-from pointsman.retrieval.strategies.budget import Budget, spending
-from pointsman.retrieval.strategies.generated import at_least_one
-from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
-from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import Hit, Query
 
 log = logging.getLogger(__name__)
 
-_MOST_REPEATS = 5
-_SECONDS = 5.0
+_MOST_REPEATS: Final = 5
+_SECONDS: Final = 5.0
 
 
 class FeedbackExpander(BaseTransformer):
@@ -34,12 +32,11 @@ class FeedbackExpander(BaseTransformer):
     times. The words are data: what they say does nothing but search.
 
     Args:
-        sources: what is searched for feedback.
-        method: how.
         documents: hits that are believed.
         terms: words taken.
         share: of the feedback in the mixture, 0 to 1 exclusive; the query has the rest.
         budget: its seconds limit the first search, which gets 5 at most.
+        lookup: what is searched for feedback; a search gives its own. Without it there is none.
 
     Raises:
         InputError: a number is out of range.
@@ -47,35 +44,39 @@ class FeedbackExpander(BaseTransformer):
 
     def __init__(
         self,
-        sources: Sequence[Any],
-        method: str = "auto",
         *,
         documents: int = 5,
         terms: int = 10,
         share: float = 0.1,
         budget: Budget | None = None,
+        lookup: Lookup | None = None,
     ) -> None:
         if not 0 < share < 1:
             raise InputError(f"share is between 0 and 1, not {share!r:.80}")
-        self.sources = tuple(sources)
-        self.documents, self.terms = at_least_one("documents", documents), at_least_one("terms", terms)
-        self.share, self.budget = share, budget or Budget()
-        self._workflow = RetrievalWorkflow(strategy=method)
+        self.documents, self.terms = checked(documents), checked(terms)
+        self.share, self.budget, self.lookup = share, budget or Budget(), lookup
+
+    def over(self, lookup: Lookup) -> FeedbackExpander:
+        """Searches what will be searched."""
+        return FeedbackExpander(
+            documents=self.documents, terms=self.terms, share=self.share, budget=self.budget, lookup=lookup
+        )
 
     def transform(self, query: str | Query) -> Transformed:
         """The query with one variant of the feedback's words; without it, and marked, where the search failed."""
         query = Query.of(query)
+        if self.lookup is None:
+            return Transformed(query)
         with spending(self.budget) as account:
             try:
-                found = self._workflow.search(
-                    replace(query, history=()), self.sources, self.documents, timeout=account.left(_SECONDS) or 1e-3
-                )
+                seconds = account.left(_SECONDS) or 1e-3
+                context = self.lookup.search(replace(query, history=()), self.documents, seconds)
             except PointsmanError as error:
-                told = f"no feedback, the search for it failed: {describe(error)}"
-                log.warning("%s", told)
-                return Transformed(query, degraded=(told,))
-        degraded = tuple(f"the search for feedback: {cause}" for cause in found.degraded)
-        text, count = self._expansion(query.text, found.hits)
+                message = f"no feedback, the search for it failed: {describe(error)}"
+                log.warning("%s", message)
+                return Transformed(query, degraded=(message,))
+        degraded = tuple(f"the search for feedback: {cause}" for cause in context.degraded)
+        text, count = self._expansion(query.text, context.hits)
         asked = len(DEFAULT_ANALYZER.query_tokens(query.text))
         if not count or not asked:
             return Transformed(query, detail="no words to take from the first hits", degraded=degraded)
@@ -106,26 +107,3 @@ class FeedbackExpander(BaseTransformer):
         repeated = [max(1, round(_MOST_REPEATS * weights[token] / top)) for token in chosen]
         words = [" ".join([token] * count) for token, count in zip(chosen, repeated, strict=True)]
         return " ".join(words), sum(repeated)
-
-
-class PRFStrategy(BaseRetrievalStrategy):
-    """Searches twice: the words typical of the first hits are searched for beside the query (RM3).
-
-    With a share of .1 nDCG@10 differs from hybrid's by at most .01, up or down, on seven of our collections, seldom
-    significantly; a share of .3 costs .03 where the first hits are good already. So nothing chooses it unasked.
-    """
-
-    name: ClassVar[str] = "prf"
-
-    def __init__(self, *sources: Any, documents: int = 5, terms: int = 10, share: float = 0.1, **options: Any) -> None:
-        """Choose sources; see `BaseRetrievalStrategy`, and `FeedbackExpander` for the numbers.
-
-        Raises:
-            InputError: an option cannot be used.
-        """
-        self._feedback = {"documents": documents, "terms": terms, "share": share}
-        super().__init__(*sources, **options)
-
-    def transformer(self) -> BaseTransformer:
-        """The first search."""
-        return FeedbackExpander(self.searched, self.method, budget=self.budget, **self._feedback)  # type: ignore[arg-type]

@@ -6,8 +6,8 @@ import logging
 from functools import partial
 
 from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
-from pointsman.retrieval.strategies.budget import Budget, spending
-from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct
+from pointsman.retrieval.budget import Budget, spending
+from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant, bound, distinct
 from pointsman.types import Query
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,10 @@ class Together(BaseTransformer):
 
     def __init__(self, *steps: BaseTransformer, budget: Budget | None = None) -> None:
         self.steps, self.budget = steps, budget or Budget()
+
+    def over(self, lookup: Lookup) -> Together:
+        """Every step over the same sources."""
+        return Together(*bound(self.steps, lookup), budget=self.budget)
 
     def transform(self, query: str | Query) -> Transformed:
         """See `BaseTransformer`."""

@@ -1,4 +1,4 @@
-"""What every strategy is: a recipe for a search, over sources that it was given (I2).
+"""What every strategy is: what it adds to a search over sources that it was given (I2).
 
 A strategy adds to a search and replaces nothing: the query itself always takes part, with a weight that whatever was
 generated cannot outvote. What fails leaves the plain answer, marked in ``degraded``.
@@ -7,29 +7,25 @@ generated cannot outvote. What fails leaves the plain answer, marked in ``degrad
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman._twins import wait_for
+from pointsman.engine import Engine, Stages
 from pointsman.errors import InputError, UnmetNeedError
-from pointsman.registry import STRATEGIES
+from pointsman.registry import STRATEGIES, Registry
+from pointsman.request import SearchRequest
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import is_dataset, named
+from pointsman.retrieval.branches import named
+from pointsman.retrieval.budget import Budget, MeteredLLM
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.pool import SCALES
-from pointsman.retrieval.retrievers import checked
-from pointsman.retrieval.strategies.budget import Budget, MeteredLLM, spending
-from pointsman.retrieval.transform.base import QueryTransformer
-from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.retrieval.source import Source
+from pointsman.settings import Settings
 from pointsman.types import Hits, Query
 
 if TYPE_CHECKING:
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.transform.base import BaseTransformer
-    from pointsman.types import RetrievalContext
-
-_MODEL_SHARE = 0.25
-"""Of the time of a search: what a model may take at most, so that the search itself has time left."""
 
 
 class BaseRetrievalStrategy(BaseRetriever):
@@ -39,7 +35,7 @@ class BaseRetrievalStrategy(BaseRetriever):
     refiners (what is done with the ranking). Or it overrides `search`, and does everything itself.
 
     Example:
-        >>> from pointsman.retrieval.strategies import BaseRetrievalStrategy, register_strategy
+        >>> from pointsman.strategies import BaseRetrievalStrategy, register_strategy
         >>> from pointsman.retrieval.transform import RuleExpander
         >>> class Abbreviations(BaseRetrievalStrategy):
         ...     name = "abbreviations"
@@ -59,6 +55,8 @@ class BaseRetrievalStrategy(BaseRetriever):
     needs_llm: ClassVar[bool] = False
     needs: ClassVar[str] = ""
     method: ClassVar[str] = "auto"
+    variants_by_rank: ClassVar[bool] = False
+    """Whether the rankings of the query and of its variants are fused by reciprocal rank, not by adding scores up."""
 
     def __init__(
         self,
@@ -85,25 +83,25 @@ class BaseRetrievalStrategy(BaseRetriever):
         kind = type(self).__name__
         if not sources:
             raise InputError(f"{kind} needs at least one dataset or retriever to search")
-        named([source for source in sources if not is_dataset(source)], None)  # says what is no retriever, now
+        named([source for source in sources if not isinstance(source, Source)], None)  # says what is no retriever, now
         if llm is None and self.needs_llm:
             raise UnmetNeedError(f"{kind} needs a language model; give it one with llm=…, or use another strategy")
         self.sources = sources
         self.llm = None if llm is None else MeteredLLM(llm)
         self.reranker = reranker
-        budget = budget or Budget()
-        if timeout is not None and timeout > 0:
-            budget = replace(budget, seconds=min(budget.seconds, _MODEL_SHARE * timeout))
-        self.budget = budget
+        self.budget = budget or Budget()
         self.searched = list(self.searchables(sources))
         for source in self.searched:
-            if is_dataset(source):
+            if isinstance(source, Source):
                 source.lists_for(self.method)
             elif self.method in SCALES:
                 what = type(source).__name__
                 raise InputError(f"{kind} searches the lists of datasets; {what} is none, use HybridStrategy for it")
-        plain = RetrievalWorkflow(strategy=self.method, reranker=reranker, timeout=timeout)
-        self.workflow: RetrievalWorkflow = self.applied_to(plain)
+        own = Registry[Any]("strategy")
+        own.register(_ITSELF, lambda *_, **__: self)
+        stages = Stages(reranker=reranker, timeout=timeout)
+        settings = Settings(enable_reranker_by_default=reranker is not None)
+        self._engine = Engine(settings, stages, registry=own)
 
     # ── what a subclass gives ────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,43 +117,48 @@ class BaseRetrievalStrategy(BaseRetriever):
         """What is searched, given these sources: themselves, unless a strategy brings lists of its own."""
         return sources
 
-    # ── as a recipe ──────────────────────────────────────────────────────────────────────────────────────────────
-
-    def applied_to(self, workflow: RetrievalWorkflow) -> RetrievalWorkflow:
-        """The same workflow with this strategy in it: its method, its transformer last, its refiners first."""
-        transformer = self.transformer()
-        if transformer is not None and workflow.transformer is not None:
-            transformer = QueryTransformer(workflow.transformer, transformer)
-        return replace(
-            workflow,
-            strategy=self.method,
-            transformer=transformer or workflow.transformer,
-            refiners=(*self.refiners(), *workflow.refiners),
-        )
+    @property
+    def is_recipe(self) -> bool:
+        """Whether the strategy only adds to a search; one that overrides how it searches does everything alone."""
+        kind, base = type(self), BaseRetrievalStrategy
+        return all(getattr(kind, name) is getattr(base, name) for name in ("search", "retrieve", "aretrieve"))
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def search(self, query: str | Query, k: int = 5) -> Hits:
+    async def search(self, query: str | Query, k: int = 5, *, refuse: bool = False) -> Hits:
         """At most ``k`` hits, best first, as `Hits`: with the trace, and with what did not work.
+
+        Args:
+            query: what is asked.
+            k: how many hits.
+            refuse: whether to answer with nothing where nothing is relevant; a strategy by itself only ranks.
 
         Raises:
             RetrievalError: nothing could be searched; it carries every cause.
             InputError: the query or the number cannot be used.
         """
-        with spending(self.budget):
-            return _hits(await self.workflow.asearch(Query.of(query), self.searched, checked(k)))
+        return Hits.of(await self._engine.asearch(self._request(query, k, refuse=refuse), self.sources))
+
+    def search_sync(self, query: str | Query, k: int = 5, *, refuse: bool = False) -> Hits:
+        """The same from synchronous code."""
+        return Hits.of(self._engine.search(self._request(query, k, refuse=refuse), self.sources))
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
-        """The same from synchronous code."""
+        """``search`` as a retriever."""
         if type(self).search is not BaseRetrievalStrategy.search:
             return wait_for(self.aretrieve, query, top_k)
-        with spending(self.budget):
-            return _hits(self.workflow.search(Query.of(query), self.searched, checked(top_k)))
+        return self.search_sync(query, top_k)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> Hits:
-        """The same as ``search``, as a retriever."""
-        found = await self.search(query, top_k)
-        return found if isinstance(found, Hits) else Hits(found)  # a subclass's own search may give a plain list
+        """The same, awaited."""
+        hits = await self.search(query, top_k)
+        return hits if isinstance(hits, Hits) else Hits(hits)  # a subclass's own search may give a plain list
+
+    def _request(self, query: str | Query, k: int, *, refuse: bool) -> SearchRequest:
+        return SearchRequest.of(query, k, {"strategy": _ITSELF, "refuse": refuse or False})
+
+
+_ITSELF = "itself"
 
 
 def register_strategy(cls: type[BaseRetrievalStrategy], *, replace: bool = False) -> type[BaseRetrievalStrategy]:
@@ -170,7 +173,3 @@ def register_strategy(cls: type[BaseRetrievalStrategy], *, replace: bool = False
         raise InputError(f"{cls.__name__} has no name to be registered under; set its class attribute name")
     STRATEGIES.register(cls.name, cls, replace=replace)
     return cls
-
-
-def _hits(context: RetrievalContext) -> Hits:
-    return Hits(context.hits, context.trace, context.degraded)

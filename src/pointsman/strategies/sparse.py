@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checka
 from pointsman._batched import batched
 from pointsman.errors import InputError, ModelError, UnmetNeedError
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import is_dataset
-from pointsman.retrieval.retrievers import checked
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
+from pointsman.retrieval.source import Source
+from pointsman.retrieval.base import checked
+from pointsman.strategies.base import BaseRetrievalStrategy
 from pointsman.types import Document, Hit, Provenance, Query
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class SparseStrategy(BaseRetrievalStrategy):
 
     def _lists(self, sources: Sequence[Any]) -> Iterable[Any]:
         for source in sources:
-            if not is_dataset(source):
+            if not isinstance(source, Source):
                 yield source
                 continue
             path = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
+from pointsman.strategies.base import BaseRetrievalStrategy
 
 
 class VectorStrategy(BaseRetrievalStrategy):

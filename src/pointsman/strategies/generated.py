@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 from pointsman.errors import InputError, ModelError
 from pointsman.llm import Completion, aask, ask
 from pointsman.prompts import fenced, fill, quoted
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
-from pointsman.retrieval.strategies.prompts import PASSAGE
-from pointsman.retrieval.strategies.together import Together
+from pointsman.strategies.base import BaseRetrievalStrategy
+from pointsman.strategies.prompts import PASSAGE
+from pointsman.retrieval.transform.together import Together
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.retrieval.transform.generation import _answer as without_thinking
 from pointsman.retrieval.transform.generation import usable

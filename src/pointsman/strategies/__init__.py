@@ -6,15 +6,15 @@ All of them are in the registry `pointsman.registry.STRATEGIES` as soon as this 
 from __future__ import annotations
 
 from pointsman.registry import STRATEGIES
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy, register_strategy
-from pointsman.retrieval.strategies.budget import Budget, MeteredLLM, spending
-from pointsman.retrieval.strategies.context import ContextualCompressionStrategy, ParentChildStrategy
-from pointsman.retrieval.strategies.decomposition import DecompositionStrategy
-from pointsman.retrieval.strategies.feedback import PRFStrategy
-from pointsman.retrieval.strategies.generated import HyDEStrategy, Query2DocStrategy
-from pointsman.retrieval.strategies.multi_query import MultiQueryStrategy
-from pointsman.retrieval.strategies.plain import BM25Strategy, HybridStrategy, VectorStrategy
-from pointsman.retrieval.strategies.sparse import SparseEmbedder, SparseStrategy
+from pointsman.strategies.base import BaseRetrievalStrategy, register_strategy
+from pointsman.retrieval.budget import Budget, MeteredLLM, spending
+from pointsman.strategies.context import ContextualCompressionStrategy, ParentChildStrategy
+from pointsman.strategies.decomposition import DecompositionStrategy
+from pointsman.strategies.feedback import PRFStrategy
+from pointsman.strategies.generated import HyDEStrategy, Query2DocStrategy
+from pointsman.strategies.multi_query import MultiQueryStrategy
+from pointsman.strategies.plain import BM25Strategy, HybridStrategy, VectorStrategy
+from pointsman.strategies.sparse import SparseEmbedder, SparseStrategy
 
 __all__ = [
     "STRATEGIES",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman.errors import InputError
-from pointsman.retrieval.branches import is_dataset
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
+from pointsman.retrieval.source import Source
+from pointsman.strategies.base import BaseRetrievalStrategy
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed
 from pointsman.retrieval.transform.expand import KINDS, RuleExpander
 from pointsman.retrieval.vocabulary import Vocabulary
@@ -103,7 +103,7 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
 
     def transformer(self) -> BaseTransformer:
         """Rules, with the speller given or the datasets' own."""
-        datasets = [source for source in self.sources if is_dataset(source)]
+        datasets = [source for source in self.sources if isinstance(source, Source)]
         if self._speller is not None or "correction" not in self.variants or not datasets:
             return RuleExpander(speller=self._speller, **self._rules)  # type: ignore[arg-type]  # checked there
         return CorpusExpander(Vocabulary(datasets), **self._rules)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pointsman.errors import InputError
-from pointsman.retrieval.branches import is_dataset
+from pointsman.retrieval.source import Source
 from pointsman.retrieval.compress import ExtractiveCompressor, LLMCompressor, ParentExpander, WindowExpander
 from pointsman.retrieval.refine import BaseRefiner
-from pointsman.retrieval.strategies.base import BaseRetrievalStrategy
-from pointsman.retrieval.strategies.budget import Budget, spending
-from pointsman.retrieval.strategies.generated import at_least_one
+from pointsman.strategies.base import BaseRetrievalStrategy
+from pointsman.retrieval.budget import Budget, spending
+from pointsman.strategies.generated import at_least_one
 
 if TYPE_CHECKING:
     from pointsman.protocols import Embedder
@@ -209,7 +209,7 @@ class ParentChildStrategy(BaseRetrievalStrategy):
         Raises:
             InputError: there is no dataset among the sources, or an option cannot be used.
         """
-        stores: Mapping[str | None, PassageStore] = {one.name: one for one in sources if is_dataset(one)}
+        stores: Mapping[str | None, PassageStore] = {one.name: one for one in sources if isinstance(one, Source)}
         if sources and not stores:
             raise InputError("ParentChildStrategy reads parents from datasets; give it at least one dataset")
         if sentence_window is not None:

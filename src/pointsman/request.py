@@ -1,0 +1,190 @@
+"""`SearchRequest`: the one list of options that every door takes, checked in one place.
+
+Python, command line, HTTP, MCP and client build the same request; `pointsman.engine.resolve` makes a recipe of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, NewType, Self, TypedDict, get_args
+
+from pointsman.errors import InputError, UnknownNameError
+from pointsman.filters import Filter, parse_filter
+from pointsman.retrieval.base import checked
+from pointsman.retrieval.dispatch import Deadline
+from pointsman.retrieval.refine import BaseRefiner
+from pointsman.types import Query
+
+EffortName = Literal["fast", "balanced", "thorough"]
+EFFORTS: Final[tuple[EffortName, ...]] = get_args(EffortName)
+"""How much ``auto`` may cost: the lists alone; what gains at a few milliseconds; everything that gains."""
+
+RegisteredStrategy = NewType("RegisteredStrategy", str)
+"""The name of a strategy that a user has registered: ``RegisteredStrategy("abbreviations")``."""
+
+StrategyName = Literal[
+    "auto",
+    "bm25",
+    "vector",
+    "hybrid",
+    "rrf",
+    "weighted_rrf",
+    "min_max",
+    "z_score",
+    "dbsf",
+    "round_robin",
+    "compression",
+    "decomposition",
+    "hyde",
+    "multi_query",
+    "parent_child",
+    "prf",
+    "query2doc",
+    "sparse",
+]
+"""The strategies that come with Pointsman."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ``auto`` may spend on a query beyond hybrid search, in place of a named effort.
+
+    Attributes:
+        milliseconds: for everything it would add; None: no limit.
+        llm_calls: how often it may ask a language model. No gain of asking one has been measured yet, so ``auto`` asks
+            none, whatever is allowed.
+
+    Raises:
+        InputError: a number is out of range.
+    """
+
+    milliseconds: float | None = None
+    llm_calls: int = 0
+
+    def __post_init__(self) -> None:
+        if self.milliseconds is not None and not self.milliseconds >= 0:
+            raise InputError(f"milliseconds of limits is a number from 0 up, or None, not {self.milliseconds!r:.80}")
+        if not isinstance(self.llm_calls, int) or self.llm_calls < 0:
+            raise InputError(f"llm_calls of limits is an int from 0 up, not {self.llm_calls!r:.80}")
+
+
+class SearchOptions(TypedDict, total=False):
+    """How to search; every option may be left out.
+
+    Attributes:
+        datasets: the names of the datasets to search; all of them unless given.
+        strategy: ``"auto"`` (as settings and policy say), ``"bm25"``, ``"vector"``, ``"hybrid"``, a fusion method such
+            as ``"rrf"``, or a registered strategy such as ``"decomposition"``. Some need a language model.
+        filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
+        rerank: False keeps the fused order; True always reranks, by the configured reranker or the offline one; a
+            reranker of your own takes that one. Unless given, the settings decide.
+        refuse: False answers with whatever ranks best, relevant or not; a `Refuser` takes that one.
+        effort: of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `Limits`.
+        timeout: seconds for the whole search.
+    """
+
+    datasets: str | Sequence[str] | None
+    strategy: StrategyName | RegisteredStrategy
+    filters: str | Mapping[str, Any] | Filter | None
+    rerank: bool | BaseRefiner | None
+    refuse: bool | BaseRefiner | None
+    effort: EffortName | Limits
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What is asked, and how to search for it: checked, and the same from every door.
+
+    Attributes:
+        queries: one or several; each has its own filters, which hold beside nothing else.
+        k: how many hits each answer has at most.
+        datasets: names, in order, each once; None: all.
+        strategy, rerank, refuse, effort, timeout: see `SearchOptions`.
+    """
+
+    queries: tuple[Query, ...]
+    k: int = 5
+    datasets: tuple[str, ...] | None = None
+    strategy: str = "auto"
+    rerank: bool | BaseRefiner | None = None
+    refuse: bool | BaseRefiner | None = None
+    effort: EffortName | Limits = "balanced"
+    timeout: float | None = None
+
+    @classmethod
+    def of(cls, query: str | Query | Sequence[str | Query], k: int = 5, options: Mapping[str, Any] | None = None) -> Self:
+        """A request from what a caller gave.
+
+        Args:
+            query: one question, or a sequence of them.
+            k: how many hits.
+            options: of `SearchOptions`.
+
+        Raises:
+            InputError: an option does not exist, or its value cannot be used; it names the nearest right one.
+        """
+        given = dict(options or {})
+        filters = given.pop("filters", None)
+        if unknown := given.keys() - _NAMES:
+            raise InputError(_unknown("option of a search", min(unknown), (*sorted(_NAMES), "filters")))
+        parsed = parse_filter(filters) if filters else None
+        several = [query] if isinstance(query, (str, Query)) else query
+        if not isinstance(several, Sequence):
+            raise InputError(f"a question is a str or a Query, not {type(query).__name__}: {query!r:.80}")
+        names = given.get("datasets")
+        if names is not None:
+            given["datasets"] = _names(names)
+        return cls(tuple([Query.of(one, parsed) for one in several]), k, **given)
+
+    def __post_init__(self) -> None:
+        checked(self.k)
+        if not isinstance(self.strategy, str):
+            raise InputError(f"strategy is a name such as 'auto' or 'hybrid', not {self.strategy!r:.80}")
+        for name in ("rerank", "refuse"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, (bool, BaseRefiner)):
+                raise InputError(
+                    f"{name} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}"
+                )
+        check_effort(self.effort)
+        Deadline(self.timeout)
+
+    @property
+    def query(self) -> Query:
+        """The only question.
+
+        Raises:
+            InputError: there are several, or none.
+        """
+        if len(self.queries) != 1:
+            raise InputError(f"there are {len(self.queries)} questions; search_many answers several")
+        return self.queries[0]
+
+
+_NAMES: Final = frozenset(field.name for field in fields(SearchRequest)) - {"queries", "k"}
+
+
+def _names(names: Any) -> tuple[str, ...]:
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"datasets are names, not {names!r:.80}")
+    return tuple(dict.fromkeys(names))
+
+
+def check_effort(effort: Any) -> None:
+    """Check that there is such an effort.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if not isinstance(effort, Limits) and effort not in EFFORTS:
+        raise UnknownNameError("effort", str(effort), EFFORTS)
+
+
+def _unknown(kind: str, name: str, names: Sequence[str]) -> str:
+    nearest = difflib.get_close_matches(name, names, 1, 0.5)
+    remedy = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(names)}"
+    return f"there is no {kind} named {name!r:.80}; {remedy}"

@@ -1,0 +1,452 @@
+"""What was found for a question: candidates by key, and who turns keys into documents.
+
+A key means something only to the `Results` it came from: in those of one store it is the store's own, in those of
+retrievers a document's id, in those of several branches together ``(number of the branch, key)`` for stores. What is a
+number there and what is a name cannot be mixed up, so a store's keys may be of any kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pointsman.retrieval.pool import SCALES, Fused, Part, Pool, Ranking, merge
+from pointsman.types import Hit, HitKey, Provenance
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.source import Source
+    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.store.base import Lists, Look, Scores, Statistics
+    from pointsman.types import Document
+
+Place = tuple[str, int]
+"""A list's name and a rank in it, from 1."""
+KeyOf = Callable[[Hit], Hashable]
+
+
+class Results:
+    """Candidates of one branch, or of several together.
+
+    Attributes:
+        pool: the lists, with all scores that are known.
+        shared: whether a key means the same document in every branch, as with retrievers.
+        degraded: what did not work as asked.
+    """
+
+    __slots__ = ("degraded", "pool", "shared")
+
+    def __init__(self, pool: Pool[Any], *, shared: bool = False, degraded: tuple[str, ...] = ()) -> None:
+        self.pool, self.shared, self.degraded = pool, shared, degraded
+
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:
+        """Hits for keys, None for what is gone; their scores and ranks are for the caller to set.
+
+        ``places`` says which list has each key highest, and at which rank: where lists hold versions of their own, that
+        one's is wanted (F1).
+        """
+        raise NotImplementedError
+
+    def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
+        """What tells the documents of keys apart."""
+        return [None if hit is None else hit.key for hit in self.fetch(keys, [("", 0)] * len(keys))]
+
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+        """The keys of a store's documents by their ids, of those that exist."""
+        return {}
+
+    def missing(self, keys: Sequence[Any]) -> list[Missing]:
+        """Which of these keys, that another query has found, have to be scored by which store."""
+        return []
+
+    def score(self, source: str, key: HitKey) -> float | None:
+        """What a list would score a document that it has not found; None where that cannot be told."""
+        return None
+
+    def can_score(self, source: str) -> bool:
+        """Whether `score` knows this list."""
+        return False
+
+    def with_scores(self, added: Scores) -> Results:
+        """The same with further raw scores, by list and key."""
+        scores = {source: {**added.get(source, {}), **scores} for source, scores in self.pool.scores.items()}
+        return self.with_pool(Pool(self.pool.lists, scores))
+
+    def with_pool(self, pool: Pool[Any]) -> Results:
+        """The same, with another pool over the same keys."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Keys that a store has to score for a look: of these results, which are the branch of this number, if of several."""
+
+    results: StoreResults
+    number: int | None
+    keys: Sequence[Any]
+
+
+class StoreResults(Results):
+    """What a source's store has found; documents are fetched only for the answer.
+
+    Args:
+        source: whose store.
+        look: what was looked for.
+        lists: what the store brought.
+        statistics: of the store, as of this search.
+        degraded: what did not work as asked.
+    """
+
+    __slots__ = ("documents", "look", "source", "statistics")
+
+    def __init__(
+        self, source: Source, look: Look, lists: Lists, statistics: Statistics, degraded: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(_pool(source, lists), degraded=(*degraded, *lists.degraded))
+        self.source, self.look, self.statistics, self.documents = source, look, statistics, dict(lists.documents)
+
+    @property
+    def spread(self) -> CosineSpread | None:
+        """Where cosines lie in the source, as of this search."""
+        return self.source.spread_in(self.statistics)
+
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:  # noqa: ARG002
+        """See `Results`."""
+        name = self.source.name
+        return [None if one is None else Hit(one, 0.0, name) for one in self._documents(keys)]
+
+    def _documents(self, keys: Sequence[Any]) -> list[Document | None]:
+        if not self.documents:
+            return self.source.store.fetch(keys)
+        missing = [key for key in keys if key not in self.documents]
+        fetched = dict(zip(missing, self.source.store.fetch(missing), strict=True)) if missing else {}
+        return [self.documents.get(key) or fetched.get(key) for key in keys]
+
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+        """See `Results`."""
+        return self.source.store.keys(ids)
+
+    def missing(self, keys: Sequence[Any]) -> list[Missing]:
+        """See `Results`."""
+        present = self.pool.scores
+        new = [key for key in keys if any(key not in scores for scores in present.values())]
+        return [Missing(self, None, new)] if new else []
+
+    def score(self, source: str, key: HitKey) -> float | None:
+        """See `Results`."""
+        if key[0] not in {self.source.name, None} or not self.can_score(source):
+            return None
+        own = self.keys([key[1]]).get(key[1])
+        scores = {} if own is None else self.source.store.score([self.look], [[own]])[0]
+        score = scores.get(source, {}).get(own)
+        return None if score is None or math.isnan(score) else score
+
+    def can_score(self, source: str) -> bool:
+        """See `Results`."""
+        return source in SCALES and source in self.pool.scores
+
+    def with_pool(self, pool: Pool[Any]) -> Results:
+        """See `Results`."""
+        made = StoreResults.__new__(StoreResults)
+        made.pool, made.shared, made.degraded = pool, False, self.degraded
+        made.source, made.look, made.statistics = self.source, self.look, self.statistics
+        made.documents = self.documents
+        return made
+
+
+def _pool(source: Source, lists: Lists) -> Pool[Any]:
+    """A list is called by what its scores are; one that has no such scores goes by its source's name."""
+    scales = source.store.info.scales
+    if all(scales.get(name) == SCALES.get(name) for name in lists.rankings):
+        return Pool(lists.rankings, lists.scores)
+    names = {
+        name: name if scales.get(name) == SCALES.get(name) else f"{source.name} {name}" for name in lists.rankings
+    }
+    return Pool(
+        {names[name]: ranking for name, ranking in lists.rankings.items()},
+        {name: scores for name, scores in lists.scores.items() if names.get(name) == name},
+    )
+
+
+class RetrieverResults(Results):
+    """Hits of any retriever, under its name; their scores are its own."""
+
+    __slots__ = ("_by_list",)
+
+    def __init__(self, pool: Pool[Any], by_list: Mapping[str, Sequence[Hit]], degraded: tuple[str, ...] = ()) -> None:
+        super().__init__(pool, shared=True, degraded=degraded)
+        self._by_list = by_list
+
+    @classmethod
+    def of(cls, name: str, hits: Sequence[Hit], key: KeyOf | None = None) -> RetrieverResults:
+        """What a retriever of this name answered, checked.
+
+        Args:
+            name: of its list.
+            hits: best first.
+            key: what makes two hits the same document; dataset and id unless given.
+
+        Raises:
+            TypeError: it returned something else than hits.
+        """
+        if not isinstance(hits, Sequence) or isinstance(hits, str | bytes):
+            raise TypeError(f"a retriever returns a list of hits, {name!r} returned {type(hits).__name__}")
+        try:
+            # an id alone is hashed faster than a pair
+            keys: list[Any] = [
+                hit.document.id if hit.dataset is None else (hit.dataset, hit.document.id) for hit in hits
+            ]
+            scores: list[Any] = [hit.score for hit in hits]
+        except AttributeError:
+            other = next((hit for hit in hits if not isinstance(hit, Hit)), None)
+            what = "hits without documents" if other is None else type(other).__name__
+            raise TypeError(f"a retriever returns hits, {name!r} returned {what}") from None
+        if key is not None:
+            keys = list(map(key, hits))
+        degraded = tuple(getattr(hits, "degraded", ()))
+        if len(set(keys)) < len(keys):  # one vote per list: the first of a kind stays
+            first = dict(zip(reversed(keys), reversed(hits), strict=True))
+            keys = list(dict.fromkeys(keys))
+            hits = [first[one] for one in keys]
+            scores = [hit.score for hit in hits]
+        if not _finite(scores):  # its order can still be used
+            scores = [None] * len(keys)
+            degraded = (*degraded, f"{name}: it gave scores that are no finite numbers; only its order counts")
+        return cls(Pool({name: list(zip(keys, scores, strict=True))}), {name: hits}, degraded)
+
+    @classmethod
+    def together(cls, parts: Sequence[Results], degraded: tuple[str, ...]) -> RetrieverResults:
+        """Several as one, list by list."""
+        lists = {name: ranking for part in parts for name, ranking in part.pool.lists.items()}
+        hits = {name: hits for part in parts if isinstance(part, RetrieverResults) for name, hits in part._by_list.items()}
+        return cls(Pool(lists), hits, degraded)
+
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:  # noqa: ARG002
+        """See `Results`."""
+        return [self._by_list[name][rank - 1] for name, rank in places]
+
+    def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
+        """See `Results`."""
+        first: dict[Any, HitKey] = {}
+        for name, hits in self._by_list.items():
+            for (key, _), hit in zip(self.pool.lists[name], hits, strict=True):
+                first.setdefault(key, hit.key)
+        return [first.get(key) for key in keys]
+
+    def with_pool(self, pool: Pool[Any]) -> Results:
+        """See `Results`."""
+        return RetrieverResults(pool, self._by_list, self.degraded)
+
+
+class MergedResults(Results):
+    """Stores under their numbers, by raw scores, and what retrievers have found beside them, list by list.
+
+    A document that a retriever has found too is one document, known by the store's key.
+    """
+
+    __slots__ = ("_others", "_stores")
+
+    def __init__(self, stores: Mapping[int, Results], others: Results | None, degraded: tuple[str, ...]) -> None:
+        merged = merge({number: part.pool for number, part in stores.items()})
+        lists = dict(merged.lists)
+        if others is not None:
+            own = _own_keys(others, stores)
+            lists |= {
+                name: [(own.get(key, key), score) for key, score in ranking] if own else ranking
+                for name, ranking in others.pool.lists.items()
+            }
+        super().__init__(Pool(lists, merged.scores), degraded=degraded)
+        self._stores, self._others = stores, others
+
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:
+        """See `Results`."""
+        place_of = dict(zip(keys, places, strict=True))
+        return self._each(
+            keys,
+            lambda part, some: part.fetch(some, [("", 0)] * len(some)),
+            lambda part, some: part.fetch(some, [place_of[key] for key in some]),
+        )
+
+    def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
+        """See `Results`."""
+        return self._each(keys, lambda part, some: part.ids(some), lambda part, some: part.ids(some))
+
+    def _each(
+        self,
+        keys: Sequence[Any],
+        ask_store: Callable[[Results, Sequence[Any]], Sequence[Any]],
+        ask_others: Callable[[Results, Sequence[Any]], Sequence[Any]],
+    ) -> list[Any]:
+        """Ask each branch for its own keys, all at once, and put the answers into the order of ``keys``."""
+        answers: dict[Any, Any] = {}
+        for number, part in self._stores.items():
+            mine = [key for key in keys if _is_of(key, number)]
+            answers.update(zip(mine, ask_store(part, [key for _, key in mine]), strict=True))
+        if self._others is not None:
+            rest = [key for key in keys if key not in answers]
+            answers.update(zip(rest, ask_others(self._others, rest), strict=True))
+        return [answers.get(key) for key in keys]
+
+    def missing(self, keys: Sequence[Any]) -> list[Missing]:
+        """See `Results`."""
+        return [
+            Missing(one.results, number, one.keys)
+            for number, part in self._stores.items()
+            for one in part.missing([key[1] for key in keys if _is_of(key, number)])
+        ]
+
+    def score(self, source: str, key: HitKey) -> float | None:
+        """See `Results`."""
+        scores = [part.score(source, key) for part in self._stores.values()]
+        return max((score for score in scores if score is not None), default=None)
+
+    def can_score(self, source: str) -> bool:
+        """See `Results`."""
+        return any(part.can_score(source) for part in self._stores.values())
+
+    def with_pool(self, pool: Pool[Any]) -> Results:
+        """See `Results`."""
+        made = MergedResults.__new__(MergedResults)
+        made.pool, made.shared, made.degraded = pool, False, self.degraded
+        made._stores, made._others = self._stores, self._others
+        return made
+
+
+def _own_keys(others: Results, stores: Mapping[int, Results]) -> dict[Any, Any]:
+    """The stores' keys for what retrievers have found, where that is a document of theirs."""
+    own: dict[Any, Any] = {}
+    for number, part in stores.items():
+        name = getattr(getattr(part, "source", None), "name", None)
+        mine = [key for ranking in others.pool.lists.values() for key, _ in ranking if _names(key, name)]
+        keys = part.keys([key[1] for key in mine]) if mine else {}
+        own.update((key, (number, keys[key[1]])) for key in mine if key[1] in keys)
+    return own
+
+
+def _names(key: Any, dataset: str | None) -> bool:
+    """Whether a retriever's key is that of a document of this dataset."""
+    return isinstance(key, tuple) and len(key) == 2 and key[0] == dataset and isinstance(key[1], str)
+
+
+def _is_of(key: Any, number: int) -> bool:
+    """Whether a key is one of a store's own; a retriever's is an id, or a dataset's name and an id."""
+    return type(key) is tuple and type(key[0]) is int and key[0] == number
+
+
+def together(results: Mapping[int, Results], *, many: bool = True) -> Results:
+    """Several branches as one.
+
+    Args:
+        results: by the branch's number, at least one.
+        many: whether several were asked; then keys name their branch, even if only one has answered.
+    """
+    parts = list(results.values())
+    if len(parts) == 1 and (parts[0].shared or not many):
+        return parts[0]
+    degraded = tuple(note for part in parts for note in part.degraded)
+    if all(part.shared for part in parts):
+        return RetrieverResults.together(parts, degraded)
+    stores = {number: part for number, part in results.items() if not part.shared}
+    shared = [part for part in parts if part.shared]
+    others = RetrieverResults.together(shared, ()) if shared else None
+    return MergedResults(stores, others, degraded)
+
+
+class VariantResults(Results):
+    """What was found for a query together with the rankings of its variants, each a list of its own.
+
+    Args:
+        own: of the query itself, with scores for what only a variant has found.
+        variants: by label, the ranking and where it is from.
+    """
+
+    __slots__ = ("_everywhere", "_own")
+
+    def __init__(self, own: Results | None, variants: Mapping[str, tuple[Ranking[Any], Results]]) -> None:
+        self._own = own
+        self._everywhere = [*([own] if own is not None else []), *(results for _, results in variants.values())]
+        pool: Pool[Any] = own.pool if own is not None else Pool()
+        lists = {**pool.lists, **{label: ranking for label, (ranking, _) in variants.items()}}
+        super().__init__(Pool(lists, pool.scores), shared=self._everywhere[0].shared)
+
+    def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:  # noqa: ARG002
+        """See `Results`."""
+        answers: dict[Any, Hit | None] = {}
+        for results in self._everywhere:
+            ways = provenance(results.pool, [key for key in keys if answers.get(key) is None])
+            mine = [key for key, way in ways.items() if way]
+            answers.update(zip(mine, results.fetch(mine, [_best_place(ways[key]) for key in mine]), strict=True))
+        return [answers.get(key) for key in keys]
+
+    def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
+        """See `Results`."""
+        answers = [results.ids(keys) for results in self._everywhere]
+        return [next((id_ for id_ in row if id_ is not None), None) for row in zip(*answers, strict=True)]
+
+    def score(self, source: str, key: HitKey) -> float | None:
+        """See `Results`."""
+        return None if self._own is None else self._own.score(source, key)
+
+    def can_score(self, source: str) -> bool:
+        """See `Results`."""
+        return self._own is not None and self._own.can_score(source)
+
+
+def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:
+    """The first hits of a fused ranking with their way there: rank, raw and normalised score in every list.
+
+    A document that is gone by now is left out.
+    """
+    chosen = fused.ranking[:count]
+    keys = [key for key, _ in chosen]
+    ways = provenance(results.pool, keys, fused.part)
+    several = len(results.pool.lists) > 1
+    hits = []
+    versions = results.fetch(keys, [_best_place(ways[key]) for key in keys])
+    for rank, ((key, score), hit) in enumerate(zip(chosen, versions, strict=True), 1):
+        if hit is None:
+            continue
+        way = ways[key]
+        if several:
+            way.append(Provenance("fuse", rank, score))
+        if hit.provenance:  # a retriever made of others told more
+            own = {step.source for step in way}
+            way = [*(step for step in hit.provenance if step.source not in own), *way]
+        hits.append(replace(hit, score=score, provenance=tuple(way)))
+    return hits
+
+
+def _best_place(ways: Sequence[Provenance]) -> Place:
+    """The best rank; where two lists have the same, the higher score."""
+    best, at, high = "", 0, 0.0
+    for source, rank, score, _ in ways:
+        if rank and (not at or rank < at or (rank == at and score is not None and score > high)):
+            best, at, high = source, rank, -math.inf if score is None else score
+    return best, at
+
+
+def provenance(pool: Pool[Any], keys: Sequence[Any], part: Part[Any] | None = None) -> dict[Any, list[Provenance]]:
+    """Rank, raw and normalised score of these keys in each list; rank None where only another list had found one."""
+    ways: dict[Any, list[Provenance]] = {key: [] for key in keys}
+    for source, ranking in pool.lists.items():
+        left = set(ways)
+        for rank, (key, score) in enumerate(ranking, 1):
+            if key in left:
+                left.discard(key)
+                ways[key].append(Provenance(source, rank, score, part(source, key, rank) if part else None))
+                if not left:
+                    break
+        scores = pool.scores.get(source)
+        if scores and left:
+            for key in keys:
+                if key in left and not math.isnan(score := scores.get(key, math.nan)):
+                    ways[key].append(Provenance(source, None, score, part(source, key, None) if part else None))
+    return ways
+
+
+def _finite(scores: Sequence[Any]) -> bool:
+    try:
+        return math.isfinite(math.fsum(scores)) or all(map(math.isfinite, scores))  # the sum alone is quicker
+    except (TypeError, ValueError, OverflowError):
+        return all(isinstance(score, (int, float)) and math.isfinite(score) for score in scores)

@@ -1,0 +1,137 @@
+"""A dataset as a search sees it: a name, a store, and the embedder of its vectors.
+
+`pointsman.Dataset` is a `Source` that can be written to; retrieval knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, Literal
+
+from pointsman.errors import UnknownNameError, UnmetNeedError
+from pointsman.models.queries import QueryVectors
+from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.pool import LISTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.protocols import Embedder
+    from pointsman.store.base import Statistics, Store
+
+IndexingTechnique = Literal["vector", "keyword", "hybrid"]
+TECHNIQUES: Final = ("vector", "keyword", "hybrid")
+USUAL_SIGMA: Final = 0.05
+"""The standard deviation of cosines until there are documents enough to tell, where the embedder doesn't say."""
+
+SPREAD_NOTE: Final = "cosine_spread"
+SCRIPTS_NOTE: Final = "scripts"
+
+
+class Source(ABC):
+    """Documents under a name that can be searched (R1).
+
+    Attributes:
+        name: what tells it from other sources of one search.
+        indexing_technique: whether words, vectors or both are indexed.
+        query_vectors: embeds queries as the documents were; sources of one embedder share it.
+    """
+
+    name: str
+    indexing_technique: IndexingTechnique
+    query_vectors: QueryVectors
+
+    @property
+    @abstractmethod
+    def store(self) -> Store:
+        """Where the documents are."""
+
+    @property
+    @abstractmethod
+    def embedder(self) -> Embedder:
+        """What turns texts into vectors here; loaded when first asked for."""
+
+    def lists_for(self, method: str) -> tuple[bool, bool]:
+        """Whether a method needs keyword and vector search here; ``auto`` takes what is indexed.
+
+        Raises:
+            UnknownNameError: there is no such method.
+            UnmetNeedError: the source does not keep what it needs.
+        """
+        if method == "auto":
+            return self.indexing_technique != "vector", self.indexing_technique != "keyword"
+        if not self.keeps(method):
+            raise UnmetNeedError(
+                f"dataset {self.name!r} is indexed for {self.indexing_technique!r} search only, not for {method!r}"
+            )
+        return LISTS[method]
+
+    def keeps(self, method: str) -> bool:
+        """Whether the source keeps every list that a method needs.
+
+        Raises:
+            UnknownNameError: there is no such method.
+        """
+        if method not in LISTS:
+            raise UnknownNameError("strategy", method, ("auto", *LISTS))
+        words, near = LISTS[method]
+        return self.indexing_technique == "hybrid" or (not near if self.indexing_technique == "keyword" else not words)
+
+    def vector_of(self, text: str, *, as_passage: bool = False) -> NDArray[np.float32] | None:
+        """The vector to search by, shape ``(dimensions,)``; None while no vector is stored.
+
+        Args:
+            text: a query.
+            as_passage: the text reads like a document and is embedded as one.
+
+        Raises:
+            UnmetNeedError: the stored vectors are of another embedder.
+            ModelError: the embedder failed.
+        """
+        stored = self.store.info.embedder
+        if stored is None:
+            return None
+        if stored != self.embedder.name:
+            raise UnmetNeedError(
+                f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {self.embedder.name!r}; "
+                "open it with that embedder, or index the documents again into a new dataset"
+            )
+        if not as_passage:
+            return self.query_vectors(text)
+        vector: NDArray[np.float32] = self.embedder.embed_documents([text])[0]
+        return vector
+
+    def spread_in(self, statistics: Statistics) -> CosineSpread | None:
+        """Where cosines lie here, as noted in the store; None while no vector is stored."""
+        note = statistics.notes.get(SPREAD_NOTE)
+        if note:
+            return CosineSpread(*json.loads(note))
+        if self.indexing_technique == "keyword" or self.store.info.embedder is None:
+            return None
+        return CosineSpread(0.0, getattr(self.embedder, "cosine_spread", None) or USUAL_SIGMA)
+
+    @property
+    def cosine_spread(self) -> CosineSpread | None:
+        """Where cosines between queries and random documents lie: the scale of the calibrated sum."""
+        return self.spread_in(self.store.statistics())
+
+
+def words_in(text: str, statistics: Statistics, least: float) -> str:
+    """A query without the words in scripts that less than this share of the documents is written in.
+
+    The few stray Chinese words of an English dataset would win every Chinese question.
+    """
+    if not least or text.isascii():  # nothing to leave out
+        return text
+    from pointsman.text import without_scripts
+
+    note = statistics.notes.get(SCRIPTS_NOTE)
+    if not note:
+        return text
+    shares: Mapping[str, float] = json.loads(note)
+    absent = [script for script in ("han", "cyrillic") if shares.get(script, 0.0) < least]
+    return without_scripts(text, absent) if absent else text

@@ -1,0 +1,53 @@
+"""What the automatic choice adds to a query where that was measured to gain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pointsman.retrieval.policy import measured
+from pointsman.retrieval.transform.base import BaseTransformer, QueryTransformer
+from pointsman.retrieval.transform.bridges import BridgeFinder
+from pointsman.retrieval.transform.decompose import RuleDecomposer
+from pointsman.retrieval.transform.spelling import Corrector
+
+if TYPE_CHECKING:
+    from pointsman.request import EffortName, Limits
+
+PART_WEIGHT: Final = 0.5
+
+BY_EFFORT: Final[Mapping[str, Collection[str]]] = {
+    "fast": ("feedback",),
+    "balanced": ("feedback", "spelling"),
+    "thorough": ("feedback", "spelling", "parts", "bridges"),
+}
+"""What each effort adds; names, gains and costs stand in ``policy.json``."""
+
+
+def additions(effort: EffortName | Limits) -> tuple[str, ...]:
+    """What ``auto`` adds at this effort; of what fits into limits, by measured gain per millisecond."""
+    known = measured().additions
+    if isinstance(effort, str):
+        return tuple(name for name in known if name in BY_EFFORT[effort])
+    left = math.inf if effort.milliseconds is None else effort.milliseconds
+    taken = []
+    for name in sorted(known, key=lambda one: known[one]["gain"] / known[one]["ms"], reverse=True):
+        if known[name]["ms"] <= left:
+            left -= known[name]["ms"]
+            taken.append(name)
+    return tuple(taken)
+
+
+def transformer(added: Collection[str]) -> BaseTransformer | None:
+    """What these additions do to a query before it is searched for; None where that is nothing."""
+    steps: list[BaseTransformer] = []
+    if "spelling" in added:
+        steps.append(Corrector())
+    if "parts" in added:
+        steps.append(RuleDecomposer(weight=PART_WEIGHT))
+    if "bridges" in added:
+        steps.append(BridgeFinder(weight=PART_WEIGHT))
+    if len(steps) == 1:
+        return steps[0]
+    return QueryTransformer(*steps) if steps else None

@@ -1,0 +1,66 @@
+"""Spelling: a word that no document has gives way to one that some have, where it is a likely slip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from pointsman.retrieval.source import Source
+from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed
+from pointsman.retrieval.vocabulary import Vocabulary
+from pointsman.store.base import Capability
+from pointsman.types import Query
+
+_WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+
+
+class Corrector(BaseTransformer):
+    """Puts a word of the datasets in the place of one that none of their documents has, where it is a likely slip.
+
+    What some document contains is never touched: that is looked up in the keyword index, so correct queries cost
+    microseconds, and the vocabulary is read from the documents only when the first unknown word comes.
+
+    Args:
+        datasets: whose words; those without a keyword index are passed over. In a search they are the routed ones.
+    """
+
+    in_place = True
+
+    def __init__(self, datasets: Sequence[Source] = ()) -> None:
+        self.datasets = [
+            dataset
+            for dataset in datasets
+            if dataset.lists_for("auto")[0] and dataset.store.info.can(Capability.TERMS)
+        ]
+        self._vocabulary = Vocabulary(self.datasets)
+
+    def over(self, lookup: Lookup) -> Corrector:
+        """Corrects by the words of what will be searched; not at all where a source has words that nobody knows."""
+        sources = [one for one in lookup.sources if isinstance(one, Source) and one.lists_for("auto")[0]]
+        return Corrector(sources if len(sources) == len(lookup.sources) else ())
+
+    def transform(self, query: str | Query) -> Transformed:
+        """The query with corrected words; the same object where there is nothing to correct."""
+        query = Query.of(query)
+        if not self.datasets or len(query.text) > 2000:
+            return Transformed(query)
+        if self._known(query.text):  # the usual case, with one look
+            return Transformed(query)
+        unknown = {word for word in set(_WORD.findall(query.text)) if not self._known(word)}
+        speller = self._vocabulary.speller() if unknown else None
+        if speller is None:
+            return Transformed(query)
+        found = speller.correct(query.text)
+        changes = [one for one in found.changes if self._known(one.new) and not self._known(one.old)]  # as of now
+        text = query.text
+        for change in reversed(changes):
+            text = text[: change.start] + change.new + text[change.end :]
+        if not changes:
+            return Transformed(query)
+        told = ", ".join(f"{change.old} → {change.new}" for change in changes)
+        return Transformed(replace(query, text=text), (), f"corrected by the documents' own words: {told}")
+
+    def _known(self, word: str) -> bool:
+        return any(dataset.store.frequencies([word])[0] > 0 for dataset in self.datasets)

@@ -1,0 +1,59 @@
+"""Taking a complex question apart, and following chains of questions (I3)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pointsman.retrieval.transform.base import BaseTransformer, QueryTransformer
+from pointsman.retrieval.transform.bridges import MOST_NAMES, WEIGHT, BridgeFinder
+from pointsman.retrieval.transform.decompose import RuleDecomposer
+from pointsman.retrieval.transform.llm import LLMDecomposer
+from pointsman.retrieval.transform.together import Together
+from pointsman.strategies.base import BaseRetrievalStrategy
+from pointsman.strategies.generated import at_least_one
+
+
+class DecompositionStrategy(BaseRetrievalStrategy):
+    """Sub-questions are searched beside the question; every document is ranked by the whole and its best part.
+
+    With a model it is the model that takes questions apart, without one rules do (en, zh, ru), and chains of questions
+    are followed by `BridgeFinder`. A simple question is searched as it is.
+    """
+
+    name: ClassVar[str] = "decomposition"
+
+    def __init__(
+        self,
+        *sources: Any,
+        llm: Any = None,
+        max_subqueries: int = 5,
+        bridges: bool = True,
+        weight: float = WEIGHT,
+        **options: Any,
+    ) -> None:
+        """Choose sources; see `BaseRetrievalStrategy`.
+
+        Args:
+            sources: what is searched.
+            llm: takes questions apart; rules do unless given.
+            max_subqueries: sub-questions at most.
+            bridges: follow chains, without a model; costs one more search for a question that is one.
+            weight: of the best part, where the whole question has 1.
+            options: of `BaseRetrievalStrategy`.
+
+        Raises:
+            InputError: an option cannot be used.
+        """
+        self.max_subqueries = at_least_one("max_subqueries", max_subqueries)
+        self.bridges, self.weight = bridges, weight
+        super().__init__(*sources, llm=llm, **options)
+
+    def transformer(self) -> BaseTransformer:
+        """The model alone, or rules and bridges."""
+        if self.llm is not None:
+            return Together(LLMDecomposer(self.llm, self.max_subqueries, weight=self.weight), budget=self.budget)
+        rules = RuleDecomposer(self.max_subqueries, weight=self.weight)
+        if not self.bridges:
+            return rules
+        finder = BridgeFinder(weight=self.weight, budget=self.budget)
+        return QueryTransformer(rules, finder, max_variants=self.max_subqueries + MOST_NAMES)

@@ -1,0 +1,31 @@
+"""Searching twice: the second time with words of the first hits."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pointsman.retrieval.transform.feedback import FeedbackExpander
+from pointsman.strategies.base import BaseRetrievalStrategy
+
+
+class PRFStrategy(BaseRetrievalStrategy):
+    """Searches twice: the words typical of the first hits are searched for beside the query (RM3).
+
+    With a share of .1 nDCG@10 differs from hybrid's by at most .01, up or down, on seven of our collections, seldom
+    significantly; a share of .3 costs .03 where the first hits are good already. So nothing chooses it unasked.
+    """
+
+    name: ClassVar[str] = "prf"
+
+    def __init__(self, *sources: Any, documents: int = 5, terms: int = 10, share: float = 0.1, **options: Any) -> None:
+        """Choose sources; see `BaseRetrievalStrategy`, and `FeedbackExpander` for the numbers.
+
+        Raises:
+            InputError: an option cannot be used.
+        """
+        self._feedback = {"documents": documents, "terms": terms, "share": share}
+        super().__init__(*sources, **options)
+
+    def transformer(self) -> BaseTransformer:
+        """The first search."""
+        return FeedbackExpander(budget=self.budget, **self._feedback)  # type: ignore[arg-type]
