@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pointsman._twins import in_thread, require_one, wait_for
+from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError
 from pointsman.text import fold
 from pointsman.types import Query
@@ -52,14 +52,11 @@ class Transformed:
     degraded: tuple[str, ...] = ()
 
 
-class BaseTransformer:
+class BaseTransformer(Twins, needs=("transform", "atransform")):
     """Transforms queries. Implement ``transform`` or ``atransform``; the other one comes from here.
 
     What it cannot do it says in ``degraded`` of its answer, and answers with the query as it was.
     """
-
-    def __init_subclass__(cls) -> None:
-        require_one(cls, BaseTransformer, "transform", "atransform")
 
     def transform(self, query: str | Query) -> Transformed:
         """What to search for."""
