@@ -111,6 +111,28 @@ def test_a_selector_that_abstains_leaves_all_tools() -> None:
     assert ReActAgent([ADD, ECHO], Chosen(), Scripted()).run("t").tools == ("add", "echo")
 
 
+class Foreign:
+    """A tool as the seed has it."""
+
+    name, description = "upper", "Shouts."
+
+    def call(self, text: str) -> str:
+        return text.upper()
+
+
+def test_a_tool_is_anything_with_call() -> None:
+    """S9: with a model and without one, beside tools of ours."""
+    assert ReActAgent([Foreign(), ECHO], Chosen(0)).run("ahoy").answer == "AHOY"
+    result = ReActAgent([ECHO, Foreign()], Chosen(0, 1), Scripted(act("upper", "ahoy"))).run("t")
+    assert [step.observation for step in result.steps] == ["AHOY"]
+
+
+@pytest.mark.parametrize("tool", ["upper", object(), type("Nameless", (), {"call": print})()])
+def test_what_is_no_tool_is_refused(tool: Any) -> None:
+    with pytest.raises(InputError, match="tool"):
+        ReActAgent([tool], Chosen(0))
+
+
 def test_examples_reach_the_selector() -> None:
     seen: list[Any] = []
 

@@ -157,3 +157,24 @@ def test_importing_loads_no_model_server_or_plotting_code() -> None:
     loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
     heavy = {"numpy", "onnxruntime", "onnx", "faiss", "tantivy", "rich", "typer", "openai", "matplotlib", "fastapi"}
     assert not heavy & loaded
+
+
+def test_every_selector_is_a_name_of_its_package() -> None:
+    """S1 to S8, as the seed imports them."""
+    import pointsman.selector as package
+
+    modules = ("base", "combined", "description", "embedding", "heuristic", "llm", "rule", "rules")
+    found = set()
+    for module in modules:
+        namespace = vars(__import__(f"pointsman.selector.{module}", fromlist=["*"]))
+        found |= {
+            name
+            for name, value in namespace.items()
+            if inspect.isclass(value) and issubclass(value, pointsman.BaseSelector) and value.__module__ != "typing"
+        }
+    assert found <= set(package.__all__)
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    from pointsman.selector import LLMSelector
+
+    assert LLMSelector is pointsman.LLMSelector

@@ -162,6 +162,14 @@ def test_ties_go_to_the_higher_sum_of_scores_then_to_the_first() -> None:
     assert both(EnsembleSelector([Votes(2), Votes(0)])).ind == 0
 
 
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_not_finite_wins_no_tie(score: float) -> None:
+    """S8: it counts as no score, whoever comes first."""
+    assert both(EnsembleSelector([Votes(0, score=0.1), Votes(1, score=score)])).ind == 0
+    assert both(EnsembleSelector([Votes(0, score=score), Votes(1, score=0.1)])).ind == 1
+    assert both(EnsembleSelector([Votes(1, score=score), Votes(0, score=-score)])).ind == 0
+
+
 def test_several_selections_are_several_votes() -> None:
     result = both(EnsembleSelector([Votes(0, 2), Votes(1, 2), Votes(1, 0), Votes(2)]))
     assert (result.ind, result.reason) == (2, "Voted by 3/4 selectors")

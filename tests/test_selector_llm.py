@@ -103,6 +103,17 @@ def test_other_fallbacks(choose: Ask) -> None:
     assert result.fallback == Fallback("no_answer: it names no option", "Last")
 
 
+@pytest.mark.parametrize("second", ["[3, 1, 2]", "I cannot say.", None])
+def test_more_choices_than_allowed_are_cut_and_need_no_fallback(choose: Ask, second: str | None) -> None:
+    """S3: asked again once; then the first ones named are kept, also where the second answer is worse or missing."""
+    llm = ScriptedLLM(["[3, 1, 2]", *([] if second is None else [second])])
+    result = choose(LLMSelector(llm, select_multi=True, max_outputs=2, fallback="raise"))
+    assert (result.inds, result.fallback) == ([2, 0], None)
+    assert "first 2 of the 3" in result.notes[-1]
+    llm = ScriptedLLM(["[3, 1, 2]", "[2, 1]"])
+    assert choose(LLMSelector(llm, select_multi=True, max_outputs=2)).inds == [1, 0]
+
+
 class Last(BaseSelector):
     def select(self, choices: object, query: Query | str) -> SelectorResult:
         assert isinstance(choices, tuple)

@@ -7,7 +7,19 @@ import threading
 
 import pytest
 
-from pointsman import BaseRetriever, Document, Hit, Query
+from pointsman import (
+    BaseCompressor,
+    BaseLLM,
+    BaseRefiner,
+    BaseReranker,
+    BaseRetriever,
+    BaseRouter,
+    BaseSelector,
+    BaseTransformer,
+    Document,
+    Hit,
+    Query,
+)
 
 
 def hit(id_: str) -> Hit:
@@ -51,6 +63,22 @@ def test_errors_come_through_as_they_are(inside_loop: bool) -> None:
         asyncio.run(caller()) if inside_loop else Asynchronous().retrieve("fail")
 
 
-def test_a_retriever_that_implements_neither_is_refused_when_it_is_made() -> None:
-    with pytest.raises(TypeError, match="implements neither retrieve nor aretrieve"):
-        type("Nothing", (BaseRetriever,), {})
+BASES = [
+    (BaseRetriever, "neither retrieve nor aretrieve"),
+    (BaseSelector, "neither select nor aselect"),
+    (BaseLLM, "neither complete nor acomplete"),
+    (BaseReranker, "neither score nor ascore"),
+    (BaseRefiner, "neither refine nor arefine"),
+    (BaseCompressor, "neither compress nor acompress"),
+    (BaseTransformer, "neither transform nor atransform"),
+    (BaseRouter, "none of decide, adecide, route, aroute"),
+]
+
+
+@pytest.mark.parametrize(("base", "message"), BASES)
+def test_what_implements_neither_twin_is_refused_before_it_can_call_itself(base: type, message: str) -> None:
+    """#9: neither the bare base nor a subclass that adds nothing may exist."""
+    with pytest.raises(TypeError, match=rf"{base.__name__} implements {message}"):
+        base()
+    with pytest.raises(TypeError, match=rf"Nothing implements {message}; {base.__name__} needs one"):
+        type("Nothing", (base,), {})

@@ -1,7 +1,7 @@
 """Write a method once, synchronous or asynchronous, and offer both.
 
 A base class defines the pair in terms of each other with these two functions; a subclass overrides one of them, and
-``require_one`` says so early when it overrides neither.
+`Twins` says so early when it overrides neither.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -86,13 +86,41 @@ def limited(call: Callable[[], T], seconds: float | None, name: str, late: Calla
     return results[0]
 
 
-def require_one(cls: type, base: type, sync: str, asynchronous: str) -> None:
-    """Check when a subclass is made that it overrides one of a pair of twins.
+class Twins:
+    """Base of the classes that offer a method twice, synchronous and asynchronous, and need one of the two.
 
-    Raises:
-        TypeError: it overrides neither.
+    ``class BaseReader(Twins, needs=("read", "aread"))`` declares the pair (or a longer list of alternatives). Such a
+    base cannot be instantiated, and a subclass that implements none of the methods is refused when its class is made:
+    each twin would call the other, thread after thread.
     """
-    if all(getattr(cls, name) is getattr(base, name) for name in (sync, asynchronous)):
-        raise TypeError(
-            f"{cls.__name__} implements neither {sync} nor {asynchronous}; {base.__name__} needs one of them"
-        )
+
+    _declared: ClassVar[tuple[tuple[type, tuple[str, ...]], ...]] = ()
+
+    def __init_subclass__(cls, needs: tuple[str, ...] = (), **options: Any) -> None:
+        """Declare methods of which subclasses implement one, or check that this class does.
+
+        Raises:
+            TypeError: it implements none of them.
+        """
+        super().__init_subclass__(**options)
+        if needs:
+            cls._declared = (*cls._declared, (cls, needs))
+        else:
+            cls._require_one()
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Refuse to make an instance of a base.
+
+        Raises:
+            TypeError: the class only declares what its subclasses implement.
+        """
+        if "_declared" in cls.__dict__:
+            cls._require_one()
+        return super().__new__(cls)
+
+    @classmethod
+    def _require_one(cls) -> None:
+        for base, names in cls._declared:
+            if all(getattr(cls, name) is getattr(base, name) for name in names):
+                what = f"neither {names[0]} nor {names[1]}" if len(names) == 2 else f"none of {', '.join(names)}"
+                raise TypeError(f"{cls.__name__} implements {what}; {base.__name__} needs one of them in a subclass")

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError
@@ -98,6 +98,25 @@ class Tool:
         return None
 
 
+class HasCall(Protocol):
+    """A tool of somebody else's."""
+
+    @property
+    def name(self) -> str:
+        """As of `Tool`."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """As of `Tool`."""
+        ...
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """What a `Tool` has as its function."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class AgentStep:
     """One turn: what the model thought and did, and what came of it.
@@ -172,7 +191,8 @@ class ReActAgent:
     Without a model the one tool that the selector puts first is called once, with the task.
 
     Args:
-        tools: at least one; names differ.
+        tools: at least one; names differ. A `Tool`, or any object with ``name``, ``description`` and ``call``, which is
+            called as a tool's function is.
         selector: chooses the shortlist; the model sees no other tool. When it abstains the model sees all of them.
         llm: anything with ``complete(prompt)`` that returns an object with ``.text``; see `pointsman.llm.ask`.
         max_steps: how many turns at most.
@@ -180,12 +200,12 @@ class ReActAgent:
         prompt: as `PROMPT`, with ``{tools}``, ``{task}`` and ``{transcript}``.
 
     Raises:
-        InputError: no tools, two of one name, or bounds below 1.
+        InputError: no tools, something that is no tool, two of one name, or bounds below 1.
     """
 
     def __init__(
         self,
-        tools: Sequence[Tool],
+        tools: Sequence[Tool | HasCall],
         selector: BaseSelector,
         llm: LLM | None = None,
         max_steps: int = 8,
@@ -193,7 +213,8 @@ class ReActAgent:
         observation_chars: int = 4000,
         prompt: str = PROMPT,
     ) -> None:
-        names = [tool.name for tool in tools]
+        self.tools = tuple(map(_tool, tools))
+        names = [tool.name for tool in self.tools]
         if not names:
             raise InputError("an agent needs at least one tool")
         if len(set(names)) < len(names):
@@ -204,10 +225,9 @@ class ReActAgent:
         missing = [name for name in ("{tools}", "{task}", "{transcript}") if name not in prompt]
         if missing:
             raise InputError(f"the prompt lacks {', '.join(missing)}")
-        self.tools = tuple(tools)
         self.selector, self.llm, self.max_steps = selector, llm, max_steps
         self._observation_chars, self._prompt = observation_chars, prompt
-        self._choices = [_metadata(tool) for tool in tools]
+        self._choices = [_metadata(tool) for tool in self.tools]
 
     def run(self, task: str, *, cancelled: Callable[[], bool] = lambda: False) -> AgentResult:
         """Solve a task.
@@ -347,6 +367,23 @@ def _query(task: str) -> Query:
     if not isinstance(task, str):
         raise InputError(f"a task is a str, not {type(task).__name__}: {task!r:.80}")
     return Query(task)
+
+
+def _tool(tool: object) -> Tool:
+    if isinstance(tool, Tool):
+        return tool
+    if not callable(call := getattr(tool, "call", None)):
+        raise InputError(
+            f"a tool is a Tool, or an object with name, description and call, not {type(tool).__name__}: {tool!r:.80}"
+        )
+    parameters, examples = getattr(tool, "parameters", None), getattr(tool, "examples", ())
+    return Tool(
+        getattr(tool, "name", ""),
+        str(getattr(tool, "description", "")),
+        call,
+        parameters if isinstance(parameters, Mapping) else None,
+        tuple(examples) if isinstance(examples, list | tuple) else (),
+    )
 
 
 def _metadata(tool: Tool) -> ToolMetadata:

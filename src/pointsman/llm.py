@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from pointsman._twins import in_thread, limited, require_one, wait_for
+from pointsman._twins import Twins, in_thread, limited, wait_for
 from pointsman.errors import InputError, ModelError, PointsmanError
 
 Schema = Mapping[str, Any]
@@ -46,14 +46,11 @@ class Completion:
     usage: Usage | None = None
 
 
-class BaseLLM:
+class BaseLLM(Twins, needs=("complete", "acomplete")):
     """A language model. Implement ``complete`` or ``acomplete``; the other one comes from here.
 
     Either may do without the keyword ``schema``, if the model cannot be held to one.
     """
-
-    def __init_subclass__(cls) -> None:
-        require_one(cls, BaseLLM, "complete", "acomplete")
 
     def complete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
         """Answer a prompt.

@@ -12,7 +12,7 @@ from pointsman.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from pointsman.models._cache import cache_directory
-    from pointsman.models.base import BaseEmbedder
+    from pointsman.models.base import BaseEmbedder, as_embedder
     from pointsman.models.cached import CachedEmbedder
     from pointsman.models.e5 import E5Embedder, default_embedder
     from pointsman.models.onnx_directory import OnnxEmbedder
@@ -33,6 +33,7 @@ __all__ = [
     "OpenAILLM",
     "ScriptedLLM",
     "SentenceTransformersEmbedder",
+    "as_embedder",
     "cache_directory",
     "default_embedder",
     "load_embedder",
@@ -49,6 +50,7 @@ _MODULES = {
     "OpenAILLM": ".openai_llm",
     "ScriptedLLM": ".scripted_llm",
     "SentenceTransformersEmbedder": ".sentence_transformers",
+    "as_embedder": ".base",
     "cache_directory": "._cache",
     "default_embedder": ".e5",
 }

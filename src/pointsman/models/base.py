@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from pointsman.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from pointsman.protocols import Embedder
 
 Progress = Callable[[int], None]
 """Told, while texts are embedded, how many more are done."""
@@ -50,6 +53,113 @@ class BaseEmbedder(ABC):
             vector: NDArray[np.float32] = self.embed_queries([text])[0]
             return vector
         return self.embed_queries(text)
+
+
+class EmbedFunction(BaseEmbedder):
+    """An `Embedder` over any object that can embed; see `as_embedder`.
+
+    Its name is the object's own, else that of its class, and then ``identified`` is False: two objects of one class may
+    embed differently, so their vectors must not be remembered under that name.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._dimensions: int | None = None
+        name = getattr(source, "name", None)
+        self.identified = isinstance(name, str) and bool(name)
+        self._name = str(name) if self.identified else type(source).__qualname__
+        spread = getattr(source, "cosine_spread", None)
+        self.cosine_spread = spread if isinstance(spread, float) else None
+
+    @property
+    def name(self) -> str:
+        """The object's name, else that of its class."""
+        return self._name
+
+    @property
+    def dimensions(self) -> int:
+        """Length of the first vector; one text is embedded to learn it where none was yet."""
+        if self._dimensions is None:
+            self.embed_queries(["dimensions"])
+        assert self._dimensions is not None
+        return self._dimensions
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape ``(len(texts), dimensions)``, float32, L2-normalised; a vector of zeros stays one.
+
+        Raises:
+            ModelError: the object gave something else than one vector of finite numbers, of one length for all texts.
+        """
+        return self._rows("embed_queries", text_list(texts))
+
+    def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
+        """As ``embed_queries``."""
+        rows = self._rows("embed_documents", text_list(texts))
+        if on_progress is not None:
+            on_progress(len(rows))
+        return rows
+
+    def _rows(self, method: str, texts: list[str]) -> NDArray[np.float32]:
+        if not texts:
+            return np.empty((0, self.dimensions), np.float32)
+        made = (
+            getattr(self._source, method)(texts) if _has(self._source, method) else list(map(self._source.embed, texts))
+        )
+        name = type(self._source).__name__
+        try:
+            rows = np.asarray(made, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{name} gave vectors that cannot be read as numbers of one length: {error}") from error
+        if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
+            raise ModelError(
+                f"{name} gave an array of shape {rows.shape} for {len(texts)} texts; one vector each is wanted"
+            )
+        if not np.isfinite(rows).all():
+            raise ModelError(f"{name} gave a vector with a number that is not finite")
+        if self._dimensions not in (None, rows.shape[1]):
+            raise ModelError(f"{name} gave vectors of different lengths: {self._dimensions} and {rows.shape[1]}")
+        self._dimensions = rows.shape[1]
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit
+
+
+def as_embedder(source: Any) -> Embedder:
+    """Any object that can embed, as an `Embedder` (S10).
+
+    Args:
+        source: an `Embedder`, which is returned as it is; an object with ``embed(text)``, which gives one vector; or
+            one with ``embed_queries`` and ``embed_documents``, which give one for each text.
+
+    Raises:
+        InputError: it is neither.
+
+    >>> class Length:
+    ...     def embed(self, text):
+    ...         return [len(text), 1]
+    >>> as_embedder(Length()).embed_queries(["", "a"]).shape
+    (2, 2)
+    """
+    if isinstance(source, str):
+        raise InputError(
+            f"{source!r:.80} is the name of an embedder, not an embedder; pointsman.models.load_embedder makes one"
+        )
+    if not isinstance(source, type):
+        both = _has(source, "embed_queries") and _has(source, "embed_documents")
+        if both and _has(source, "name") and _has(source, "dimensions"):
+            embedder: Embedder = source
+            return embedder
+        embed = getattr(source, "embed", None)
+        if both or (callable(embed) and not inspect.iscoroutinefunction(embed)):
+            return EmbedFunction(source)
+    raise InputError(
+        f"an embedder is an object with embed(text), which gives a vector; not {type(source).__name__}: {source!r:.80}"
+    )
+
+
+def _has(source: object, name: str) -> bool:
+    """Whether an object declares an attribute; one that invents attributes when asked for them has only those."""
+    return inspect.getattr_static(source, name, None) is not None
 
 
 class PrefixedEmbedder(BaseEmbedder):

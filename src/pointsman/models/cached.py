@@ -45,7 +45,8 @@ class CachedEmbedder(BaseEmbedder):
 
     One SQLite file serves all embedders, threads and processes of a machine. Vectors come back bit for bit. Whatever
     is wrong with the file never stops the work: a damaged one is set aside and begun anew, one that cannot be written
-    is done without, and the log says so.
+    is done without, and the log says so. Vectors of an embedder without a name of its own (`EmbedFunction`) are not
+    kept: nothing would tell them from those of another one.
     """
 
     def __init__(self, embedder: Embedder, directory: str | Path | None = None, max_bytes: int = 2 * 1024**3) -> None:
@@ -60,6 +61,7 @@ class CachedEmbedder(BaseEmbedder):
         self._file = _VectorFile(Path(directory or cache_directory()) / _FILE, max_bytes)
         parameters = inspect.signature(embedder.embed_documents).parameters
         self._tells_progress = "on_progress" in parameters
+        self._identified = getattr(embedder, "identified", True)
         self.cosine_spread = getattr(embedder, "cosine_spread", None)
 
     @property
@@ -81,6 +83,8 @@ class CachedEmbedder(BaseEmbedder):
         return self._embed("document", text_list(texts), on_progress)
 
     def _embed(self, kind: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
+        if not self._identified:
+            return self._compute(kind, texts, on_progress)
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         places: dict[bytes, list[int]] = {}
         for place, key in enumerate(self._keys(kind, texts)):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pointsman._twins import in_thread, require_one, wait_for
+from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError
 
 if TYPE_CHECKING:
     from pointsman.types import Hit, Query
 
 
-class BaseRetriever:
+class BaseRetriever(Twins, needs=("retrieve", "aretrieve")):
     """Finds documents for a query. Implement ``retrieve`` or ``aretrieve``; the other one comes from here."""
-
-    def __init_subclass__(cls) -> None:
-        require_one(cls, BaseRetriever, "retrieve", "aretrieve")
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """At most ``top_k`` hits, best first."""

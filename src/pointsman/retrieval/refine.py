@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pointsman._twins import in_thread, require_one, wait_for
+from pointsman._twins import Twins, in_thread, wait_for
 
 if TYPE_CHECKING:
     from pointsman.types import Query, Ranked
 
 
-class BaseRefiner:
+class BaseRefiner(Twins, needs=("refine", "arefine")):
     """Turns one ranking into another. Implement ``refine`` or ``arefine``; the other one comes from here.
 
     A refiner returns new values and leaves what it was given untouched. What it cannot do it says in ``degraded``
@@ -26,9 +26,6 @@ class BaseRefiner:
     stage: str = "refine"
     timeout: float | None = None
     in_place: bool = False
-
-    def __init_subclass__(cls) -> None:
-        require_one(cls, BaseRefiner, "refine", "arefine")
 
     def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (for those who need it)
         """How many hits it wants to see for an answer of ``top_k``; the workflow fetches that many if there are.

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pointsman._twins import in_thread, wait_for
+from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.sketch import Sketch
@@ -60,16 +60,15 @@ class RouteDecision:
 _Ways = ("decide", "adecide", "route", "aroute")
 
 
-class BaseRouter:
+class BaseRouter(Twins, needs=_Ways):
     """Chooses datasets. Implement one of ``route``, ``aroute``, ``decide`` and ``adecide``.
 
     An implementation may rely on: ``datasets`` is a tuple of at least two with different names, ``query`` is a `Query`.
     If it returns none, all are taken: "undecidable" is no reason to look nowhere.
     """
 
-    def __init_subclass__(cls) -> None:
-        if all(getattr(cls, way) is getattr(BaseRouter, way) for way in _Ways):
-            raise TypeError(f"{cls.__name__} implements none of {', '.join(_Ways)}; BaseRouter needs one of them")
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
         for way in _Ways:
             if way in cls.__dict__:
                 guard = _aguarded if way.startswith("a") else _guarded

@@ -168,9 +168,10 @@ _WORDS = _table(
     BEST="""best suitable appropriate relevant right correct fit fits match matches matching closest ideal applicable
         needed better подходит подходят подойдет подойдут лучше лучший лучшая лучшее лучшим правильный правильно
         верный уместен уместнее нужен нужны""",
-    NOUN="""option options choice choices number tool tools candidate candidates item index вариант варианта варианту
-        вариантом варианты номер номера номером опция опцию опции инструмент инструмента инструментом пункт пункта
-        пункту""",
+    NOUN="""option choice number tool candidate item index id dataset source
+        options choices numbers tools candidates items ids datasets sources
+        вариант варианту вариантом номер номером опция опцию инструмент инструментом пункт пункта пункту источник
+        варианты вариантов номера опции опций инструменты инструментов пункты источники источников""",
     NOT="""not no never rather instead except than without excluding unlike nor neither не ни вместо кроме чем
         нельзя""",
     BAD="""worse wrong incorrect unsuitable irrelevant inappropriate bad weak weaker poor unrelated хуже неуместен
@@ -187,7 +188,7 @@ _WORDS = _table(
     FILL="""is are be the a an to would will be my its it it's this that was should definitely clearly with
         maybe perhaps possibly i'd i ll
         это эта этот будет является был мой моя мне возможно""",
-    COUNTED="of из options choices tools candidates items times варианта вариантов инструмента инструментов опций",
+    COUNTED="of из times варианта инструмента",
 )
 _STEMS = (
     (re.compile(r"окончательн|итогов|финальн"), Kind.FINAL),
@@ -266,8 +267,9 @@ _LIST_LINE = re.compile(r"^[ \t]*(?:[-*•][ \t]*)?\**[(\[]?(\d{1,4})[.)\]:、][
 _FENCE_MARK = re.compile(r"```+[ \t]*\w*|~~~+[ \t]*\w*")
 _PLAIN = {kind.value: Token(kind) for kind in Kind}
 _WORD = _PLAIN["word"]
-_FIRM = frozenset({"no", "ни", "it", "it's", "is", "это", "是", "应该", "应", "应当"})
-"""Words that say more than others of their kind: "no option"; "not 1, it is 2"."""
+_PLURALS = "options choices numbers tools candidates items ids datasets sources вариантов инструментов опций источников"
+_FIRM = frozenset({"no", "ни", "it", "it's", "is", "это", "是", "应该", "应", "应当", *_PLURALS.split()})
+"""Words that say more than others of their kind: "no option"; "not 1, it is 2"; "two options" counts them."""
 _HAN_TOKENS = {word: Token(kind, firm=word in _FIRM) for word, kind in _HAN.items()}
 
 
@@ -470,7 +472,8 @@ class _Walk:
             case Kind.NUMBER:
                 return after is not Kind.COUNTED and (after is not Kind.NOUN or before is Kind.NOUN)
             case Kind.COUNT_WORD:
-                return after is not Kind.COUNTED and (before is Kind.NOUN or self.alone or self.chosen(position))
+                counts = after is Kind.COUNTED or (after is Kind.NOUN and self.tokens[position + 1].firm)
+                return not counts and (before is Kind.NOUN or self.alone or self.chosen(position))
             case _:
                 if token.firm or after is Kind.NOUN or before is Kind.NOUN or self.alone:
                     return True

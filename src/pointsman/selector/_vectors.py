@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ Kind = Literal["query", "document"]
 
 
 class EmbedsText(Protocol):
-    """The least that an embedder can do."""
+    """The least that an embedder can do; `pointsman.models.base.as_embedder` makes one of it."""
 
     def embed(self, text: str) -> Any:
         """The vector of one text."""
@@ -97,21 +96,13 @@ def unit_or_zero(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return scaled
 
 
-def embed_texts(embedder: AnyEmbedder, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
-    """Unit vectors of texts, shape ``(len(texts), dimensions)``; the embedder need have no more than ``embed(text)``.
+def embed_texts(embedder: Embedder, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
+    """Unit vectors of texts, shape ``(len(texts), dimensions)``; a vector of zeros stays one.
 
     Raises:
         ModelError: the embedder gave something else than one vector of finite numbers per text.
     """
-    # Looked up on the thing itself: an object that invents attributes when asked for them has only what it declares.
-    method = inspect.getattr_static(embedder, "embed_queries" if kind == "query" else "embed_documents", None)
-    made: Any
-    if method is None and hasattr(embedder, "embed"):
-        made = [embedder.embed(text) for text in texts]
-    elif kind == "query":
-        made = embedder.embed_queries(texts)  # type: ignore[union-attr]
-    else:
-        made = embedder.embed_documents(texts)  # type: ignore[union-attr]
+    made = embedder.embed_queries(texts) if kind == "query" else embedder.embed_documents(texts)
     name = type(embedder).__name__
     try:
         rows = np.asarray(made, np.float32)
@@ -132,7 +123,7 @@ class TextVectors:
     Safe to share between threads. A text that two threads ask for at once may be embedded twice, with one result.
     """
 
-    def __init__(self, embedder: AnyEmbedder, limit: int) -> None:
+    def __init__(self, embedder: Embedder, limit: int) -> None:
         """Remember at most ``limit`` texts."""
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise InputError(f"cache_size is an int from 1 up, not {limit!r}")

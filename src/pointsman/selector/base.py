@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from pointsman._twins import in_thread, require_one, wait_for
+from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError
 from pointsman.types import Query
 
@@ -115,7 +115,7 @@ class SelectorResult:
 Choices = Sequence[ToolMetadata | str]
 
 
-class BaseSelector:
+class BaseSelector(Twins, needs=("select", "aselect")):
     """Chooses among described choices. Implement ``select`` or ``aselect``; the other one comes from here.
 
     An implementation may rely on: ``choices`` is a tuple of at least two `ToolMetadata`, ``query`` is a `Query`.
@@ -124,8 +124,8 @@ class BaseSelector:
     allow_abstain: bool = False
     """Whether an empty result is legal; then a single choice is asked about as well, since it may not fit."""
 
-    def __init_subclass__(cls) -> None:
-        require_one(cls, BaseSelector, "select", "aselect")
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
         if "select" in cls.__dict__:
             cls.select = _checked(cls.__dict__["select"])  # type: ignore[method-assign]  # same signature
         if "aselect" in cls.__dict__:

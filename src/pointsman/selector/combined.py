@@ -104,7 +104,8 @@ class EnsembleSelector(BaseSelector):
     """Lets selectors vote (S8).
 
     Every selection is a vote with its selector's weight; abstaining is a vote for no choice, and wins only with more
-    votes than any choice has. Ties go to the higher sum of the scores that came with the votes, then to the first.
+    votes than any choice has. Ties go to the higher sum of the scores that came with the votes, then to the first;
+    a score that is not finite counts as 0.
     A selector that raises has no vote: the log tells, and the result's ``fallback`` names it and its error. One that
     did not decide itself (its result has a ``fallback``) is counted only when no other selector did.
 
@@ -192,7 +193,7 @@ class EnsembleSelector(BaseSelector):
         for result, weight in counted:
             for selection in result.selections:
                 votes.setdefault(selection.index, []).append(weight)
-                scores.setdefault(selection.index, []).append(selection.score or 0.0)
+                scores.setdefault(selection.index, []).append(_finite_or_zero(selection.score))
         total = math.fsum(weight for _, weight in counted)
         if not votes or abstained > max(map(math.fsum, votes.values())):
             return SelectorResult((), abstained / total, fallback)
@@ -213,6 +214,11 @@ class RandomSelector(BaseSelector):
         """Select any choice, each with the same chance."""
         chosen = self._random.randrange(len(choices))
         return SelectorResult([SingleSelection(chosen, "Randomly selected")], 1 / len(choices))
+
+
+def _finite_or_zero(score: float | None) -> float:
+    """A score that can decide a tie; NaN and infinity, which no score may be, decide none."""
+    return score if score is not None and math.isfinite(score) else 0.0
 
 
 def _first_highest(scores: Sequence[float]) -> int:

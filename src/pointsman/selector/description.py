@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.errors import InputError, ModelError
+from pointsman.models.base import as_embedder
 from pointsman.selector._choice_set import ChoiceSet, LabelledExamples
 from pointsman.selector._vectors import (
     MeanOfQueries,
@@ -84,13 +85,14 @@ class DescriptionSelector(BaseSelector):
             cache_size: how many texts to remember the vectors of.
 
         Raises:
-            InputError: a number or an option cannot be used, or ``fitted`` comes from another embedder.
+            InputError: the embedder is none, a number or an option cannot be used, or ``fitted`` comes from another
+                embedder.
         """
-        self.embedder = embedder
+        self.embedder = as_embedder(embedder)
         self.top_k = positive_int(top_k, "top_k")
         self.fitted = fitted
         if fitted is not None:
-            fitted.check_embedder(embedder)
+            fitted.check_embedder(self.embedder)
             query_mean = fitted.query_mean
             threshold = fitted.threshold if threshold is None else threshold
         if threshold is not None and not (isinstance(threshold, int | float) and 0 <= threshold <= 1):
@@ -99,7 +101,7 @@ class DescriptionSelector(BaseSelector):
         self.allow_abstain = threshold is not None if allow_abstain is None else allow_abstain
         self.options: dict[str, Any] = {"centroids": positive_int(centroids, "centroids"), "cache_size": cache_size}
         self._weights = np.array(WEIGHTS if fitted is None else fitted.weights)
-        self._vectors = TextVectors(embedder, cache_size)
+        self._vectors = TextVectors(self.embedder, cache_size)
         self._query_mean = MeanOfQueries(query_mean, self._vectors)
         self._sets = Recent(self.choice_set)
 

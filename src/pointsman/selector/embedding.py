@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pointsman.errors import InputError, ModelError
+from pointsman.models.base import as_embedder
 from pointsman.selector._vectors import (
     MeanOfQueries,
     Recent,
@@ -95,9 +96,9 @@ class EmbeddingSelector(BaseSelector):
             cache_size: how many texts to remember the vectors of.
 
         Raises:
-            InputError: a number or an option cannot be used.
+            InputError: the embedder is none, a number or an option cannot be used.
         """
-        self.embedder = embedder
+        self.embedder = as_embedder(embedder)
         self.top_k = positive_int(top_k, "top_k")
         if threshold is not None and not (isinstance(threshold, int | float) and math.isfinite(threshold)):
             raise InputError(f"threshold is a finite number, or None for no threshold, not {threshold!r}")
@@ -105,10 +106,10 @@ class EmbeddingSelector(BaseSelector):
         self.allow_abstain = threshold is not None if allow_abstain is None else allow_abstain
         self._centre = centre
         self._centroids = None if centroids is None else positive_int(centroids, "centroids")
-        self._vectors = TextVectors(embedder, cache_size)
+        self._vectors = TextVectors(self.embedder, cache_size)
         self._query_mean = MeanOfQueries(query_mean, self._vectors)
         self._rows = Recent(self._build)
-        spread = getattr(embedder, "cosine_spread", None)
+        spread = getattr(self.embedder, "cosine_spread", None)
         if not (isinstance(spread, float) and spread > 0):
             spread = _SPREAD
         self._scale = _CENTRED_SCALE if centre else _SHARPNESS / spread

@@ -21,7 +21,7 @@ from pointsman.text import DEFAULT_ANALYZER
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.selector._vectors import AnyEmbedder
+    from pointsman.protocols import Embedder
     from pointsman.selector.base import ToolMetadata
     from pointsman.selector.description import DescriptionSelector
 
@@ -98,13 +98,13 @@ class Fitted:
         lead = float(np.subtract(*np.partition(sums, -2)[[-1, -2]])) if len(sums) > 1 else 0.0
         return 0.5 * (1 + math.tanh((intercept + by_lead * lead + by_cosine * highest) / 2))
 
-    def check_embedder(self, embedder: AnyEmbedder) -> None:
+    def check_embedder(self, embedder: Embedder) -> None:
         """See that vectors can be compared.
 
         Raises:
             InputError: this was learned with another embedder.
         """
-        if (name := embedder_name(embedder)) != self.embedder:
+        if (name := embedder.name) != self.embedder:
             raise InputError(
                 f"this was fitted with the embedder {self.embedder!r}, not {name!r}; fit it anew, or use that"
             )
@@ -201,12 +201,6 @@ class Fitted:
         )
 
 
-def embedder_name(embedder: AnyEmbedder) -> str:
-    """What an embedder calls itself, or else what its class is called."""
-    name = getattr(embedder, "name", None)
-    return name if isinstance(name, str) else type(embedder).__name__
-
-
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
@@ -255,7 +249,7 @@ def learn(
     if not isinstance(folds, int) or isinstance(folds, bool) or folds < 2:
         raise InputError(f"folds is an int from 2 up, not {folds!r}")
     right = _checked_labels(queries, labels, choices)
-    name = embedder_name(selector.embedder)
+    name = selector.embedder.name
     vectors = embed_texts(selector.embedder, list(queries), "query")
     own_mean = selector.usual_query_mean()
     # Equal texts go into one fold, or the same query would be learned from and held out.

@@ -26,7 +26,8 @@ class LLMSelector(BaseSelector):
 
     The answer is read as a careful reader would read it (`pointsman.selector.parsing`). One that cannot be followed is
     asked for again with the problem named; so is one that a failing call did not give. After ``1 + retries`` calls the
-    ``fallback`` decides, which is told in the result's ``fallback`` and logged as a warning.
+    ``fallback`` decides, which is told in the result's ``fallback`` and logged as a warning. A model that keeps naming
+    more choices than allowed needs no fallback: the first ones that it named are selected, and ``notes`` says so.
 
     ``confidence`` is what the model itself says of its first selection when it volunteers a number from 0 to 1, else
     None: models are not asked for it, as what they say of themselves is not calibrated.
@@ -117,6 +118,7 @@ class _Attempts:
         self.schema = _schema(len(self.choices), selector)
         self.left = 1 + selector.retries
         self.result: SelectorResult | None = None
+        self.named: tuple[SingleSelection, ...] = ()  # by an answer whose only fault is to name too many
         self.why = ""
         self.error: ModelError | None = None
 
@@ -147,6 +149,7 @@ class _Attempts:
             if parsed.repairs:
                 _log.debug("read a model's answer generously: %s", "; ".join(parsed.repairs))
         else:
+            self.named = parsed.named or self.named
             self._again(parsed.defect.value, f"{parsed.defect.value}: {parsed.detail}")
 
     def failed(self, error: ModelError) -> None:
@@ -156,6 +159,11 @@ class _Attempts:
     def _again(self, problem: str, why: str) -> None:
         self.left -= 1
         self.why = why
+        if self.named and not self.left:
+            most = self.selector.max_outputs
+            note = f"kept the first {most} of the {len(self.named)} choices that the model named"
+            self.result = _result(Parsed(self.named[:most], (note,)))
+            return
         _log.info("a model's answer cannot be followed (%s); %d more attempts", why, self.left)
         # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
         told = fill(

@@ -57,12 +57,14 @@ class Parsed:
         repairs: what had to be read generously, for traces; empty for the JSON that was asked for.
         defect: None, or why there is no selection.
         detail: the defect in words.
+        named: with `Defect.TOO_MANY`, every option named, in order, for a caller who will not ask again.
     """
 
     selections: tuple[SingleSelection, ...] = ()
     repairs: tuple[str, ...] = ()
     defect: Defect | None = None
     detail: str = ""
+    named: tuple[SingleSelection, ...] = ()
 
 
 def parse_selection(
@@ -102,14 +104,14 @@ def parse_selection(
         picks = reader.read(text)
         selections = reader.finish(picks)
     except _DefectError as error:
-        return Parsed(repairs=tuple(dict.fromkeys(reader.repairs)), defect=error.defect, detail=str(error))
+        return Parsed((), tuple(dict.fromkeys(reader.repairs)), error.defect, str(error), error.named)
     return Parsed(selections, tuple(dict.fromkeys(reader.repairs)))
 
 
 class _DefectError(Exception):
-    def __init__(self, defect: Defect, detail: str) -> None:
+    def __init__(self, defect: Defect, detail: str, named: tuple[SingleSelection, ...] = ()) -> None:
         super().__init__(detail)
-        self.defect = defect
+        self.defect, self.named = defect, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +377,7 @@ class _Reader:
         distinct = self.existing(distinct)
         if len(distinct) > self.max_outputs:
             distinct = self.best(distinct)
-        return tuple(SingleSelection(pick.number - 1, pick.reason, pick.score) for pick in distinct)
+        return _selections(distinct)
 
     def existing(self, picks: _Picks) -> _Picks:
         known = tuple(pick for pick in picks if 1 <= pick.number <= self.names.count)
@@ -400,7 +402,12 @@ class _Reader:
                 return tuple(pick for _, pick in ordered[: self.max_outputs])
         if self.max_outputs == 1:
             raise _DefectError(Defect.AMBIGUOUS, f"it names {len(picks)} options where one was asked for")
-        raise _DefectError(Defect.TOO_MANY, f"it names {len(picks)} options where at most {self.max_outputs} may be")
+        detail = f"it names {len(picks)} options where at most {self.max_outputs} may be"
+        raise _DefectError(Defect.TOO_MANY, detail, _selections(picks))
+
+
+def _selections(picks: _Picks) -> tuple[SingleSelection, ...]:
+    return tuple(SingleSelection(pick.number - 1, pick.reason, pick.score) for pick in picks)
 
 
 def _without(text: str, found: Iterable[Found]) -> str:

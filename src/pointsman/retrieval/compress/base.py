@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pointsman._twins import in_thread, require_one, wait_for
+from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError, ModelError
 from pointsman.retrieval.compress.spans import JOINER, Budget
 from pointsman.retrieval.refine import BaseRefiner
@@ -44,7 +44,7 @@ class Compressed:
     reasons: Mapping[int, str] = field(default_factory=dict)
 
 
-class BaseCompressor(BaseRefiner):
+class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
     """Shortens the texts of an answer. Implement ``compress`` or ``acompress``; the other one comes from here.
 
     Only the hits of the answer are compressed: the ranking is cut to ``top_k`` first. Scores and order stay. A hit with
@@ -82,10 +82,6 @@ class BaseCompressor(BaseRefiner):
             self.budget = Budget(_positive("max_tokens", max_tokens), "tokens", count_tokens or estimate_tokens)
         else:
             self.budget = Budget(_positive("max_chars", MAX_CHARS if max_chars is None else max_chars))
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        require_one(cls, BaseCompressor, "compress", "acompress")
 
     # ── what a subclass implements ───────────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import anyio
 
-from pointsman._twins import in_thread, limited, require_one, wait_for
+from pointsman._twins import in_thread, limited, wait_for
 from pointsman.errors import InputError, ModelError, PointsmanError
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank._scores import Lookup, Pair, ScoreCache, Scored, checked, told_missing
@@ -29,7 +29,7 @@ _LONGEST_CAUSE = 300
 """Characters of an error that a ranking carries on: servers send whole pages."""
 
 
-class BaseReranker(BaseRefiner):
+class BaseReranker(BaseRefiner, needs=("score", "ascore")):
     """Puts documents in the order of their relevance to a query. Implement ``score`` or ``ascore``.
 
     ``rerank`` takes documents and raises what goes wrong; ``refine``, the stage of a search, never does: a reranker
@@ -73,10 +73,6 @@ class BaseReranker(BaseRefiner):
         self.max_candidates = count_of(max_candidates, "max_candidates")
         self.timeout = timeout
         self.cache_size = (CACHE_SIZE if cache else 0) if isinstance(cache, bool) else cache
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        require_one(cls, BaseReranker, "score", "ascore")
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pointsman._twins import in_thread, require_one, wait_for
+from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError
 from pointsman.text import fold
 from pointsman.types import Query
@@ -76,7 +76,7 @@ class Lookup(Protocol):
         ...
 
 
-class BaseTransformer:
+class BaseTransformer(Twins, needs=("transform", "atransform")):
     """Transforms queries. Implement ``transform`` or ``atransform``; the other one comes from here.
 
     What it cannot do it says in ``degraded`` of its answer, and answers with the query as it was.
@@ -90,9 +90,6 @@ class BaseTransformer:
     def over(self, lookup: Lookup) -> BaseTransformer:  # noqa: ARG002  (for those who look something up)
         """The transformer for one search: bound to the sources that will be searched."""
         return self
-
-    def __init_subclass__(cls) -> None:
-        require_one(cls, BaseTransformer, "transform", "atransform")
 
     def transform(self, query: str | Query) -> Transformed:
         """What to search for."""

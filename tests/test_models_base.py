@@ -1,0 +1,124 @@
+"""Anything that can embed is an embedder: S10."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from pointsman.errors import InputError, ModelError
+from pointsman.models import CachedEmbedder, HashingEmbedder, as_embedder
+from pointsman.protocols import Embedder
+from pointsman.selector import DescriptionSelector, EmbeddingSelector
+
+
+class Only:
+    """Has ``embed(text)`` and nothing else; one vector for each text."""
+
+    def __init__(self, vectors: dict[str, Any] | None = None) -> None:
+        self.vectors = vectors
+
+    def embed(self, text: str) -> Any:
+        return [float(len(text)), 1.0] if self.vectors is None else self.vectors.get(text, [1.0, 1.0])
+
+
+class Named(Only):
+    name = "mine"
+
+
+class Pair:
+    """Embeds lists, without saying how long the vectors are."""
+
+    def embed_queries(self, texts: list[str]) -> list[list[int]]:
+        return [[1, 0] for _ in texts]
+
+    def embed_documents(self, texts: list[str]) -> list[list[int]]:
+        return [[0, 2] for _ in texts]
+
+
+def test_an_embedder_stays_as_it_is() -> None:
+    embedder = HashingEmbedder()
+    assert as_embedder(embedder) is embedder
+    once = as_embedder(Only())
+    assert as_embedder(once) is once
+    assert isinstance(once, Embedder)
+
+
+@given(arrays.arrays(np.float64, (3, 4), elements=st.floats(-1e30, 1e30)))
+def test_vectors_are_brought_to_length_one_or_stay_zero(rows: Any) -> None:
+    vectors = dict(zip("abc", rows.tolist(), strict=True))
+    for embed in (as_embedder(Only(vectors)).embed_queries, as_embedder(Only(vectors)).embed_documents):
+        made = embed(["a", "b", "c"])
+        assert made.dtype == np.float32
+        assert made.shape == (3, 4)
+        lengths = np.linalg.norm(made, axis=1)
+        assert np.allclose(lengths, rows.any(axis=1) & (np.linalg.norm(rows, axis=1) > 0), atol=1e-5)
+
+
+def test_what_is_not_said_is_found_out() -> None:
+    embedder = as_embedder(Only())
+    assert (embedder.name, embedder.dimensions) == ("Only", 2)
+    assert as_embedder(Named()).name == "mine"
+    assert embedder.embed_queries([]).shape == (0, 2)
+    seen: list[int] = []
+    embedder.embed_documents(["a", "bb"], on_progress=seen.append)  # type: ignore[call-arg]
+    assert seen == [2]
+
+
+def test_queries_and_documents_may_differ() -> None:
+    embedder = as_embedder(Pair())
+    assert embedder.embed_queries(["x"]).tolist() == [[1, 0]]
+    assert embedder.embed_documents(["x"]).tolist() == [[0, 1]]
+
+
+async def _asynchronous(text: str) -> list[float]:
+    return [1.0]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "e5-small",
+            "'e5-small' is the name of an embedder, not an embedder; pointsman.models.load_embedder makes one",
+        ),
+        (None, "not NoneType: None"),
+        (3, "not int: 3"),
+        (len, "not builtin_function_or_method"),
+        (HashingEmbedder, "not ABCMeta"),
+        (type("Later", (), {"embed": staticmethod(_asynchronous)})(), "not Later"),
+    ],
+)
+def test_anything_else_is_refused_by_its_type(source: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        as_embedder(source)
+    for selector in (EmbeddingSelector, DescriptionSelector):
+        with pytest.raises(InputError, match=message):
+            selector(source)
+
+
+@pytest.mark.parametrize("made", [3.0, [], [[1.0]], ["x"], [float("nan")], None, {"a": 1}])
+def test_what_is_no_vector_is_an_error_that_names_the_object(made: Any) -> None:
+    with pytest.raises(ModelError, match="Only"):
+        as_embedder(Only({"a": made})).embed_queries(["a"])
+
+
+def test_lengths_must_agree() -> None:
+    embedder = as_embedder(Only({"a": [1, 2], "b": [1, 2, 3]}))
+    embedder.embed_queries(["a"])
+    with pytest.raises(ModelError, match="different lengths: 2 and 3"):
+        embedder.embed_queries(["b"])
+
+
+def test_what_has_no_name_of_its_own_is_not_remembered(tmp_path: Path) -> None:
+    """Two objects of one class may embed differently, and a file of vectors knows them by name alone."""
+    for name, kept in ((Only, False), (Named, True)):
+        first, second = name({"a": [1, 0]}), name({"a": [0, 1]})
+        CachedEmbedder(as_embedder(first), tmp_path).embed_queries(["a"])
+        again = CachedEmbedder(as_embedder(second), tmp_path).embed_queries(["a"])
+        assert again.tolist() == ([[1, 0]] if kept else [[0, 1]])
