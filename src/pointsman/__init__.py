@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter, parse_filter
     from pointsman.llm import BaseLLM, Completion
     from pointsman.models import CachedEmbedder, DashScopeLLM, OpenAILLM, ScriptedLLM, default_embedder, load_embedder
+    from pointsman.request import Limits
     from pointsman.retrieval.base import BaseRetriever
     from pointsman.retrieval.compress import (
         BaseCompressor,
@@ -56,10 +57,31 @@ if TYPE_CHECKING:
         HTTPReranker,
         LLMReranker,
     )
-    from pointsman.retrieval.retrievers import HybridRetriever, KeywordRetriever, VectorRetriever
+    from pointsman.retrieval.retrievers import KeywordRetriever, VectorRetriever
     from pointsman.retrieval.router import BaseRouter, ContentRouter, LLMRouter, RouteDecision, SelectorRouter
     from pointsman.retrieval.router_retriever import MultiIndexQueryEngine, MultiModalRetriever, RouterRetriever
-    from pointsman.retrieval.strategies import (
+    from pointsman.retrieval.transform import (
+        BaseTransformer,
+        LLMDecomposer,
+        LLMDisambiguator,
+        LLMExpander,
+        QueryTransformer,
+        RuleDecomposer,
+        RuleDisambiguator,
+        RuleExpander,
+    )
+    from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
+    from pointsman.selector.combined import EnsembleSelector, HybridSelector, RandomSelector
+    from pointsman.selector.description import DescriptionSelector
+    from pointsman.selector.embedding import EmbeddingSelector
+    from pointsman.selector.heuristic import router_select
+    from pointsman.selector.llm import LLMSelector
+    from pointsman.selector.rule import RuleSelector
+    from pointsman.selector.rules import keyword_match_rule, query_length_rule, semantic_query_rule
+    from pointsman.service import EnhancedRetrievalService
+    from pointsman.settings import Settings
+    from pointsman.store.local.bm25 import BM25IndexManager
+    from pointsman.strategies import (
         BaseRetrievalStrategy,
         BM25Strategy,
         Budget,
@@ -75,29 +97,6 @@ if TYPE_CHECKING:
         VectorStrategy,
         register_strategy,
     )
-    from pointsman.retrieval.strategies.auto import Limits
-    from pointsman.retrieval.transform import (
-        BaseTransformer,
-        LLMDecomposer,
-        LLMDisambiguator,
-        LLMExpander,
-        QueryTransformer,
-        RuleDecomposer,
-        RuleDisambiguator,
-        RuleExpander,
-    )
-    from pointsman.retrieval.workflow import RetrievalWorkflow
-    from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
-    from pointsman.selector.combined import EnsembleSelector, HybridSelector, RandomSelector
-    from pointsman.selector.description import DescriptionSelector
-    from pointsman.selector.embedding import EmbeddingSelector
-    from pointsman.selector.heuristic import router_select
-    from pointsman.selector.llm import LLMSelector
-    from pointsman.selector.rule import RuleSelector
-    from pointsman.selector.rules import keyword_match_rule, query_length_rule, semantic_query_rule
-    from pointsman.service import EnhancedRetrievalService
-    from pointsman.settings import Settings
-    from pointsman.store.local.bm25 import BM25IndexManager
     from pointsman.text.spelling import Speller
     from pointsman.types import (
         Document,
@@ -113,6 +112,7 @@ if TYPE_CHECKING:
         RetrievalContext,
         Trace,
     )
+    from pointsman.workflow import RetrievalWorkflow
     from pointsman.workspace import Workspace
     from pointsman.workspace import open_workspace as open  # noqa: A004  (pointsman.open reads well)
 
@@ -169,10 +169,10 @@ _HOMES = {
         "HTTPReranker",
         "LLMReranker",
     ],
-    "pointsman.retrieval.retrievers": ["HybridRetriever", "KeywordRetriever", "VectorRetriever"],
+    "pointsman.retrieval.retrievers": ["KeywordRetriever", "VectorRetriever"],
     "pointsman.retrieval.router": ["BaseRouter", "ContentRouter", "LLMRouter", "RouteDecision", "SelectorRouter"],
     "pointsman.retrieval.router_retriever": ["MultiIndexQueryEngine", "MultiModalRetriever", "RouterRetriever"],
-    "pointsman.retrieval.strategies": [
+    "pointsman.strategies": [
         "BM25Strategy",
         "BaseRetrievalStrategy",
         "Budget",
@@ -188,7 +188,7 @@ _HOMES = {
         "VectorStrategy",
         "register_strategy",
     ],
-    "pointsman.retrieval.strategies.auto": ["Limits"],
+    "pointsman.request": ["Limits"],
     "pointsman.retrieval.transform": [
         "BaseTransformer",
         "LLMDecomposer",
@@ -199,7 +199,7 @@ _HOMES = {
         "RuleDisambiguator",
         "RuleExpander",
     ],
-    "pointsman.retrieval.workflow": ["RetrievalWorkflow"],
+    "pointsman.workflow": ["RetrievalWorkflow"],
     "pointsman.selector.base": ["BaseSelector", "SelectorResult", "SingleSelection", "ToolMetadata"],
     "pointsman.selector.combined": ["EnsembleSelector", "HybridSelector", "RandomSelector"],
     "pointsman.selector.description": ["DescriptionSelector"],
@@ -271,7 +271,6 @@ __all__ = [
     "Hit",
     "Hits",
     "HyDEStrategy",
-    "HybridRetriever",
     "HybridSelector",
     "HybridStrategy",
     "InputError",

@@ -7,7 +7,6 @@ import re
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, cached_property, partial
 from itertools import chain
@@ -34,6 +33,8 @@ from pointsman.types import AddResult, Document, Query
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -74,6 +75,7 @@ class Dataset(Source):
         query_vectors: embeds queries, by the same embedder; datasets that are searched together share one, so that a
             query is embedded once.
         engine: how searches are put together; a workspace gives its own.
+        on_make: called before the dataset is made on disk.
 
     Raises:
         InputError: name, technique or embedder cannot be used.
@@ -92,6 +94,7 @@ class Dataset(Source):
         bm25_b: float = 0.75,
         query_vectors: QueryVectors | None = None,
         engine: Callable[[], Engine] | None = None,
+        on_make: Callable[[], None] | None = None,
     ) -> None:
         check_name(name)
         if indexing_technique not in TECHNIQUES:
@@ -102,7 +105,7 @@ class Dataset(Source):
         self._bm25 = {"k1": bm25_k1, "b": bm25_b}
         self._store: Store | None = store
         self._opening = threading.RLock()
-        self._engine = engine or _default_engine
+        self._engine, self._on_make = engine or _default_engine, on_make
         self.query_vectors = query_vectors or QueryVectors(lambda: self.embedder)
 
     def __repr__(self) -> str:
@@ -135,15 +138,17 @@ class Dataset(Source):
         report = on_progress or (lambda _: None)
         total, position = AddResult(), 0
         batches = batched(documents, _BATCH if vectors is None else 20 * _BATCH)
-        first = next(batches, None)  # what cannot be read makes no dataset
+        first: Sequence[Document | Mapping[str, Any]] | None = next(
+            batches, None
+        )  # what cannot be read makes no dataset
         if first is None and vectors is not None and len(vectors):
             raise InputError(f"{len(vectors)} vectors for no documents; give one row for each")
         if first is None:
             return total
-        checked_first = [Document.of(item) for item in first]
+        first = [Document.of(item) for item in first]
         store = self.make()
         with _writer(store):
-            for batch in chain([checked_first], batches):
+            for batch in chain([first], batches):
                 rows = None if vectors is None else vectors[position : position + len(batch)]
                 if vectors is not None and len(vectors) < position + len(batch):
                     raise InputError(f"{len(vectors)} vectors for more documents; give one row for each")
@@ -201,10 +206,6 @@ class Dataset(Source):
         """`delete`, awaited."""
         return await in_thread(partial(self.delete, ids, **options))
 
-    def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
-        """The document of this id, if there is one."""
-        return self.store.get([id])[0]
-
     async def aget(self, id: str) -> Document | None:  # noqa: A002  (see get)
         """`get`, awaited."""
         return await in_thread(self.get, id)
@@ -212,10 +213,6 @@ class Dataset(Source):
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
         """The documents of these ids in their order; None where there is none."""
         return self.store.get(list(ids))
-
-    def ids(self, *, source: str | None = None) -> list[str]:
-        """All ids, or those of documents whose metadata has this ``source``."""
-        return self.store.ids(source=source)
 
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
         """How many documents there are, or match."""
@@ -308,6 +305,11 @@ class Dataset(Source):
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
+    def opened(self) -> bool:
+        """Whether its store is open."""
+        return self._store is not None
+
+    @property
     def exists(self) -> bool:
         """Whether the dataset has been made."""
         if self._store is not None:
@@ -339,6 +341,8 @@ class Dataset(Source):
                     "description": self.description,
                     "indexing_technique": self.indexing_technique,
                 }
+                if self._on_make is not None:
+                    self._on_make()
                 self._store = LocalStore(self._path, about, **self._bm25)
             return self._store
 
@@ -550,7 +554,7 @@ def _spread_evenly(store: Store, ids: Sequence[str], count: int) -> list[Documen
 def _writer(store: Store) -> AbstractContextManager[None]:
     """Be the writer for several batches, where the store has one writer at a time."""
     writer = getattr(store, "writer", None)
-    return nullcontext() if writer is None else writer()  # type: ignore[no-any-return]
+    return nullcontext() if writer is None else writer()
 
 
 def _parsed(filters: str | Mapping[str, Any] | Filter | None) -> Filter | None:

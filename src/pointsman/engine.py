@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, Registry
-from pointsman.request import SearchRequest
 from pointsman.retrieval.base import checked
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.dispatch import Breaker, Deadline, Tasks, describe
@@ -31,8 +29,10 @@ from pointsman.settings import TASKS, Settings
 from pointsman.types import Decision, RetrievalContext
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from pointsman.protocols import LLM
-    from pointsman.request import EffortName, Limits
+    from pointsman.request import EffortName, Limits, SearchRequest
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer
@@ -169,9 +169,7 @@ class Engine:
             groups.setdefault(recipe.strategy or recipe.method, (recipe, []))[1].append(place)
         return list(groups.values())
 
-    def _instead(
-        self, request: SearchRequest, sources: Sequence[Any], recipe: Recipe, error: RetrievalError
-    ) -> Recipe:
+    def _instead(self, request: SearchRequest, sources: Sequence[Any], recipe: Recipe, error: RetrievalError) -> Recipe:
         """The plain search that answers where a strategy has failed.
 
         Raises:
@@ -220,20 +218,18 @@ class Engine:
             recipe = self._registered(recipe, strategy, request)
         return self._refusing(self._reranking(recipe, strategy, request), request)
 
-    def _strategy(
-        self, request: SearchRequest, sources: Sequence[Any]
-    ) -> tuple[str, Decision, Recommendation | None]:
+    def _strategy(self, request: SearchRequest, sources: Sequence[Any]) -> tuple[str, Decision, Recommendation | None]:
         """Which strategy, who decided, and why."""
         settings, name = self.settings, request.strategy
         if name != "auto":
-            self._check_name(name)
+            self.check_name(name)
             return name, Decision("strategy", name, "request", "requested"), None
         if self.stages.strategy != "auto":
             name = self.stages.strategy
             return name, Decision("strategy", name, "workflow", "the workflow's own strategy"), None
         if settings.default_retrieval_strategy != "auto":
             name = settings.default_retrieval_strategy
-            self._check_name(name)
+            self.check_name(name)
             return name, Decision("strategy", name, "settings", "the default_retrieval_strategy of the settings"), None
         if self.looks_decide(request) and len(request.queries) == 1:
             recommendation = self.recommend(request.queries[0], sources)
@@ -273,8 +269,8 @@ class Engine:
         policy, stages = self.stages.policy, self.stages
         if policy is None:
             return recipe
-        from pointsman.retrieval.transform.base import QueryTransformer
         from pointsman.retrieval.transform.automatic import additions, transformer
+        from pointsman.retrieval.transform.base import QueryTransformer
 
         added = additions(effort)
         if "feedback" not in added:
@@ -318,7 +314,13 @@ class Engine:
         strategy = self.strategy(name, sources, rerank=reranked)
         if not is_recipe(strategy):
             return replace(
-                recipe, sources={name: strategy}, strategy=name, router=None, transformer=None, depth=recipe.k, alone=True
+                recipe,
+                sources={name: strategy},
+                strategy=name,
+                router=None,
+                transformer=None,
+                depth=recipe.k,
+                alone=True,
             )
         added, own = strategy.transformer(), self.stages.transformer
         if added is not None and own is not None:
@@ -326,6 +328,8 @@ class Engine:
 
             added = QueryTransformer(own, added)
         policy = self.stages.policy if strategy.method == "auto" else None
+        if detail := getattr(strategy, "detail", ""):
+            recipe = recipe.deciding("strategy", name, "default", detail)
         return replace(
             recipe,
             sources=by_name(strategy.searched),
@@ -398,18 +402,9 @@ class Engine:
 
     def lack(self, name: str, sources: Sequence[Any]) -> str | None:
         """What a strategy needs and does not have on these sources; None: it can be used."""
-        keeps = [one.lists_for("auto") for one in sources if isinstance(one, Source)]
-        foreign = len(keeps) < len(sources)
-        words, near = LISTS.get(name, (False, name == "hyde"))
-        if sources and not foreign and name != "hybrid":
-            if near and not any(kept for _, kept in keeps):
-                return "there are no vectors to search"
-            if words and not any(kept for kept, _ in keeps):
-                return "there is no keyword index to search"
-            if words and near and not any(all(kept) for kept in keeps):
-                return "no dataset keeps both indexes"
-        if name == "auto" or self._is_plain(name):
-            return None
+        missing = _lists_missing(name, sources)
+        if missing is not None or name == "auto" or self._is_plain(name):
+            return missing
         if name not in self.registry.names():
             return "it is not registered"
         try:
@@ -418,10 +413,10 @@ class Engine:
             return str(error)
         if needs := getattr(factory, "needs", ""):
             return f"it needs {needs}"
-        if not getattr(factory, "needs_llm", False):
-            return None
         chosen = model_for(self.models, _task(name))
-        return None if chosen.llm is not None else f"it needs a language model: {chosen.reason}"
+        if chosen.llm is None and getattr(factory, "needs_llm", False):
+            return f"it needs a language model: {chosen.reason}"
+        return None
 
     def strategy(self, name: str, sources: Sequence[Any], *, rerank: bool = True) -> Any:
         """The registered strategy of this name over these sources, with what the settings say; made once.
@@ -466,12 +461,32 @@ class Engine:
             return True
         return str(getattr(self.registry.get(name), "__module__", "")).partition(".")[0] == "pointsman"
 
-    def _check_name(self, name: str) -> None:
+    def check_name(self, name: str) -> None:
+        """Check that there is a strategy of this name.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
         if name not in ("auto", *LISTS) and name not in self.registry.names():
             raise UnknownNameError("strategy", name, ("auto", *LISTS, *self.registry.names()))
 
 
 _STRATEGIES_KEPT: Final = 64
+
+
+def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
+    """Which lists a strategy needs that no source keeps; retrievers may have any."""
+    keeps = [one.lists_for("auto") for one in sources if isinstance(one, Source)]
+    if not sources or len(keeps) < len(sources) or name == "hybrid":
+        return None
+    words, near = LISTS.get(name, (False, name == "hyde"))
+    if near and not any(kept for _, kept in keeps):
+        return "there are no vectors to search"
+    if words and not any(kept for kept, _ in keeps):
+        return "there is no keyword index to search"
+    if words and near and not any(all(kept) for kept in keeps):
+        return "no dataset keeps both indexes"
+    return None
 
 
 def _chosen(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:

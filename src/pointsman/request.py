@@ -74,7 +74,6 @@ class SearchOptions(TypedDict, total=False):
     """How to search; every option may be left out.
 
     Attributes:
-        datasets: the names of the datasets to search; all of them unless given.
         strategy: ``"auto"`` (as settings and policy say), ``"bm25"``, ``"vector"``, ``"hybrid"``, a fusion method such
             as ``"rrf"``, or a registered strategy such as ``"decomposition"``. Some need a language model.
         filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
@@ -85,13 +84,22 @@ class SearchOptions(TypedDict, total=False):
         timeout: seconds for the whole search.
     """
 
-    datasets: str | Sequence[str] | None
     strategy: StrategyName | RegisteredStrategy
     filters: str | Mapping[str, Any] | Filter | None
     rerank: bool | BaseRefiner | None
     refuse: bool | BaseRefiner | None
     effort: EffortName | Limits
     timeout: float | None
+
+
+class WorkspaceOptions(SearchOptions, total=False):
+    """Where to search, and how.
+
+    Attributes:
+        datasets: the names of the datasets to search; all of them unless given.
+    """
+
+    datasets: str | Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +123,15 @@ class SearchRequest:
     timeout: float | None = None
 
     @classmethod
-    def of(cls, query: str | Query | Sequence[str | Query], k: int = 5, options: Mapping[str, Any] | None = None) -> Self:
+    def of(
+        cls, query: str | Query | Sequence[str | Query], k: int = 5, options: Mapping[str, Any] | None = None
+    ) -> Self:
         """A request from what a caller gave.
 
         Args:
             query: one question, or a sequence of them.
             k: how many hits.
-            options: of `SearchOptions`.
+            options: of `WorkspaceOptions`.
 
         Raises:
             InputError: an option does not exist, or its value cannot be used; it names the nearest right one.

@@ -5,7 +5,6 @@ Answers have theirs: `pointsman.types.RetrievalContext.to_dict`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,10 @@ from pointsman.errors import InputError
 from pointsman.trace import Explanation, Step
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pointsman.workspace import Routing
+
 
 def route_to_dict(route: Routing) -> dict[str, Any]:
     """Three decisions about a query; those that need a workspace are null without one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,6 +11,8 @@ from pointsman.request import SearchOptions, SearchRequest
 from pointsman.types import Query
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pointsman.types import RetrievalContext
 
 
@@ -39,7 +40,7 @@ class RetrievalWorkflow(Stages):
             query: one, or a sequence of them.
             datasets: what may be searched: datasets, and retrievers of any kind.
             top_k: hits in each answer.
-            options: see `pointsman.request.SearchOptions`; ``datasets=`` there would name some of them.
+            options: see `pointsman.request.SearchOptions`.
         """
         if isinstance(query, (str, Query)):
             return [self.search(query, datasets, top_k, **options)]
@@ -98,7 +99,7 @@ class RetrievalWorkflow(Stages):
         return Engine(stages=self)
 
 
-def several(queries: Sequence[str | Query], k: int, options: SearchOptions) -> SearchRequest:
+def several(queries: Sequence[str | Query], k: int, options: Mapping[str, Any]) -> SearchRequest:
     """A request of many questions.
 
     Raises:

@@ -16,8 +16,9 @@ from pointsman.evaluation.collection import TestCollection, read_collection
 from pointsman.evaluation.metrics import measure
 from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.registry import STRATEGIES as STRATEGY_NAMES
-from pointsman.retrieval.pool import DEPTH, LISTS
+from pointsman.request import RegisteredStrategy
 from pointsman.retrieval.base import checked
+from pointsman.retrieval.pool import DEPTH, LISTS
 from pointsman.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def rankings(
     told = on_progress or _untold
     found = {}
     for number, (query, text) in enumerate(collection.queries.items(), 1):
-        context = workspace.search(text, depth, strategy=strategy, rerank=rerank, refuse=False)
+        context = workspace.search(text, depth, strategy=RegisteredStrategy(strategy), rerank=rerank, refuse=False)
         found[query] = [hit.id for hit in context]
         told(number, len(collection.queries), f"{strategy}: asking")
     return found
@@ -208,16 +209,17 @@ def _latency(
     rerank: bool | BaseRefiner | None,
 ) -> tuple[float, float]:
     """p50 and p95 in milliseconds; see `evaluate`."""
+    name = RegisteredStrategy(strategy)
     texts = list(dict.fromkeys(collection.queries.values()))
     texts = texts[:: -(-len(texts) // _TIMED)]
     # A workspace of its own: the other one remembers the vectors of all queries that it has been asked.
     with Workspace(workspace.path, embedder=embedder) as fresh:
         for number in range(_WARM_UP):
-            fresh.search(f"warm-up {number}", k, strategy=strategy, rerank=rerank)
+            fresh.search(f"warm-up {number}", k, strategy=name, rerank=rerank)
         taken = []
         for number, text in enumerate(texts, 1):
             began = perf_counter()
-            fresh.search(text, k, strategy=strategy, rerank=rerank)
+            fresh.search(text, k, strategy=name, rerank=rerank)
             taken.append((perf_counter() - began) * 1000)
             told(number, len(texts), f"{strategy}: timing")
     p50, p95 = np.percentile(taken, [50, 95])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.errors import InputError
-from pointsman.retrieval.policy import Policy, measured
 from pointsman.retrieval.base import checked
+from pointsman.retrieval.policy import Policy, measured
 from pointsman.types import Query
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ def tune(
     curves: list[list[float]] = []
     fixed: dict[str, list[float]] = {name: [] for name in FIXED}
     spread = dataset.cosine_spread
+    if spread is None:
+        raise InputError(f"dataset {dataset.name!r} holds no vectors yet; add documents first")
     for number, (text, grades) in enumerate(judged, 1):
         pool = dataset.candidates(Query(text), looking=default.looking(1))
         curves.append(_curve(pool, spread, default, grades, k))
@@ -111,7 +113,7 @@ def _judged(dataset: Dataset, queries: Mapping[str, str], qrels: Grades) -> list
     found = []
     for query, text in queries.items():
         grades = {name: grade for name, grade in qrels.get(query, {}).items() if grade > 0}
-        keys = dataset.stores.truth.keys(list(grades))
+        keys = dataset.store.keys(list(grades))
         if keys:
             found.append((text, {key: grades[name] for name, key in keys.items()}))
     return found

@@ -64,17 +64,20 @@ class SettingsModels(Mapping[str, "LLM"]):
 
     Args:
         settings: where they are named.
+        given: models by task that go before those; ``"general"`` for all that are not named.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, given: Mapping[str, LLM] | None = None) -> None:
         self._settings = settings
+        self._given = dict(given or {})
         self._chosen: dict[str, ChosenLLM] = {}
 
     def chosen(self, task: str) -> ChosenLLM:
         """The model for a task, or why there is none; what is no task of its own takes the general one."""
         task = task if task in TASKS else "general"
         if task not in self._chosen:
-            self._chosen[task] = llm_for(self._settings, task)
+            given = self._given.get(task) or self._given.get("general")
+            self._chosen[task] = llm_for(self._settings, task) if given is None else ChosenLLM(given, "given")
         return self._chosen[task]
 
     def __getitem__(self, task: str) -> LLM:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +19,8 @@ from pointsman.store.base import NEAR, Capability, Lists, Look
 from pointsman.types import Query, Span
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from pointsman.protocols import Retriever
     from pointsman.retrieval.journal import Journal
     from pointsman.retrieval.source import Source
@@ -150,7 +151,12 @@ class SourceBranch:
         spread = results.spread
         if not (store.info.can(Capability.LOCAL) and store.info.can(Capability.VECTORS)):
             return results
-        if spread is None or look.vector is None or look.text is None or span_of(pool, spread) >= looking.feedback_below:
+        if (
+            spread is None
+            or look.vector is None
+            or look.text is None
+            or span_of(pool, spread) >= looking.feedback_below
+        ):
             return results
         first = [key for key, _ in pool.fused("hybrid", spread).ranking[: looking.feedback_top]]
         rows = store.vectors(first)
@@ -264,32 +270,36 @@ async def ask(
     for wave in _waves(calls, one_each=len(calls) <= len(asked) or len({id(j) for j in journals}) == 1):
         outcomes += await mode.all(wave, budget)
     for (number, branch, places, _), outcome in zip(jobs, outcomes, strict=True):
-        name, error = branch.name, outcome.error
-        if outcome.answer is None and error is None:
-            error = RuntimeError("it gave no answer")
+        error = outcome.error or (RuntimeError("it gave no answer") if outcome.answer is None else None)
         if not isinstance(error, TimeoutError) or budget is None or budget >= _PATIENCE:
-            breaker.record(name, error)  # who gives it no time cannot say that it fails
+            breaker.record(branch.name, error)  # who gives it no time cannot say that it fails
         if error is not None:
-            log.warning("branch %s failed: %s", name, describe(error))
+            log.warning("branch %s failed: %s", branch.name, describe(error))
         for place, answer in zip(places, outcome.answer or [None] * len(places), strict=True):
-            question, journal = questions[place], journals[place]
-            label = f"{name}, {question.label}" if question.label else name
+            question = questions[place]
+            label = f"{branch.name}, {question.label}" if question.label else branch.name
             if answer is not None:
                 results[place][number] = answer
-                journal.degrade(*answer.degraded)
-            else:
-                failed[place][label] = error or RuntimeError("it gave no answer")
-                journal.degrade(f"{label}: {describe(failed[place][label])}")
-            span = _span(label, answer, failed[place].get(label), outcome.milliseconds, started)
-            journal.spans.append(span)
-            if journal.is_heard and label not in journal.heard:  # it is late, and has not come back
-                journal.tell(span)
+            elif error is not None:
+                failed[place][label] = error
+            _note(journals[place], _span(label, answer, error, outcome.milliseconds, started), label, answer, error)
     if len(asked) < len(branches):
         for name, why in left_out.items():
             for journal in {id(journal): journal for journal in journals}.values():
                 journal.add(Span("retrieve", name, 0.0, None, why, started))
                 journal.degrade(f"{name}: {why}")
     return [Answered(*pair) for pair in zip(results, failed, strict=True)]
+
+
+def _note(journal: Journal, span: Span, label: str, answer: Results | None, error: Exception | None) -> None:
+    """Note how one question fared in one branch."""
+    if answer is not None:
+        journal.degrade(*answer.degraded)
+    elif error is not None:
+        journal.degrade(f"{label}: {describe(error)}")
+    journal.spans.append(span)
+    if label not in journal.heard:  # it is late, and has not come back
+        journal.tell(span)
 
 
 def _waves(calls: Sequence[Call[Any]], *, one_each: bool) -> Iterator[Sequence[Call[Any]]]:
@@ -365,4 +375,3 @@ def _span(name: str, answer: Results | None, error: Exception | None, millisecon
     counts = ", ".join(f"{len(ranking)} by {source}" for source, ranking in lists.items())
     detail = f"{name}: {counts or 'nothing'}" if list(lists) != [name] else name
     return Span("retrieve", detail, milliseconds, len(answer.pool), "; ".join(answer.degraded) or None, started)
-

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError, ModelError
 from pointsman.llm import BaseLLM, Completion, Schema, aask, ask
 from pointsman.retrieval.dispatch import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ from pointsman.retrieval.pool import SCALES, Fused, Part, Pool, Ranking, merge
 from pointsman.types import Hit, HitKey, Provenance
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.source import Source
     from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.source import Source
     from pointsman.store.base import Lists, Look, Scores, Statistics
     from pointsman.types import Document
 
@@ -52,19 +53,19 @@ class Results:
         """What tells the documents of keys apart."""
         return [None if hit is None else hit.key for hit in self.fetch(keys, [("", 0)] * len(keys))]
 
-    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002  (here and below: stores know more)
         """The keys of a store's documents by their ids, of those that exist."""
         return {}
 
-    def missing(self, keys: Sequence[Any]) -> list[Missing]:
+    def missing(self, keys: Sequence[Any]) -> list[Missing]:  # noqa: ARG002
         """Which of these keys, that another query has found, have to be scored by which store."""
         return []
 
-    def score(self, source: str, key: HitKey) -> float | None:
+    def score(self, source: str, key: HitKey) -> float | None:  # noqa: ARG002
         """What a list would score a document that it has not found; None where that cannot be told."""
         return None
 
-    def can_score(self, source: str) -> bool:
+    def can_score(self, source: str) -> bool:  # noqa: ARG002
         """Whether `score` knows this list."""
         return False
 
@@ -75,12 +76,20 @@ class Results:
 
     def with_pool(self, pool: Pool[Any]) -> Results:
         """The same, with another pool over the same keys."""
-        raise NotImplementedError
+        other = copy(self)
+        other.pool = pool
+        return other
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Keys that a store has to score for a look: of these results, which are the branch of this number, if of several."""
+    """Keys that a store has to score for a look.
+
+    Attributes:
+        results: whose look it is.
+        number: of the branch; None where there is one only.
+        keys: the store's own.
+    """
 
     results: StoreResults
     number: int | None
@@ -146,23 +155,13 @@ class StoreResults(Results):
         """See `Results`."""
         return source in SCALES and source in self.pool.scores
 
-    def with_pool(self, pool: Pool[Any]) -> Results:
-        """See `Results`."""
-        made = StoreResults.__new__(StoreResults)
-        made.pool, made.shared, made.degraded = pool, False, self.degraded
-        made.source, made.look, made.statistics = self.source, self.look, self.statistics
-        made.documents = self.documents
-        return made
-
 
 def _pool(source: Source, lists: Lists) -> Pool[Any]:
     """A list is called by what its scores are; one that has no such scores goes by its source's name."""
     scales = source.store.info.scales
     if all(scales.get(name) == SCALES.get(name) for name in lists.rankings):
         return Pool(lists.rankings, lists.scores)
-    names = {
-        name: name if scales.get(name) == SCALES.get(name) else f"{source.name} {name}" for name in lists.rankings
-    }
+    names = {name: name if scales.get(name) == SCALES.get(name) else f"{source.name} {name}" for name in lists.rankings}
     return Pool(
         {names[name]: ranking for name, ranking in lists.rankings.items()},
         {name: scores for name, scores in lists.scores.items() if names.get(name) == name},
@@ -172,11 +171,11 @@ def _pool(source: Source, lists: Lists) -> Pool[Any]:
 class RetrieverResults(Results):
     """Hits of any retriever, under its name; their scores are its own."""
 
-    __slots__ = ("_by_list",)
+    __slots__ = ("hits",)
 
-    def __init__(self, pool: Pool[Any], by_list: Mapping[str, Sequence[Hit]], degraded: tuple[str, ...] = ()) -> None:
+    def __init__(self, pool: Pool[Any], hits: Mapping[str, Sequence[Hit]], degraded: tuple[str, ...] = ()) -> None:
         super().__init__(pool, shared=True, degraded=degraded)
-        self._by_list = by_list
+        self.hits = hits
 
     @classmethod
     def of(cls, name: str, hits: Sequence[Hit], key: KeyOf | None = None) -> RetrieverResults:
@@ -219,24 +218,20 @@ class RetrieverResults(Results):
     def together(cls, parts: Sequence[Results], degraded: tuple[str, ...]) -> RetrieverResults:
         """Several as one, list by list."""
         lists = {name: ranking for part in parts for name, ranking in part.pool.lists.items()}
-        hits = {name: hits for part in parts if isinstance(part, RetrieverResults) for name, hits in part._by_list.items()}
+        hits = {name: hits for part in parts if isinstance(part, RetrieverResults) for name, hits in part.hits.items()}
         return cls(Pool(lists), hits, degraded)
 
     def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:  # noqa: ARG002
         """See `Results`."""
-        return [self._by_list[name][rank - 1] for name, rank in places]
+        return [self.hits[name][rank - 1] for name, rank in places]
 
     def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
         """See `Results`."""
         first: dict[Any, HitKey] = {}
-        for name, hits in self._by_list.items():
+        for name, hits in self.hits.items():
             for (key, _), hit in zip(self.pool.lists[name], hits, strict=True):
                 first.setdefault(key, hit.key)
         return [first.get(key) for key in keys]
-
-    def with_pool(self, pool: Pool[Any]) -> Results:
-        """See `Results`."""
-        return RetrieverResults(pool, self._by_list, self.degraded)
 
 
 class MergedResults(Results):
@@ -304,13 +299,6 @@ class MergedResults(Results):
     def can_score(self, source: str) -> bool:
         """See `Results`."""
         return any(part.can_score(source) for part in self._stores.values())
-
-    def with_pool(self, pool: Pool[Any]) -> Results:
-        """See `Results`."""
-        made = MergedResults.__new__(MergedResults)
-        made.pool, made.shared, made.degraded = pool, False, self.degraded
-        made._stores, made._others = self._stores, self._others
-        return made
 
 
 def _own_keys(others: Results, stores: Mapping[int, Results]) -> dict[Any, Any]:

@@ -13,16 +13,18 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import cache
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import anyio
 
 from pointsman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 log = logging.getLogger(__name__)
 

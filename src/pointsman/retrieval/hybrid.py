@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pointsman.errors import CorruptStoreError, InputError
-from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import RetrieverBranch, ask, hits_of, named, together
+from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.branches import Question, RetrieverBranch, ask, named, nothing_answered
+from pointsman.retrieval.candidates import hits_of, together
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import fuse
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.pool import DEPTH
-from pointsman.retrieval.base import checked
 from pointsman.types import Hit, Hits, Query
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+
     from pointsman.protocols import Retriever
     from pointsman.types import Document
 
@@ -116,22 +117,23 @@ class SimpleHybridRetriever(BaseRetriever):
         return self._retrieve(mode, query, top_k, Journal(self._timeout if timeout is None else timeout))
 
     async def _retrieve(self, mode: Mode, query: Query, top_k: int, journal: Journal) -> Hits:
-        found = together(
-            await ask(
-                self._branches,
-                query,
-                max(self._depth, top_k),
-                mode,
-                journal,
-                breaker=self._breaker,
-                budget=journal.deadline.left(),
-            )
+        answers = await ask(
+            self._branches,
+            [Question(query)],
+            max(self._depth, top_k),
+            mode,
+            [journal],
+            breaker=self._breaker,
+            budget=journal.deadline.left(),
         )
+        if not answers[0].results:
+            raise nothing_answered(answers[0].failed)
+        results = together(answers[0].results)
         started = journal.now()
-        fused = found.pool.fused(self._fusion, weights=self._weights)
-        hits = hits_of(found, fused, top_k)
+        fused = results.pool.fused(self._fusion, weights=self._weights)
+        hits = hits_of(results, fused, top_k)
         journal.span("fuse", fused.scale, started, len(hits))
-        journal.fused(found, fused)
+        journal.fused(results, fused)
         return Hits(hits, journal.trace(hits), tuple(journal.degraded))
 
     # ── keeping (F4) ─────────────────────────────────────────────────────────────────────────────────────────────

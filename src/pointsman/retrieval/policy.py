@@ -20,13 +20,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pointsman.errors import InputError
 from pointsman.retrieval.pool import LISTS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pointsman.retrieval.calibration import CosineSpread
     from pointsman.retrieval.pool import Pool
 

@@ -19,7 +19,8 @@ from pointsman.retrieval.fusion import KAPPA, METHODS, RRF_K, calibrated_sum, fu
 if TYPE_CHECKING:
     from pointsman.retrieval.calibration import CosineSpread
 
-Ranking = Sequence[tuple[Key, float]]
+Ranking = Sequence[tuple[Key, Any]]
+"""Keys with their scores, best first; a list without scores has None."""
 Part = Callable[[str, Key, "int | None"], "float | None"]
 """What a list, by its name, added to the fused score of a key that has this rank there."""
 

@@ -31,7 +31,8 @@ class Recipe:
     Attributes:
         sources: what may be searched, by name: sources, and retrievers of any kind.
         k: hits in an answer.
-        method: how sources are searched: ``"auto"`` (whatever they keep), or a name of `pointsman.retrieval.pool.LISTS`.
+        method: how sources are searched: ``"auto"`` (whatever they keep), or a name of
+            `pointsman.retrieval.pool.LISTS`.
         strategy: what the plan calls it; the method's name if empty.
         router: chooses among the sources; all are searched unless given.
         transformer: rewrites the query, and may add variants; it sees the routed sources.

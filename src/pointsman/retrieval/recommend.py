@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError
 from pointsman.text import detect, fold
 from pointsman.types import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 SHORT: Final = 5
 """Words from which on a query is not short."""

@@ -13,7 +13,6 @@ come from the base. All of them err on the side of looking too widely: whoever c
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -28,10 +27,12 @@ from pointsman.selector.base import BaseSelector, Fallback, SelectorResult, Tool
 from pointsman.types import Query
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
     from numpy.typing import NDArray
 
-    from pointsman.dataset import Dataset
     from pointsman.protocols import LLM
+    from pointsman.retrieval.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class RouteDecision:
         fallback: None, or why the router could not decide as it should and what it did instead.
     """
 
-    datasets: tuple[Dataset, ...]
+    datasets: tuple[Source, ...]
     reason: str
     scores: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None
@@ -74,7 +75,7 @@ class BaseRouter(Twins, needs=_Ways):
                 guard = _aguarded if way.startswith("a") else _guarded
                 setattr(cls, way, guard(cls.__dict__[way], decides=way.endswith("decide")))
 
-    def route(self, query: str | Query, datasets: Sequence[Dataset]) -> list[Dataset]:
+    def route(self, query: str | Query, datasets: Sequence[Source]) -> list[Source]:
         """The datasets to search, the most promising first; all of them where that cannot be told.
 
         Raises:
@@ -82,17 +83,17 @@ class BaseRouter(Twins, needs=_Ways):
         """
         return list(self.decide(query, datasets).datasets)
 
-    async def aroute(self, query: str | Query, datasets: Sequence[Dataset]) -> list[Dataset]:
+    async def aroute(self, query: str | Query, datasets: Sequence[Source]) -> list[Source]:
         """The same, awaited."""
         return list((await self.adecide(query, datasets)).datasets)
 
-    def decide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+    def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """The same with reason, scores and confidence."""
         if type(self).route is not BaseRouter.route:
             return RouteDecision(tuple(self.route(query, datasets)), f"chosen by {type(self).__name__}")
         return wait_for(self.adecide, query, datasets)
 
-    async def adecide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+    async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """The same, awaited; a synchronous implementation runs in a worker thread."""
         if type(self).aroute is not BaseRouter.aroute:
             return RouteDecision(tuple(await self.aroute(query, datasets)), f"chosen by {type(self).__name__}")
@@ -103,7 +104,7 @@ def _guarded(implementation: Callable[..., Any], *, decides: bool) -> Callable[.
     """An implementation that is only asked where there is a choice, and whose answer can be followed."""
 
     @functools.wraps(implementation)
-    def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Dataset]) -> Any:
+    def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Source]) -> Any:
         known = _known(datasets)
         if len(known) == 1:
             return _only(known) if decides else list(known)
@@ -116,7 +117,7 @@ def _aguarded(
     implementation: Callable[..., Coroutine[Any, Any, Any]], *, decides: bool
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(implementation)
-    async def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Dataset]) -> Any:
+    async def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Source]) -> Any:
         known = _known(datasets)
         if len(known) == 1:
             return _only(known) if decides else list(known)
@@ -125,7 +126,7 @@ def _aguarded(
     return guarded
 
 
-def _known(datasets: Sequence[Dataset]) -> tuple[Dataset, ...]:
+def _known(datasets: Sequence[Source]) -> tuple[Source, ...]:
     known = tuple(datasets)
     if not known:
         raise InputError("there are no datasets to route to; give at least one")
@@ -135,11 +136,11 @@ def _known(datasets: Sequence[Dataset]) -> tuple[Dataset, ...]:
     return known
 
 
-def _only(known: tuple[Dataset, ...]) -> RouteDecision:
+def _only(known: tuple[Source, ...]) -> RouteDecision:
     return RouteDecision(known, "the only dataset", confidence=1.0)
 
 
-def _sound(router: BaseRouter, known: tuple[Dataset, ...], answer: Any) -> Any:
+def _sound(router: BaseRouter, known: tuple[Source, ...], answer: Any) -> Any:
     """A decision, or list, that names given datasets, each once; all where it names none."""
     decision = answer if isinstance(answer, RouteDecision) else RouteDecision(tuple(answer), "")
     names = [dataset.name for dataset in decision.datasets]
@@ -166,11 +167,11 @@ class SelectorRouter(BaseRouter):
     def __init__(self, selector: BaseSelector) -> None:
         self.selector = selector
 
-    def decide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+    def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """What the selector chose."""
         return _followed(self.selector.select(_choices(datasets), query), datasets)
 
-    async def adecide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+    async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """The same, awaited."""
         return _followed(await self.selector.aselect(_choices(datasets), query), datasets)
 
@@ -190,11 +191,11 @@ class LLMRouter(BaseRouter):
     def __init__(self, llm: LLM, max_outputs: int | None = None, **options: Any) -> None:
         self.llm, self._max_outputs, self._options = llm, max_outputs, {"fallback": "all", **options}
 
-    def decide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+    def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """What the model chose."""
         return _followed(self._selector(len(datasets)).select(_choices(datasets), query), datasets)
 
-    async def adecide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+    async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """The same, awaited."""
         return _followed(await self._selector(len(datasets)).aselect(_choices(datasets), query), datasets)
 
@@ -205,11 +206,11 @@ class LLMRouter(BaseRouter):
         return LLMSelector(self.llm, select_multi=True, max_outputs=limit, allow_abstain=True, **self._options)
 
 
-def _choices(datasets: Sequence[Dataset]) -> list[ToolMetadata]:
+def _choices(datasets: Sequence[Source]) -> list[ToolMetadata]:
     return [ToolMetadata(dataset.name, dataset.description) for dataset in datasets]
 
 
-def _followed(result: SelectorResult, datasets: Sequence[Dataset]) -> RouteDecision:
+def _followed(result: SelectorResult, datasets: Sequence[Source]) -> RouteDecision:
     chosen = tuple(datasets[index] for index in result.inds)
     names = [dataset.name for dataset in chosen]
     scores = {
@@ -263,9 +264,9 @@ class ContentRouter(BaseRouter):
         if not 0 <= weight < float("inf"):
             raise InputError(f"weight is a finite number from 0 up, not {weight!r}")
         self._margin, self._sketch_size, self._weight = margin, sketch_size, weight
-        self._sketches: WeakKeyDictionary[Dataset, Sketch] = WeakKeyDictionary()
+        self._sketches: WeakKeyDictionary[Source, Sketch] = WeakKeyDictionary()
 
-    def decide(self, query: str | Query, datasets: Sequence[Dataset]) -> RouteDecision:
+    def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
         """The datasets with the most evidence."""
         query = Query.of(query)
         scores = self._evidence(query, datasets)
@@ -283,7 +284,7 @@ class ContentRouter(BaseRouter):
             confidence=float(1 / np.exp((scores - best) / _TEMPERATURE).sum()),
         )
 
-    def _evidence(self, query: Query, datasets: Sequence[Dataset]) -> NDArray[np.float64] | None:
+    def _evidence(self, query: Query, datasets: Sequence[Source]) -> NDArray[np.float64] | None:
         """One number for each dataset, minus infinity for an empty one; None where there is none for any."""
         sketches = [self._sketch(dataset) for dataset in datasets]
         largest = max(sketch.highest_idf for sketch in sketches)
@@ -295,7 +296,7 @@ class ContentRouter(BaseRouter):
         scores[[not sketch.documents for sketch in sketches]] = -np.inf
         return scores
 
-    def _sketch(self, dataset: Dataset) -> Sketch:
+    def _sketch(self, dataset: Source) -> Sketch:
         sketch = self._sketches.get(dataset)
         if sketch is None or not sketch.is_fresh(dataset):
             sketch = self._sketches[dataset] = Sketch.of(dataset, self._sketch_size)
@@ -318,7 +319,7 @@ def _nearness(query: Query, sketches: Sequence[Sketch]) -> NDArray[np.float64] |
             near[place] = sketch.nearness(vectors[name])
             groups.setdefault(name, []).append(place)
     for group in groups.values():  # one scale for one embedder: a dataset's own spread is no advantage to it
-        spread = CosineSpread.shared([sketches[place].spread for place in group])
+        spread = CosineSpread.shared([sketches[place].spread for place in group]) or CosineSpread(0.0, 1.0)
         near[group] = (near[group] - spread.mean) / spread.sigma
     return near if groups else None
 

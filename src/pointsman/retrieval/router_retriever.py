@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
-from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import found_in, hits_of, named, together
+from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.branches import named
+from pointsman.retrieval.candidates import RetrieverResults, hits_of, together
 from pointsman.retrieval.dispatch import Call, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.hybrid import TIMEOUT
-from pointsman.retrieval.base import checked
 from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
-from pointsman.types import Hit, Hits, Query
+from pointsman.types import Hit, Hits, Query, Span, Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from pointsman.protocols import Retriever
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ class RouterRetriever(BaseRetriever):
         self.selector = selector
         self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers), selector)
 
-    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+    def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
         """At most ``top_k`` hits, best first; see ``routed`` for how they came to be.
 
         Raises:
@@ -121,7 +122,7 @@ class RouterRetriever(BaseRetriever):
         """
         return _fused(self.routed(query, top_k), top_k)
 
-    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> Hits:
         """The same, awaited."""
         return _fused(await self.arouted(query, top_k), top_k)
 
@@ -147,13 +148,26 @@ class RouterRetriever(BaseRetriever):
         return ask
 
 
-def _fused(routed: Routed[list[Hit]], top_k: int) -> list[Hit]:
-    """The hits of the one that was chosen as they are; of several, fused, each hit with its way there."""
-    if len(routed.selection.selections) <= 1:
-        return next(iter(routed.answers.values()), [])
-    found = together({name: found_in(name, hits) for name, hits in routed.answers.items()})
+def _fused(routed: Routed[list[Hit]], top_k: int) -> Hits:
+    """The hits of the one that was chosen as they are; of several, fused, each hit with its way there.
+
+    Either way the trace says what was chosen and why, and ``degraded`` if the selector had to fall back.
+    """
+    selection = routed.selection
+    chosen = ", ".join(routed.answers) or "nothing"
+    span = Span(
+        "route", f"{chosen}: {'; '.join(selection.reasons) or 'no choice fits'}", 0.0, len(selection.selections)
+    )
+    fallback = selection.fallback
+    notes = () if fallback is None else (f"route: fell back to {fallback.policy!r}: {fallback.why}",)
+    if len(selection.selections) <= 1:
+        hits = next(iter(routed.answers.values()), [])
+        trace, degraded = getattr(hits, "trace", Trace()), tuple(getattr(hits, "degraded", ()))
+        return Hits(hits, replace(trace, spans=(span, *trace.spans)), (*notes, *degraded))
+    results = together({n: RetrieverResults.of(name, hits) for n, (name, hits) in enumerate(routed.answers.items())})
     failed = tuple(f"{name}: {describe(error)}" for name, error in routed.failures.items())
-    return Hits(hits_of(found, found.pool.fused("rrf"), top_k), degraded=(*failed, *found.degraded))
+    fused = results.pool.fused("rrf")
+    return Hits(hits_of(results, fused, top_k), Trace((span,)), (*notes, *failed, *results.degraded))
 
 
 class QueryEngine(Protocol):

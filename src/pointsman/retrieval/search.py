@@ -142,8 +142,8 @@ class Way:
             self.failed("transform", started, cause_of(transformed), "the query is searched as it is")
             return
         self.journal.degrade(*transformed.degraded)
-        error = "; ".join(transformed.degraded) or None
-        self.journal.span("transform", transformed.detail, started, len(transformed.variants), error)
+        problem = "; ".join(transformed.degraded) or None
+        self.journal.span("transform", transformed.detail, started, len(transformed.variants), problem)
         self.query = transformed.query
         self.variants = [variant for variant in transformed.variants if _is_sound(variant)]
         for variant in transformed.variants:

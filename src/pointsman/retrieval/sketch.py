@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pointsman.retrieval.calibration import CosineSpread
+from pointsman.store.base import WORDS, Capability, Look, Scale
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pointsman.dataset import Dataset
     from pointsman.protocols import Embedder
-    from pointsman.store.local.collection import Collection
+    from pointsman.retrieval.source import Source
+    from pointsman.store.base import Store
     from pointsman.types import Query
 
 _WORD_MATCHES, _VECTOR_MATCHES = 5, 3
@@ -30,7 +31,7 @@ class Sketch:
     up frequencies and combining them would. Vectors are sampled, since comparing all of them is what a search costs.
 
     Attributes:
-        stores: the dataset's stores, as opened when this was drawn.
+        store: of the dataset, as opened when this was drawn.
         vectors: shape ``(at most the sketch's size, dimensions)``; no rows where the dataset keeps none.
         embedder: what queries are embedded with; None where there are no vectors, or another embedder's.
         spread: where cosines between queries and the dataset's documents lie.
@@ -38,7 +39,7 @@ class Sketch:
         sequence: the state of the dataset that this is a sketch of.
     """
 
-    stores: Collection
+    store: Store
     vectors: NDArray[np.float32]
     embedder: Embedder | None
     spread: CosineSpread
@@ -46,24 +47,29 @@ class Sketch:
     sequence: int
 
     @classmethod
-    def of(cls, dataset: Dataset, size: int) -> Sketch:
+    def of(cls, dataset: Source, size: int) -> Sketch:
         """Draw one; the sample is even, and the same for the same content."""
-        stores = dataset.stores
-        sequence = stores.truth.sequence()  # first: what is written meanwhile makes the sketch stale, never wrong
-        stores.refresh()
+        store = dataset.store
+        sequence = store.statistics().sequence  # first: what is written meanwhile makes the sketch stale, never wrong
         vectors, embedder, spread = np.empty((0, 0), np.float32), None, CosineSpread(0.0, 1.0)
-        if stores.vectors is not None and len(stores.vectors) and stores.embedder == dataset.embedder.name:
-            vectors, embedder, spread = stores.vectors.vectors(size), dataset.embedder, dataset.cosine_spread
-        return cls(stores, vectors, embedder, spread, len(stores.truth), sequence)
+        info, measured = store.info, dataset.cosine_spread
+        if measured is not None and info.can(Capability.VECTORS) and info.embedder == dataset.embedder.name:
+            vectors = store.vectors(sample=size)
+            embedder, spread = (dataset.embedder, measured) if len(vectors) else (None, spread)
+        return cls(store, vectors, embedder, spread, store.count(), sequence)
 
-    def is_fresh(self, dataset: Dataset) -> bool:
-        """Whether the dataset is still in the state that this was drawn from; a look-up of microseconds."""
-        return dataset.stores is self.stores and self.stores.truth.sequence() == self.sequence
+    def is_fresh(self, dataset: Source) -> bool:
+        """Whether the dataset is still in the state that this was drawn from."""
+        store = dataset.store
+        return store.info.identity == self.store.info.identity and store.statistics().sequence == self.sequence
 
     def words(self, query: Query) -> float:
         """The mean of the best five BM25 scores (of fewer in a smaller dataset); no match counts as 0."""
-        found = self.stores.keyword.search(query.text, _WORD_MATCHES, query.filters)
-        return sum(score for _, score in found) / max(1, min(_WORD_MATCHES, self.documents))
+        lists = self.store.search([Look(query.text, None, _WORD_MATCHES, query.filters)])[0]
+        if self.store.info.scales.get(WORDS) is not Scale.BM25:
+            return 0.0
+        scores = [score or 0.0 for _, score in lists.rankings.get(WORDS, ())]
+        return sum(scores) / max(1, min(_WORD_MATCHES, self.documents))
 
     @property
     def highest_idf(self) -> float:

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
 from pointsman.errors import UnknownNameError, UnmetNeedError
-from pointsman.models.queries import QueryVectors
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.pool import LISTS
 
@@ -20,8 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pointsman.models.queries import QueryVectors
     from pointsman.protocols import Embedder
     from pointsman.store.base import Statistics, Store
+    from pointsman.types import Document
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
 TECHNIQUES: Final = ("vector", "keyword", "hybrid")
@@ -37,11 +38,13 @@ class Source(ABC):
 
     Attributes:
         name: what tells it from other sources of one search.
+        description: what is in it, for those who choose where to look.
         indexing_technique: whether words, vectors or both are indexed.
         query_vectors: embeds queries as the documents were; sources of one embedder share it.
     """
 
     name: str
+    description: str
     indexing_technique: IndexingTechnique
     query_vectors: QueryVectors
 
@@ -54,6 +57,14 @@ class Source(ABC):
     @abstractmethod
     def embedder(self) -> Embedder:
         """What turns texts into vectors here; loaded when first asked for."""
+
+    def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
+        """The document of this id, if there is one."""
+        return self.store.get([id])[0]
+
+    def ids(self, *, source: str | None = None) -> list[str]:
+        """All ids, or those of documents whose metadata has this ``source``."""
+        return self.store.ids(source=source)
 
     def lists_for(self, method: str) -> tuple[bool, bool]:
         """Whether a method needs keyword and vector search here; ``auto`` takes what is indexed.

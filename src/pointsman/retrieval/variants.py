@@ -26,9 +26,7 @@ Beside = Sequence[tuple[str, "Variant", Results]]
 def keys_beside(own: Results | None, beside: Beside) -> list[Any]:
     """All candidates, each once."""
     everywhere = [*([own] if own is not None else []), *(results for _, _, results in beside)]
-    return list(
-        dict.fromkeys(key for one in everywhere for ranking in one.pool.lists.values() for key, _ in ranking)
-    )
+    return list(dict.fromkeys(key for one in everywhere for ranking in one.pool.lists.values() for key, _ in ranking))
 
 
 def fused_with(

@@ -6,16 +6,17 @@ import logging
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.retrieval.source import Source
     from pointsman.protocols import Embedder
+    from pointsman.retrieval.source import Source
     from pointsman.text.spelling import Speller
 
 log = logging.getLogger(__name__)

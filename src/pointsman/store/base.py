@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pointsman._twins import in_thread
 from pointsman.errors import UnmetNeedError
-from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
+    from pointsman.types import AddResult, Document
 
 Key = Hashable
 """What a store knows a document by; opaque outside of it."""
@@ -350,7 +350,7 @@ class BaseStore(ABC):
         """See `Store`."""
         raise self._cannot(Capability.TERMS)
 
-    def annotate(self, **notes: str) -> None:
+    def annotate(self, **notes: str) -> None:  # noqa: B027  (a store without a place for notes is a store)
         """See `Store`; forgotten unless a subclass keeps them."""
 
     def drop(self) -> None:

@@ -6,8 +6,8 @@ All of them are in the registry `pointsman.registry.STRATEGIES` as soon as this 
 from __future__ import annotations
 
 from pointsman.registry import STRATEGIES
-from pointsman.strategies.base import BaseRetrievalStrategy, register_strategy
 from pointsman.retrieval.budget import Budget, MeteredLLM, spending
+from pointsman.strategies.base import BaseRetrievalStrategy, register_strategy
 from pointsman.strategies.context import ContextualCompressionStrategy, ParentChildStrategy
 from pointsman.strategies.decomposition import DecompositionStrategy
 from pointsman.strategies.feedback import PRFStrategy

@@ -6,7 +6,6 @@ generated cannot outvote. What fails leaves the plain answer, marked in ``degrad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman._twins import wait_for
@@ -24,6 +23,8 @@ from pointsman.settings import Settings
 from pointsman.types import Hits, Query
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.transform.base import BaseTransformer
 

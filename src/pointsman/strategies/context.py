@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pointsman.errors import InputError
-from pointsman.retrieval.source import Source
+from pointsman.retrieval.budget import Budget, spending
 from pointsman.retrieval.compress import ExtractiveCompressor, LLMCompressor, ParentExpander, WindowExpander
 from pointsman.retrieval.refine import BaseRefiner
+from pointsman.retrieval.source import Source
 from pointsman.strategies.base import BaseRetrievalStrategy
-from pointsman.retrieval.budget import Budget, spending
 from pointsman.strategies.generated import at_least_one
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pointsman.protocols import Embedder
     from pointsman.retrieval.compress.expand import PassageStore, Stores, _Group, _Look
-    from pointsman.retrieval.workflow import RetrievalWorkflow
     from pointsman.types import Hit, HitKey, Query, Ranked
 
 FACTOR = 3
@@ -130,11 +130,6 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
             first = LLMCompressor(self.llm, self._mode, max_chars=FACTOR * self.max_length, fallback=last, retries=0)
         again = [] if self.reranker is None else [OfExcerpts(self.reranker)]
         return [Wider(first, budget=self.budget), *again, last]
-
-    def applied_to(self, workflow: RetrievalWorkflow) -> RetrievalWorkflow:
-        """The workflow's own reranker is this strategy's when it is the same one, and is not asked twice."""
-        applied = super().applied_to(workflow)
-        return replace(applied, reranker=None) if workflow.reranker is self.reranker else applied
 
 
 class AutoMerger(ParentExpander):

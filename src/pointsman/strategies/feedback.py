@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman.retrieval.transform.feedback import FeedbackExpander
 from pointsman.strategies.base import BaseRetrievalStrategy
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.transform.base import BaseTransformer
 
 
 class PRFStrategy(BaseRetrievalStrategy):

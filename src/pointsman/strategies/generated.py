@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pointsman.errors import InputError, ModelError
 from pointsman.llm import Completion, aask, ask
 from pointsman.prompts import fenced, fill, quoted
-from pointsman.strategies.base import BaseRetrievalStrategy
-from pointsman.strategies.prompts import PASSAGE
-from pointsman.retrieval.transform.together import Together
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.retrieval.transform.generation import _answer as without_thinking
 from pointsman.retrieval.transform.generation import usable
 from pointsman.retrieval.transform.llm import LLMExpander
+from pointsman.retrieval.transform.together import Together
+from pointsman.strategies.base import BaseRetrievalStrategy
+from pointsman.strategies.prompts import PASSAGE
 from pointsman.text import detect
 from pointsman.types import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +144,7 @@ class Query2DocStrategy(BaseRetrievalStrategy):
     """
 
     name: ClassVar[str] = "query2doc"
+    variants_by_rank: ClassVar[bool] = True
     needs_llm: ClassVar[bool] = True
 
     def __init__(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pointsman.errors import InputError
 from pointsman.retrieval.source import Source
-from pointsman.strategies.base import BaseRetrievalStrategy
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed
 from pointsman.retrieval.transform.expand import KINDS, RuleExpander
 from pointsman.retrieval.vocabulary import Vocabulary
+from pointsman.strategies.base import BaseRetrievalStrategy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
     from pointsman.retrieval.transform.expand import Neighbours, Thesaurus
     from pointsman.text.spelling import Speller
     from pointsman.types import Query
@@ -59,6 +60,7 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
     """
 
     name: ClassVar[str] = "multi_query"
+    variants_by_rank: ClassVar[bool] = True
 
     def __init__(
         self,

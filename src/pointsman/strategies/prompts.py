@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PASSAGE: Mapping[str, str] = {
     "en": """Write a short passage, at most 120 words, as it would stand in a document that answers the question.

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checka
 
 from pointsman._batched import batched
 from pointsman.errors import InputError, ModelError, UnmetNeedError
-from pointsman.retrieval.base import BaseRetriever
+from pointsman.retrieval.base import BaseRetriever, checked
 from pointsman.retrieval.source import Source
-from pointsman.retrieval.base import checked
+from pointsman.store.base import WORDS, Capability, Look, Store
 from pointsman.strategies.base import BaseRetrievalStrategy
 from pointsman.types import Document, Hit, Provenance, Query
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pointsman.dataset import Dataset
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +66,7 @@ class SparseIndex:
         path: a file to keep vectors in; None: they are encoded anew in every process.
     """
 
-    def __init__(self, dataset: Dataset, model: SparseEmbedder, path: str | Path | None = None) -> None:
+    def __init__(self, dataset: Source, model: SparseEmbedder, path: str | Path | None = None) -> None:
         self.dataset, self.model = dataset, model
         self._path = None if path is None else Path(path)
         self._sequence = 0
@@ -85,18 +84,21 @@ class SparseIndex:
         tokens, weights = _vector(self._encoded(self.model.encode_queries, [query.text])[0], self.model.name)
         allowed = None
         if query.filters is not None:
-            self.dataset.stores.refresh()
-            allowed = self.dataset.stores.columns.mask(query.filters, postings.keys)
+            import numpy as np
+
+            documents = self.dataset.store.fetch(postings.keys.tolist())
+            allowed = np.array([d is not None and query.filters.matches(d.metadata) for d in documents], np.bool_)
         return postings.top(tokens, weights, k, allowed)
 
     def _current(self) -> _Postings:
-        truth = self.dataset.stores.truth
+        store = self.dataset.store
+        identity = store.info.identity
         with self._guard:
             if self._postings is None and self._path is not None:
-                self._load(self._path, truth.identity)
-            sequence = truth.sequence()
+                self._load(self._path, identity)
+            sequence = store.statistics().sequence
             if self._postings is None or sequence != self._sequence:
-                for changes in truth.changes(self._sequence):
+                for changes in _changes(store, self._sequence):
                     for change in changes:
                         self._vectors.pop(change.key, None)
                     written = [(change.key, change.document) for change in changes if change.document is not None]
@@ -105,7 +107,7 @@ class SparseIndex:
                 self._postings = _Postings(self._vectors)
                 self._sequence = sequence
                 if self._path is not None:
-                    self._save(self._path, truth.identity)
+                    self._save(self._path, identity)
             return self._postings
 
     def _encode(self, batch: Sequence[tuple[int, Document]]) -> None:
@@ -217,17 +219,32 @@ def _vector(vector: SparseVector, model: str) -> tuple[NDArray[np.int64], NDArra
     return np.array([token for token, _ in pairs], np.int64), np.array([weight for _, weight in pairs], np.float32)
 
 
+def _changes(store: Store, since: int) -> Iterable[list[Any]]:
+    """What was written to a store, and deleted from it, since a sequence number.
+
+    Raises:
+        UnmetNeedError: the store cannot tell.
+    """
+    if not store.info.can(Capability.CHANGES):
+        raise UnmetNeedError(f"a {store.info.kind} store keeps no log of changes; give SparseStrategy no model there")
+    changes: Iterable[list[Any]] = store.changes(since)  # type: ignore[attr-defined]  # it has, by its capability
+    return changes
+
+
 class SparseRetriever(BaseRetriever):
-    """Documents of a dataset by the inner product of sparse vectors.
+    """Documents of a source by the inner product of sparse vectors.
 
     Args:
         dataset: what it finds documents in.
-        model: encodes texts.
+        model: encodes texts; None: the weights of BM25, which are a sparse vector too, straight from its keyword list.
         path: see `SparseIndex`.
     """
 
-    def __init__(self, dataset: Dataset, model: SparseEmbedder, path: str | Path | None = None) -> None:
-        self.dataset, self._index = dataset, SparseIndex(dataset, model, path)
+    name = "sparse"
+
+    def __init__(self, dataset: Source, model: SparseEmbedder | None, path: str | Path | None = None) -> None:
+        self.dataset = dataset
+        self._index = None if model is None else SparseIndex(dataset, model, path)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """At most ``top_k`` hits, best first.
@@ -235,24 +252,28 @@ class SparseRetriever(BaseRetriever):
         Raises:
             ModelError: the model failed.
         """
-        found = self._index.search(Query.of(query), checked(top_k))
-        documents = self.dataset.fetch([key for key, _ in found])
+        query, store = Query.of(query), self.dataset.store
+        if self._index is not None:
+            ranking = self._index.search(query, checked(top_k))
+        else:
+            look = Look(query.text, None, checked(top_k), query.filters)
+            ranking = [(key, score or 0.0) for key, score in store.search([look])[0].rankings.get(WORDS, ())]
+        documents = store.fetch([key for key, _ in ranking])
         return [
             Hit(document, score, self.dataset.name, (Provenance("sparse", rank, score),))
-            for rank, ((_, score), document) in enumerate(zip(found, documents, strict=True), 1)
+            for rank, ((_, score), document) in enumerate(zip(ranking, documents, strict=True), 1)
             if document is not None
         ]
 
 
 class SparseStrategy(BaseRetrievalStrategy):
-    """Learned sparse vectors as one more list beside each dataset's hybrid ranking, fused by rank.
+    """Sparse vectors as one more list beside each dataset's hybrid ranking, fused by rank.
 
-    The documents are encoded at the first search, and those that change at the next one; give ``folder`` to keep what
-    was encoded.
+    With a model, the documents are encoded at the first search, and those that change at the next one; give ``folder``
+    to keep what was encoded. Without one the weights of BM25 are the sparse vectors, and the plan says so.
     """
 
     name: ClassVar[str] = "sparse"
-    needs: ClassVar[str] = "a sparse model, given with model=…"
 
     def __init__(
         self, *sources: Any, model: SparseEmbedder | None = None, folder: str | Path | None = None, **options: Any
@@ -266,29 +287,28 @@ class SparseStrategy(BaseRetrievalStrategy):
             options: of `BaseRetrievalStrategy`.
 
         Raises:
-            InputError: there is no model or no dataset, or an option cannot be used.
+            InputError: the model cannot encode, there is no dataset, or an option cannot be used.
         """
-        if not isinstance(model, SparseEmbedder):
-            raise UnmetNeedError(
-                "SparseStrategy needs a model with name, encode_queries and encode_documents; give it one with model=…"
-            )
+        if model is not None and not isinstance(model, SparseEmbedder):
+            raise InputError(f"a sparse model has name, encode_queries and encode_documents; {model!r:.80} has not")
         self.model, self._folder = model, None if folder is None else Path(folder)
+        self.detail = (
+            "" if model is not None else "no sparse model was given; the weights of BM25 are the sparse vectors"
+        )
         super().__init__(*sources, **options)
 
     def searchables(self, sources: Sequence[Any]) -> Sequence[Any]:
-        """Each dataset as two retrievers: its own ranking, and the sparse one."""
-        if not any(map(is_dataset, sources)):
+        """Each dataset, and the sparse list of each beside it."""
+        if not any(isinstance(source, Source) for source in sources):
             raise InputError("SparseStrategy encodes the documents of datasets; give it at least one dataset")
-        return list(self._lists(sources))
+        datasets = [source for source in sources if isinstance(source, Source) and self._can(source)]
+        return [*sources, *(SparseRetriever(dataset, self.model, self._path(dataset)) for dataset in datasets)]
 
-    def _lists(self, sources: Sequence[Any]) -> Iterable[Any]:
-        for source in sources:
-            if not isinstance(source, Source):
-                yield source
-                continue
-            path = None
-            if self._folder is not None:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                path = self._folder / f"{source.name}.npz"
-            yield source.retriever(self.method)
-            yield SparseRetriever(source, self.model, path)
+    def _can(self, source: Source) -> bool:
+        return self.model is not None or source.lists_for("auto")[0]
+
+    def _path(self, source: Source) -> Path | None:
+        if self._folder is None:
+            return None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return self._folder / f"{source.name}.npz"

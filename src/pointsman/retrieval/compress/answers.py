@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pointsman.retrieval.compress.prompts import NOTHING
 from pointsman.selector._loose_json import Object, TooMuchError, find_values
 from pointsman.text import DEFAULT_ANALYZER, detect, scripts, sentences
 from pointsman.text.unicode import normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 _THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _NUMBERS_ONLY = re.compile(r"[\W_]*\d{1,6}(?:[\s,;，；、.()\[\]-]+\d{1,6})*[\W_]*")

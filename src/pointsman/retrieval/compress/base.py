@@ -8,15 +8,17 @@ stands in the source, and passes the ranking on with its texts whole where anyth
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError, ModelError
 from pointsman.retrieval.compress.spans import JOINER, Budget
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Excerpt, Hit, HitKey, Query, Ranked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.compress.base import BaseCompressor, Compressed
@@ -14,6 +13,8 @@ from pointsman.retrieval.compress.spans import Budget, Unit, fill, units_of
 from pointsman.text import DEFAULT_ANALYZER, repair
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
     from pointsman.protocols import Embedder
     from pointsman.types import Hit, Query
 

@@ -6,11 +6,10 @@ import contextvars
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain, zip_longest
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 
@@ -26,6 +25,9 @@ from pointsman.retrieval.compress.spans import Unit, regions
 from pointsman.retrieval.compress.spans import fill as filled
 from pointsman.text import detect
 from pointsman.types import Excerpt, Hit, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 _log = logging.getLogger(__name__)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pointsman.retrieval.refine import BaseRefiner
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pointsman.types import Query, Ranked
 
 T = TypeVar("T")

@@ -5,11 +5,14 @@ Texts and questions are put in as fenced data; see `pointsman.prompts`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from string import Template
+from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NOTHING = "NONE"
 """What a model answers that finds nothing to summarise."""

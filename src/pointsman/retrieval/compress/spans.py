@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pointsman.errors import InputError
 from pointsman.text import DEFAULT_ANALYZER, sentences
 from pointsman.types import Excerpt, Hit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 Span = tuple[int, int]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pointsman.selector._loose_json import Cut, Object, TooMuchError, find_values, literal
 from pointsman.selector.base import ToolMetadata
 from pointsman.selector.parsing import parse_selection
 from pointsman.text import repair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HIGHEST = 10
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
@@ -16,6 +15,9 @@ from pointsman.errors import InputError, ModelError, PointsmanError
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.rerank._scores import Lookup, Pair, ScoreCache, Scored, checked, told_missing
 from pointsman.types import Document, Hit, Provenance, Query, Ranked
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
 
 _log = logging.getLogger(__name__)
 

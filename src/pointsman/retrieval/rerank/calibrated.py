@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,8 @@ from pointsman.retrieval.fusion import KAPPA, calibrated_sum
 from pointsman.retrieval.rerank.base import CACHE_SIZE, MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of, seen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pointsman.protocols import Embedder
     from pointsman.selector._vectors import TextVectors
     from pointsman.types import Hit, Query, Ranked

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
@@ -18,6 +16,9 @@ from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, BaseReranke
 from pointsman.text import repair
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from pointsman.retrieval.rerank._scores import Pair

@@ -8,7 +8,6 @@ import math
 import random
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -21,6 +20,8 @@ from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, BaseReranke
 from pointsman.text import repair
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import httpx
 
 _log = logging.getLogger(__name__)

@@ -5,12 +5,14 @@ Placeholders are ``$name`` (`string.Template`), as in `pointsman.prompts`. Quest
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from string import Template
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)

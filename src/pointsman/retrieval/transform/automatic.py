@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.policy import measured
@@ -13,6 +12,8 @@ from pointsman.retrieval.transform.decompose import RuleDecomposer
 from pointsman.retrieval.transform.spelling import Corrector
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from pointsman.request import EffortName, Limits
 
 PART_WEIGHT: Final = 0.5

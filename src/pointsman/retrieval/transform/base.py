@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +12,8 @@ from pointsman.text import fold
 from pointsman.types import Query
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pointsman.types import RetrievalContext
 
 _log = logging.getLogger(__name__)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import PointsmanError
 from pointsman.retrieval.budget import Budget, Spending, spending
@@ -13,6 +12,9 @@ from pointsman.retrieval.dispatch import describe
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant, distinct
 from pointsman.retrieval.transform.decompose import Hop, bridge_entities, chain
 from pointsman.types import Query, RetrievalContext
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +40,7 @@ class BridgeFinder(BaseTransformer):
         lookup: what is searched for the first step; a search gives its own. Without it no chain is followed.
     """
 
-    def __init__(
-        self, *, weight: float = WEIGHT, budget: Budget | None = None, lookup: Lookup | None = None
-    ) -> None:
+    def __init__(self, *, weight: float = WEIGHT, budget: Budget | None = None, lookup: Lookup | None = None) -> None:
         self.weight, self.budget, self.lookup = weight, budget or Budget(), lookup
 
     def over(self, lookup: Lookup) -> BridgeFinder:

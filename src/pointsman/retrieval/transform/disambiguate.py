@@ -11,14 +11,17 @@ the pronoun stands for nothing (*Is it possible …?*), or where the history off
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pointsman.retrieval.transform._late import late
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, same
 from pointsman.text import detect, fold
 from pointsman.text._stopwords import ENGLISH, RUSSIAN
 from pointsman.types import Message, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 _MESSAGES = 6
 """The last messages that are looked at."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import InputError, PointsmanError
 from pointsman.retrieval.base import checked
@@ -16,6 +15,9 @@ from pointsman.retrieval.dispatch import describe
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant
 from pointsman.text import DEFAULT_ANALYZER
 from pointsman.types import Hit, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 log = logging.getLogger(__name__)
 

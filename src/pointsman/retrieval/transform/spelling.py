@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pointsman.retrieval.source import Source
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed
 from pointsman.retrieval.vocabulary import Vocabulary
 from pointsman.store.base import Capability
 from pointsman.types import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
@@ -30,9 +32,7 @@ class Corrector(BaseTransformer):
 
     def __init__(self, datasets: Sequence[Source] = ()) -> None:
         self.datasets = [
-            dataset
-            for dataset in datasets
-            if dataset.lists_for("auto")[0] and dataset.store.info.can(Capability.TERMS)
+            dataset for dataset in datasets if dataset.lists_for("auto")[0] and dataset.store.info.can(Capability.TERMS)
         ]
         self._vocabulary = Vocabulary(self.datasets)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.budget import Budget, spending
+from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant, bound, distinct
 from pointsman.types import Query
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,6 +25,10 @@ from pointsman.store.local.collection import Collection, Verification
 from pointsman.store.local.truth import Change, prepare
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
@@ -64,6 +65,11 @@ class LocalStore(BaseStore):
         return StoreInfo(
             "local", collection.truth.identity, collection.embedder, dimensions, self._scales, frozenset(Capability)
         )
+
+    @property
+    def indexed(self) -> int:
+        """The sequence number that the keyword index has reached; less than the documents' while it is behind."""
+        return self.collection.keyword.applied
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 

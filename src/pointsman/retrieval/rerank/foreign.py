@@ -1,0 +1,124 @@
+"""Rerankers of another kind: anything with ``rerank(query, documents, top_n)``."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pointsman._twins import wait_for
+from pointsman.errors import InputError, ModelError
+from pointsman.retrieval.refine import BaseRefiner
+from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, seen
+from pointsman.types import Document, Hit, Query, Ranked
+
+T = TypeVar("T")
+
+
+class ForeignReranker(BaseRefiner):
+    """A stage of a search out of anything with ``rerank(query, documents, top_n)``, and perhaps ``is_available()``.
+
+    ``rerank`` is given the query's text and the hits' documents and returns documents, best first, known again by id
+    and text; ``metadata["score"]`` is their score where it is there, else only their order counts. What it leaves out
+    follows in the order it had. What it raises the workflow catches and tells.
+
+    Args:
+        reranker: such an object; a `BaseRefiner` with ``is_available`` too.
+        max_candidates: how many documents it is given.
+        timeout: seconds.
+    """
+
+    stage = "rerank"
+
+    def __init__(self, reranker: Any, *, max_candidates: int = MAX_CANDIDATES, timeout: float | None = TIMEOUT) -> None:
+        self.reranker, self.max_candidates, self.timeout = reranker, max_candidates, timeout
+        if isinstance(reranker, BaseRefiner):
+            self.timeout = reranker.timeout
+
+    @property
+    def name(self) -> str:
+        """The reranker's own, or its class's."""
+        own = getattr(self.reranker, "name", None)
+        return own if isinstance(own, str) and own else type(self.reranker).__name__
+
+    def depth(self, top_k: int, scale: str) -> int:
+        """As many as it is given."""
+        if isinstance(self.reranker, BaseRefiner):
+            return self.reranker.depth(top_k, scale)
+        return max(top_k, self.max_candidates)
+
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
+        """The ranking in its order.
+
+        Raises:
+            ModelError: it answered something else than documents it was given.
+        """
+        if not ranked.hits:
+            return replace(ranked, detail="there was nothing to rerank", dropped={}, degraded=())
+        available = getattr(self.reranker, "is_available", None)
+        if callable(available) and not _waited(available()):
+            told = f"rerank: {self.name} is not available; the order before it stands"
+            return replace(ranked, detail="the order before it stands", dropped={}, degraded=(told,))
+        if isinstance(self.reranker, BaseRefiner):
+            return self.reranker.refine(query, ranked, top_k)
+        head, tail = ranked.hits[: self.max_candidates], ranked.hits[self.max_candidates :]
+        answer = _waited(self.reranker.rerank(query.text, [hit.document for hit in head], len(head)))
+        order = self._order(head, answer)
+        hits = [seen(hit, rank, score) for rank, (hit, score) in enumerate(order, 1)]
+        chosen = {id(hit) for hit, _ in order}
+        lowest = hits[-1].score
+        hits += [replace(hit, score=lowest) for hit in (*head, *tail) if id(hit) not in chosen]
+        detail = f"{self.name} ordered {len(order)} of {len(ranked.hits)} hits"
+        return Ranked(tuple(hits), f"rerank:{self.name}", detail, refused=ranked.refused)
+
+    def _order(self, head: Sequence[Hit], answer: Any) -> list[tuple[Hit, float]]:
+        """The hits in the order of the answer, with scores that do not rise."""
+        if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
+            raise ModelError(f"{self.name} returned {type(answer).__name__}, not documents")
+        waiting: dict[tuple[str, str], list[Hit]] = {}
+        for hit in head:
+            waiting.setdefault((hit.document.id, hit.document.text), []).append(hit)
+        found: list[tuple[Hit, Any]] = []
+        for one in answer:
+            if not isinstance(one, Document):
+                raise ModelError(f"{self.name} returned {type(one).__name__} among its documents")
+            same = waiting.get((one.id, one.text))
+            if not same:
+                raise ModelError(f"{self.name} returned document {one.id!r:.80}, which it was not given, or twice")
+            found.append((same.pop(0), one.metadata.get("score")))
+        if not found:
+            raise ModelError(f"{self.name} returned no document")
+        scores = [float(score) if _is_finite(score) else math.nan for _, score in found]
+        if any(math.isnan(score) for score in scores) or scores != sorted(scores, reverse=True):
+            scores = [1 / rank for rank in range(1, len(found) + 1)]  # only the order can be used
+        return [(hit, score) for (hit, _), score in zip(found, scores, strict=True)]
+
+
+def as_refiner(reranker: Any) -> BaseRefiner:
+    """The stage that a reranker is, or is made into.
+
+    Raises:
+        InputError: it is no reranker.
+    """
+    if isinstance(reranker, BaseRefiner):
+        return ForeignReranker(reranker) if callable(getattr(reranker, "is_available", None)) else reranker
+    if not callable(getattr(reranker, "rerank", None)):
+        raise InputError(f"a reranker has rerank(query, documents, top_n), {reranker!r:.80} has not; see BaseReranker")
+    return ForeignReranker(reranker)
+
+
+def _is_finite(score: Any) -> bool:
+    return isinstance(score, (int, float)) and not isinstance(score, bool) and math.isfinite(score)
+
+
+def _waited(value: T | Awaitable[T]) -> T:
+    """The value itself, or what awaiting it gives."""
+    if not inspect.isawaitable(value):
+        return value
+
+    async def wait() -> T:
+        return await value
+
+    return wait_for(wait)
