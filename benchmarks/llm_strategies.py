@@ -22,7 +22,7 @@ from typing import Any
 
 from pointsman import Dataset, Document, Hit
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
-from pointsman.retrieval.strategies import (
+from pointsman.strategies import (
     BaseRetrievalStrategy,
     Budget,
     DecompositionStrategy,

@@ -27,7 +27,7 @@ from pointsman import Workspace
 from pointsman.evaluation import TestCollection, compare, indexed, measure, read_collection
 from pointsman.models import default_embedder
 from pointsman.registry import STRATEGIES
-from pointsman.retrieval.strategies import BaseRetrievalStrategy, DecompositionStrategy, HybridStrategy
+from pointsman.strategies import BaseRetrievalStrategy, DecompositionStrategy, HybridStrategy
 
 if TYPE_CHECKING:
     from pointsman import Dataset

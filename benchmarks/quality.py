@@ -95,7 +95,7 @@ def run(collection: TestCollection) -> Result:
 
     with indexed(collection, embedder, told) as workspace:
         (dataset,) = workspace
-        vectors = dataset.stores.vectors
+        vectors = dataset._local.collection.vectors
         assert vectors is not None
         queries = embedder.embed_queries(list(collection.queries.values()))
         measured = CosineSpread.measured(queries, vectors.vectors(1000))

@@ -49,8 +49,8 @@ from pointsman.filters import And, Exists, Filter, In, Not, Or, Range, parse_fil
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.refuse import Refuser, Threshold
 from pointsman.retrieval.rerank import CalibratedReranker
-from pointsman.retrieval.strategies.auto import Limits as Spending
-from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.request import Limits as Spending
+from pointsman.workflow import RetrievalWorkflow
 from pointsman.server import Limits, create_app
 from pointsman.server.keys import KeyStore
 from pointsman.settings import Settings

@@ -114,7 +114,7 @@ def closed() -> Iterator[None]:
 
 
 def stores() -> Collection:
-    return dataset().stores
+    return dataset()._local.collection
 
 
 # ── retrievers ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -361,8 +361,8 @@ class TestTruth(DocumentStoreConformance):
         if cls.made is None:
             cls.made = Dataset("odd", "", "keyword")
             cls.made.add(self.documents())
-        keys = cls.made.stores.truth.keys([document.id for document in self.documents()])
-        return cls.made.stores.truth, [keys[document.id] for document in self.documents()]
+        keys = cls.made._local.collection.truth.keys([document.id for document in self.documents()])
+        return cls.made._local.collection.truth, [keys[document.id] for document in self.documents()]
 
 
 class TestKeywordIndex(KeywordIndexConformance):
@@ -378,7 +378,7 @@ class TestExactKeywordIndex(KeywordIndexConformance):
         if cls.made is None:
             cls.made = Dataset("exact", "", "keyword", bm25_k1=0.9, bm25_b=0.4)
             cls.made.add(DOCUMENTS)
-        return cls.made.stores.keyword, [cls.made.keys([document.id])[document.id] for document in DOCUMENTS]
+        return cls.made._local.collection.keyword, [cls.made.keys([document.id])[document.id] for document in DOCUMENTS]
 
 
 class TestVectorIndex(VectorIndexConformance):
@@ -389,7 +389,7 @@ class TestVectorIndex(VectorIndexConformance):
         if cls.made is None:
             cls.made = Dataset("vectors", "", "vector", embedder=HashingEmbedder(16))
             cls.made.add(DOCUMENTS, vectors=self.vectors())
-        near = cls.made.stores.vectors
+        near = cls.made._local.collection.vectors
         assert near is not None
         return near, [cls.made.keys([document.id])[document.id] for document in DOCUMENTS]
 

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from pointsman import Dataset, Document
-from pointsman import dataset as module
 from pointsman.dataset import QueryVectors
 from pointsman.errors import InputError, UnknownNameError
+from pointsman.models import queries as module
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.calibration import CosineSpread
 from pointsman.types import AddResult, Query
 from store_kit import corpus
 
@@ -80,8 +79,8 @@ def test_an_id_given_twice_counts_once_the_last_time(dataset: Dataset) -> None:
     documents = [Document("a", "first"), Document("b", "other"), Document("a", "last")]
     assert dataset.add(documents, vectors=rows) == AddResult(added=2)
     assert dataset.get("a") == documents[2]
-    assert dataset.stores.vectors is not None
-    assert dataset.stores.vectors.score(rows[2], [1]) == [1.0]
+    assert dataset._local.collection.vectors is not None
+    assert dataset._local.collection.vectors.score(rows[2], [1]) == [1.0]
 
 
 def test_the_title_is_searched_too(dataset: Dataset) -> None:
@@ -102,7 +101,7 @@ def test_techniques(tmp_path: Path, technique: str) -> None:
         dataset.add(corpus(5))
         keeps = dataset.lists_for("auto")
         assert keeps == (technique != "vector", technique != "keyword")
-        assert (dataset.stores.vectors is not None) == keeps[1]
+        assert (dataset._local.collection.vectors is not None) == keeps[1]
         assert len(dataset.retriever("auto").retrieve("rail lamp", 3)) > 0
         for method, wanted in {"bm25": 0, "vector": 1}.items():
             if not keeps[wanted]:
@@ -189,11 +188,12 @@ def test_without_a_path_it_is_temporary() -> None:
 
 
 def test_the_spread_of_cosines_is_measured(dataset: Dataset) -> None:
-    assert dataset.cosine_spread == CosineSpread(0.0, 0.05)
+    assert dataset.cosine_spread is None  # nothing is known, so nothing is averaged in
     dataset.add([])
-    assert dataset.cosine_spread == CosineSpread(0.0, 0.05)
+    assert dataset.cosine_spread is None
     dataset.add(corpus(200))
     spread = dataset.cosine_spread
+    assert spread is not None
     assert spread.sigma > 0
     assert spread.sigma != 0.05
     dataset.add(corpus(10, prefix="few"))
@@ -205,7 +205,7 @@ def test_the_spread_of_cosines_is_measured(dataset: Dataset) -> None:
 def test_opening_twice_and_describing(tmp_path: Path, dataset: Dataset) -> None:
     dataset.add(corpus(5))
     dataset.describe("about rails")
-    assert dataset.stores.manifest["description"] == "about rails"
+    assert dataset._local.collection.manifest["description"] == "about rails"
     dataset.rebuild()
     dataset.close()
     dataset.close()

@@ -10,7 +10,7 @@ import pytest
 from pointsman.errors import RetrievalError
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.journal import listening
-from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.workflow import RetrievalWorkflow
 from pointsman.types import Document, Hit, Plan, Query, Span
 
 News = Plan | Span
@@ -43,7 +43,7 @@ def stages(news: Sequence[News]) -> list[str]:
 
 def test_the_plan_comes_first_and_every_stage_in_its_order(news: list[News]) -> None:
     answer = RetrievalWorkflow(policy=None).search("q", [Stub("a"), Stub("b")])
-    assert stages(news) == ["plan!", "plan", "retrieve", "retrieve", "fuse", "fetch"]
+    assert stages(news) == ["plan!", "plan", "retrieve", "retrieve", "fuse", "fetch", "refuse"]
     assert news[0] == answer.plan
     told = [one for one in news if isinstance(one, Span) and one.stage != "retrieve"]
     assert told == [span for span in answer.trace.spans if span.stage != "retrieve"]

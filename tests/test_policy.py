@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
-from pointsman import Dataset, Document, InputError, Query, UnknownNameError, Workspace
+from pointsman import Dataset, Document, InputError, Query, RetrievalContext, UnknownNameError, Workspace
 from pointsman.evaluation.tune import FEWEST, WEIGHTS, tune
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.request import Limits
 from pointsman.retrieval import vocabulary
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.policy import Policy, measured, span_of, stored
 from pointsman.retrieval.pool import FEEDBACK, Pool
-from pointsman.retrieval.strategies.auto import Corrector, Limits, additions, transformer
+from pointsman.retrieval.transform.automatic import additions, transformer
+from pointsman.retrieval.transform.base import QueryTransformer
+from pointsman.retrieval.transform.spelling import Corrector
 from pointsman.retrieval.vocabulary import Vocabulary
 from pointsman.text.spelling import Speller
 from store_kit import WORDS, corpus
@@ -28,6 +31,19 @@ SPREAD = CosineSpread(0.8, 0.02)
 def pool(best: float) -> Pool[str]:
     near = [("a", best), ("b", 0.81)]
     return Pool({"bm25": [("b", 4.0)], "vector": near}, {"bm25": {"b": 4.0, "a": 0.0}, "vector": dict(near)})
+
+
+class Searched:
+    """What a search is over, for transformers that look something up."""
+
+    def __init__(self, *sources: Dataset) -> None:
+        self.sources: list[Any] = list(sources)
+
+    def search(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
+        raise AssertionError("nothing is searched here")
+
+    async def asearch(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
+        raise AssertionError("nothing is searched here")
 
 
 @pytest.fixture
@@ -96,7 +112,7 @@ def test_words_in_a_script_that_the_documents_lack_are_left_out() -> None:
         looking = Policy().looking(1)
         plain = dataset.candidates(Query("信号 signal"))
         without = dataset.candidates(Query("信号 signal"), looking=looking)
-        ids = dataset.stores.truth.keys(["stray"])["stray"]
+        ids = dataset.store.keys(["stray"])["stray"]
         assert plain.scores["bm25"][ids] > 2 * without.scores["bm25"][ids]
         only = dataset.candidates(Query("信号"), looking=looking)
         assert only.lists["bm25"] == []
@@ -131,10 +147,8 @@ class TestCorrecting:
     def test_nothing_is_corrected_where_words_cannot_be_looked_up(self, dataset: Dataset) -> None:
         with Dataset("near", indexing_technique="vector", embedder=HashingEmbedder()) as near:
             near.add([Document("1", "whistel")])
-            assert (found := transformer([dataset])) is not None
-            assert found.transform("whistel").query.text == "whistle"
-            assert (found := transformer([dataset, near])) is not None
-            assert found.transform("whistel").query.text == "whistel"
+            assert Corrector().over(Searched(dataset)).transform("whistel").query.text == "whistle"
+            assert Corrector().over(Searched(dataset, near)).transform("whistel").query.text == "whistel"
 
     def test_the_words_of_several_datasets_are_joined_once(
         self, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
@@ -155,9 +169,9 @@ class TestCorrecting:
         assert len(vocabulary._joint) == 8
 
     def test_effort(self, dataset: Dataset) -> None:
-        assert transformer([dataset], "fast") is None
-        assert transformer([], "balanced") is None
-        assert transformer([dataset], "thorough") is not None
+        assert transformer(additions("fast")) is None
+        assert isinstance(transformer(additions("balanced")), Corrector)
+        assert isinstance(transformer(additions("thorough")), QueryTransformer)
 
 
 class TestLimits:
@@ -165,7 +179,7 @@ class TestLimits:
         ("effort", "added"),
         [
             ("fast", {"feedback"}),
-            ("balanced", {"feedback", "spelling", "parts", "bridges"}),
+            ("balanced", {"feedback", "spelling"}),
             ("thorough", {"feedback", "spelling", "parts", "bridges"}),
             (Limits(), {"feedback", "spelling", "parts", "bridges"}),
             (Limits(0), set()),
@@ -274,7 +288,7 @@ class TestTuning:
         """Questions whose answers are what one list alone would give."""
         chance = random.Random(3)
         queries = {f"q{number}": " ".join(chance.sample(WORDS[:14], 2)) for number in range(count)}
-        names = {key: id_ for id_, key in dataset.keys(dataset.ids()).items()}
+        names = {key: id_ for id_, key in dataset.store.keys(dataset.ids()).items()}
         qrels = {
             query: {names[key]: 1 for key, _ in dataset.candidates(Query(text), by).lists[by][:3]}
             for query, text in queries.items()

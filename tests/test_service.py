@@ -14,7 +14,7 @@ from pointsman.errors import InputError, RetrievalError, UnknownNameError
 from pointsman.models import DashScopeLLM, HashingEmbedder, OpenAILLM
 from pointsman.registry import Registry
 from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.strategies import BaseRetrievalStrategy, Budget, spending
+from pointsman.strategies import BaseRetrievalStrategy, Budget, spending
 from pointsman.retrieval.transform import BaseTransformer, QueryTransformer, Transformed
 from pointsman.service import EnhancedRetrievalService, ServiceHits, llm_for
 from pointsman.settings import Settings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
-    from pointsman.retrieval.strategies.budget import Spending
+    from pointsman.retrieval.budget import Spending
 
 Search = Callable[..., ServiceHits]
 
@@ -591,7 +591,7 @@ class ForeignStore:
     """Another vector store: a log for the keyword index, and a search by vector."""
 
     def __init__(self, dataset: Dataset) -> None:
-        self._truth, self._vectors = dataset.stores.truth, dataset.stores.vectors
+        self._truth, self._vectors = dataset._local.collection.truth, dataset._local.collection.vectors
 
     @property
     def identity(self) -> str:
@@ -631,14 +631,14 @@ def test_a_foreign_vector_store_gets_a_keyword_index_in_step(
     with Dataset("same", "", "keyword", bm25_k1=0.9) as same:
         same.add([*DOCUMENTS, Document("new", "zebra crossing")])
         assert hits[0].score != same.search("green tea", 1, strategy="bm25").hits[0].score  # before the last one
-        with EnhancedRetrievalService(settings, dataset.stores.truth) as words:
+        with EnhancedRetrievalService(settings, dataset._local.collection.truth) as words:
             again = search(words, "green tea", 1, "bm25", False)
             assert again[0].score == pytest.approx(same.search("green tea", 1, strategy="bm25").hits[0].score)
 
 
 def test_a_store_without_a_part_does_without_it(search: Search, dataset: Dataset, tmp_path: Path) -> None:
     settings = {"bm25_index_path": str(tmp_path / "bm25")}
-    with EnhancedRetrievalService(settings, dataset.stores.truth) as words:
+    with EnhancedRetrievalService(settings, dataset._local.collection.truth) as words:
         assert ids(search(words, "tea", 3)) == ["tea"]
         with pytest.raises(InputError, match="no vectors"):
             search(words, "tea", 3, "vector")

@@ -54,7 +54,7 @@ class TestBlock:
                     assert who.add([document(f"{number}-{pair.index(who)}")]).added == 1
             assert len(found(one, "signal")) == len(found(other, "signal")) == 2 * number + 2
         for who in pair:
-            sound(who.stores)
+            sound(who._local.collection)
 
     def test_without_it_the_writer_stays(self, pair: tuple[Dataset, Dataset]) -> None:
         one, other = pair
@@ -124,7 +124,7 @@ class TestBlock:
         with one.writing():
             one.add([document(str(number)) for number in range(50)])
         found(one, "signal")
-        keyword, vectors = one.stores.keyword, one.stores.vectors
+        keyword, vectors = one._local.collection.keyword, one._local.collection.vectors
         assert vectors is not None
         index, base = keyword._index, vectors._state
         assert index is not None
@@ -223,7 +223,7 @@ class TestWaiting:
                 thread.join()
         assert not errors
         assert other.delete([f"b{number}" for number in range(5)]) == 5
-        sound(other.stores)
+        sound(other._local.collection)
 
     def test_a_block_in_a_block_does_not_line_up_behind_who_waits_for_its_end(
         self, pair: tuple[Dataset, Dataset]
@@ -238,7 +238,7 @@ class TestWaiting:
             one.add([document("a")])
             thread = threading.Thread(target=write)
             thread.start()
-            while not one.stores._lock.wanted:
+            while not one._local.collection._lock.wanted:
                 time.sleep(0.005)
             with one.writing(wait=5):
                 one.add([document("c")])
@@ -257,7 +257,7 @@ class TestWaiting:
         def again(*_: object) -> None:
             pytest.fail("it is in the index")
 
-        monkeypatch.setattr(one.stores.keyword, "_write", again)
+        monkeypatch.setattr(one._local.collection.keyword, "_write", again)
         with one.writing():
             assert one.delete(["unknown"]) == 0
         assert found(one, "signal") == ["a", "b"]
@@ -270,7 +270,7 @@ class TestWaiting:
         with dataset(tmp_path) as notes:
             assert sorted(notes.ids()) == sorted(f"{name}{number}" for name in names for number in range(20))
             assert len(found(notes, "signal")) == 60
-            sound(notes.stores)
+            sound(notes._local.collection)
 
     def test_who_dies_inside_or_in_line_holds_nobody_up(self, tmp_path: Path) -> None:
         with dataset(tmp_path) as notes, notes.writing():
@@ -298,7 +298,7 @@ class TestWaiting:
                 ids = set(notes.ids())
                 assert set(acknowledged) <= ids
                 assert f"after{number}" in ids
-                sound(notes.stores)
+                sound(notes._local.collection)
 
 
 class TestClosedMeanwhile:
@@ -329,7 +329,7 @@ class TestClosedMeanwhile:
         assert added == [4]
         with dataset(tmp_path) as again:
             assert sorted(again.ids()) == list("abcd")
-            sound(again.stores)
+            sound(again._local.collection)
         notes.close()
 
 
@@ -339,7 +339,7 @@ class TestGoneMeanwhile:
         with one.writing():
             one.add([document("a")])
         with other.writing():
-            other.stores.remove()
+            other._local.collection.remove()
         with pytest.raises(UnknownNameError, match="notes"), one.writing():
             pytest.fail("it is gone")
         with pytest.raises(StoreError, match="deleted"):
@@ -351,7 +351,7 @@ class TestGoneMeanwhile:
         with one.writing():
             one.add([document("a")])
         with other.writing():
-            other.stores.remove()
+            other._local.collection.remove()
         with dataset(tmp_path) as again, again.writing():
             again.add([document("b")])
             again.describe("another one")

@@ -19,8 +19,13 @@ from pointsman.filters import Filter, parse_filter
 from pointsman.llm import Completion, Usage
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
 from pointsman.retrieval import vocabulary as words_kept
+from pointsman.retrieval.recipe import Recipe, by_name
 from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.strategies import (
+from pointsman.retrieval.search import Lookup
+from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
+from pointsman.retrieval.transform.spelling import Corrector
+from pointsman.retrieval.vocabulary import NearWords, Vocabulary, speller_of
+from pointsman.strategies import (
     STRATEGIES,
     BaseRetrievalStrategy,
     BM25Strategy,
@@ -37,13 +42,10 @@ from pointsman.retrieval.strategies import (
     VectorStrategy,
     register_strategy,
 )
-from pointsman.retrieval.strategies.auto import Corrector
-from pointsman.retrieval.strategies.context import AutoMerger
-from pointsman.retrieval.strategies.generated import PassageWriter
-from pointsman.retrieval.strategies.prompts import PASSAGE
-from pointsman.retrieval.strategies.sparse import SparseIndex
-from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
-from pointsman.retrieval.vocabulary import NearWords, Vocabulary, speller_of
+from pointsman.strategies.context import AutoMerger
+from pointsman.strategies.generated import PassageWriter
+from pointsman.strategies.prompts import PASSAGE
+from pointsman.strategies.sparse import SparseIndex
 from pointsman.testing import RetrieverConformance
 from pointsman.types import Hits
 
@@ -112,6 +114,14 @@ def view(hits: Sequence[Hit]) -> list[tuple[Any, float, str]]:
 
 def ids(hits: Sequence[Hit]) -> list[str]:
     return [hit.id for hit in hits]
+
+
+def transformed(strategy: BaseRetrievalStrategy, query: str) -> Transformed:
+    """What a strategy makes of a query, over what it searches."""
+    recipe = Recipe(by_name(strategy.searched), 5)
+    transformer = strategy.transformer()
+    assert transformer is not None
+    return transformer.over(Lookup(recipe, list(recipe.sources))).transform(query)
 
 
 def kinds(hits: Sequence[Hit]) -> set[str]:
@@ -207,7 +217,7 @@ def test_hypotheses_are_written_at_once_and_share_one_weight(dataset: Dataset) -
     found = strategy.retrieve(QUESTION)
     assert time.perf_counter() - began < 1.0  # one after the other takes 1.2
     assert len(llm.calls) == 4
-    for variant in strategy.workflow.transformer.transform(QUESTION).variants:  # type: ignore[union-attr]
+    for variant in transformed(strategy, QUESTION).variants:
         assert (variant.weight, variant.method, variant.as_passage) == (0.25, "vector", True)
     assert {step.source for hit in found for step in hit.provenance} >= {f"hypothetical {n}" for n in (1, 2, 3, 4)}
 
@@ -216,7 +226,7 @@ def test_hypotheses_are_written_at_once_and_share_one_weight(dataset: Dataset) -
 def test_query2doc_has_both_forms(dataset: Dataset, form: Any, calls: int, variants: int) -> None:
     llm = ScriptedLLM({"passage": PASSAGE_TEXT, "": QUERIES})
     strategy = Query2DocStrategy(dataset, llm=llm, form=form)
-    done = strategy.workflow.transformer.transform(QUESTION)  # type: ignore[union-attr]
+    done = transformed(strategy, QUESTION)
     assert len(llm.calls) == calls
     assert len(done.variants) == variants
     assert {variant.kind for variant in done.variants} == {"expansion"}
@@ -230,7 +240,7 @@ def test_query2doc_has_both_forms(dataset: Dataset, form: Any, calls: int, varia
 
 def test_decomposition_follows_a_chain(dataset: Dataset) -> None:
     with_bridges, without = DecompositionStrategy(dataset), DecompositionStrategy(dataset, bridges=False)
-    done = with_bridges.workflow.transformer.transform(CHAIN)  # type: ignore[union-attr]
+    done = transformed(with_bridges, CHAIN)
     bridges = [variant.text for variant in done.variants if variant.kind == "bridge"]
     assert "Who directed Night Train?" in bridges
     assert {variant.weight for variant in done.variants} == {0.5}
@@ -274,7 +284,7 @@ def test_a_part_of_the_first_step_failing_is_told(dataset: Dataset) -> None:
                 raise LookupError("out of order")
             return []
 
-    done = DecompositionStrategy(dataset, FailsOnce()).workflow.transformer.transform(CHAIN)  # type: ignore[union-attr]
+    done = transformed(DecompositionStrategy(dataset, FailsOnce()), CHAIN)
     assert any(variant.kind == "bridge" for variant in done.variants)
     assert any("first step" in cause and "out of order" in cause for cause in done.degraded)
 
@@ -383,11 +393,11 @@ def test_words_of_several_datasets_and_near_words(dataset: Dataset) -> None:
 
 
 def test_feedback_adds_the_words_of_the_first_hits(dataset: Dataset) -> None:
-    done = PRFStrategy(dataset, documents=3).workflow.transformer.transform("Golden Lamp film")  # type: ignore[union-attr]
+    done = transformed(PRFStrategy(dataset, documents=3), "Golden Lamp film")
     [variant] = done.variants
     assert (variant.kind, variant.method) == ("expansion", "bm25")
     assert "train" in variant.text or "night" in variant.text
-    [heavier] = PRFStrategy(dataset, documents=3, share=0.2).workflow.transformer.transform("Golden Lamp film").variants  # type: ignore[union-attr]
+    [heavier] = transformed(PRFStrategy(dataset, documents=3, share=0.2), "Golden Lamp film").variants
     assert variant.weight == pytest.approx(0.1 / 0.9 * 3 / len(variant.text.split()))
     assert heavier.weight / variant.weight == pytest.approx((0.2 / 0.8) / (0.1 / 0.9))
     with pytest.raises(InputError, match="share"):
@@ -511,7 +521,7 @@ def test_sparse_scores_are_inner_products(dataset: Dataset) -> None:
     for document in dataset:
         vector = model.encode_documents([document.searchable])[0]
         expected = sum(weight * vector.get(token, 0.0) for token, weight in asked.items())
-        key = dataset.keys([document.id])[document.id]
+        key = dataset.store.keys([document.id])[document.id]
         assert key is not None
         assert found.get(key, 0.0) == pytest.approx(expected, rel=1e-5)
     assert list(found.values()) == sorted(found.values(), reverse=True)
@@ -521,7 +531,7 @@ def test_what_is_deleted_takes_no_place_in_a_sparse_list() -> None:
     with Dataset("rail", indexing_technique="keyword") as rail:
         rail.add([Document(*row) for row in DOCUMENTS])
         index = SparseIndex(rail, Letters())
-        gone = rail.keys(["en-1"])["en-1"]
+        gone = rail.store.keys(["en-1"])["en-1"]
         assert gone in dict(index.search(Query(QUESTION), 100))
         rail.delete("en-1")
         assert gone not in dict(index.search(Query(QUESTION), 100))
@@ -565,10 +575,14 @@ def test_a_sparse_model_that_fails_leaves_the_other_lists(dataset: Dataset, answ
     assert any("sparse" in cause for cause in found.degraded)
 
 
-def test_a_sparse_strategy_needs_a_model(dataset: Dataset) -> None:
-    for model in (None, object()):
-        with pytest.raises(InputError, match="model"):
-            SparseStrategy(dataset, model=model)  # type: ignore[arg-type]
+def test_i2_without_a_sparse_model_the_weights_of_bm25_are_the_vectors(dataset: Dataset) -> None:
+    hits = both(SparseStrategy(dataset), QUESTION)
+    ranks = {hit.id: step.rank for hit in hits for step in hit.provenance if step.source == "sparse"}
+    words = {hit.id: rank for rank, hit in enumerate(dataset.retriever("bm25").retrieve(QUESTION, 100), 1)}
+    assert ranks == {id_: rank for id_, rank in words.items() if id_ in ids(hits)}
+    assert "no sparse model" in dataset.search(QUESTION, strategy="sparse").plan.reason
+    with pytest.raises(InputError, match="model"):
+        SparseStrategy(dataset, model=object())  # type: ignore[arg-type]
     with pytest.raises(InputError, match="dataset"):
         SparseStrategy(dataset.retriever(), model=Letters())
 
@@ -730,14 +744,11 @@ def test_a_strategy_goes_into_another_workflow(dataset: Dataset) -> None:
         def transform(self, query: str | Query) -> Transformed:
             return Transformed(Query.of(query), (Variant("steam boiler", "mine"),))
 
-    strategy = DecompositionStrategy(dataset)
     workflow = RetrievalWorkflow(transformer=Adds(), timeout=7.0)
-    merged = strategy.applied_to(workflow)
-    assert (merged.timeout, merged.breaker) == (7.0, workflow.breaker)
-    assert workflow.refiners == ()
-    context = merged.search(CHAIN, [dataset], 5)
+    context = workflow.search(CHAIN, [dataset], 5, strategy="decomposition", refuse=False)
     assert {"mine", "subquestion", "bridge"} <= kinds(context.hits)
-    spans = ContextualCompressionStrategy(dataset).applied_to(workflow).search(QUESTION, [dataset], 3).trace.spans
+    assert workflow.refiners == ()
+    spans = workflow.search(QUESTION, [dataset], 3, strategy="compression", refuse=False).trace.spans
     assert [span.stage for span in spans].count("compress") == 2
 
 
@@ -782,6 +793,6 @@ class TestNestedConformance(RetrieverConformance):
 
 
 def test_importing_strategies_loads_no_engine() -> None:
-    code = "import pointsman.retrieval.strategies, sys; print('onnxruntime' in sys.modules, 'tantivy' in sys.modules)"
+    code = "import pointsman.strategies, sys; print('onnxruntime' in sys.modules, 'tantivy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -137,7 +137,9 @@ def test_with_no_stage_at_all(search: Search, datasets: tuple[Dataset, Dataset])
     assert {hit.dataset for hit in context} <= {"rails", "lamps"}
     assert [hit.score for hit in context] == sorted((hit.score for hit in context), reverse=True)
     assert (context.plan.datasets, context.plan.strategy) == (("rails", "lamps"), "hybrid")
-    assert [span.stage for span in context.trace.spans] == ["plan", "retrieve", "retrieve", "fuse", "fetch"]
+    assert [span.stage for span in context.trace.spans] == [
+        *("plan", "transform", "retrieve", "retrieve", "fuse", "fetch", "refuse")
+    ]
     assert (context.refused, context.degraded) == (None, ())
     assert search(RetrievalWorkflow(), "rail lamp", datasets, 7).hits == context.hits
 
@@ -149,7 +151,7 @@ def test_r7_with_every_stage(search: Search, datasets: tuple[Dataset, Dataset]) 
     )
     context = search(workflow, "rail", datasets, 5)
     assert [span.stage for span in context.trace.spans] == [
-        *("transform", "plan", "retrieve", "fuse", "fetch", "rerank", "rerank")
+        *("plan", "transform", "retrieve", "fuse", "fetch", "rerank", "refuse", "rerank")
     ]
     assert context.query.text == "signal"
     assert {hit.dataset for hit in context} == {"lamps"}
@@ -183,7 +185,7 @@ def test_datasets_and_retrievers_together(either: Search, datasets: tuple[Datase
     context = either(RetrievalWorkflow(), "rail lamp", [datasets[0], foreign, datasets[1]], 60)
     assert context.plan.datasets == ("rails", "fixed", "lamps")
     assert "x" in ids(context.hits)
-    assert context.trace.spans[-2].detail.startswith("rrf")  # foreign scores are on no common scale
+    assert context.trace.spans[-3].detail.startswith("rrf")  # foreign scores are on no common scale
     assert {hit.dataset for hit in context} == {"rails", "lamps", None}
     alone = either(RetrievalWorkflow(), "rail lamp", [foreign], 5)
     assert [(hit.id, hit.score) for hit in alone] == [("x", 900.0), ("d1", 5.0)]
@@ -217,7 +219,7 @@ def test_what_cannot_be_asked(datasets: tuple[Dataset, Dataset]) -> None:
         workflow.search("rail", [datasets[0], datasets[0]])
     with pytest.raises(InputError, match="has retrieve and aretrieve"):
         workflow.search("rail", [object()])
-    with pytest.raises(InputError, match="a query's text is a str"):
+    with pytest.raises(InputError, match="a question is a str or a Query"):
         workflow.search(7, datasets)  # type: ignore[arg-type]
 
 
@@ -285,7 +287,7 @@ class TestFailingStages:
 
         context = either(RetrievalWorkflow(transformer=Failed()), "q", [Fixed(("a", 1.0))])
         assert ids(context.hits) == ["a"]
-        assert context.degraded == ("transform: LookupError: no model; the query is searched as it is",)
+        assert context.degraded == ("Failed failed and was passed over: LookupError: no model",)
 
     def test_a_router(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
         context = either(RetrievalWorkflow(router=Choosing()), "rail", datasets, 100)
@@ -422,7 +424,7 @@ class TestR9Trace:
         for place, hit in enumerate(context, 1):
             explained = context.explain(hit.id, hit.dataset)
             assert explained.rank == place
-            assert [step.source for step in explained.steps] == ["bm25", "vector", "fuse", "rerank", "answer"]
+            assert [step.source for step in explained.steps] == ["bm25", "vector", "fuse", "rerank", "refuse", "answer"]
             fused = explained.steps[2]
             assert fused.rank == 21 - place
             assert fused.score == pytest.approx(sum(way.normalised or 0 for way in hit.provenance))

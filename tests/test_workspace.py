@@ -13,8 +13,8 @@ from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, 
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.models.scripted_llm import ScriptedLLM
 from pointsman.registry import STRATEGIES
-from pointsman.retrieval.strategies import BaseRetrievalStrategy, register_strategy
-from pointsman.retrieval.workflow import RetrievalWorkflow
+from pointsman.strategies import BaseRetrievalStrategy, register_strategy
+from pointsman.workflow import RetrievalWorkflow
 from pointsman.types import Hits, Query
 from store_kit import corpus
 
@@ -41,7 +41,7 @@ def test_nothing_is_written_before_the_first_dataset(tmp_path: Path) -> None:
 
 def test_datasets_are_kept(tmp_path: Path, workspace: Workspace) -> None:
     workspace.dataset("rails", description="about rails").add(corpus(5))
-    workspace.dataset("лампы", indexing_technique="keyword")
+    workspace.dataset("лампы", indexing_technique="keyword").make()
     assert workspace.names() == ["rails", "лампы"]
     assert workspace.dataset("rails") is workspace.dataset("rails")
     workspace.close()
@@ -67,7 +67,7 @@ def test_search_over_all_and_over_some(workspace: Workspace) -> None:
     assert {(hit.dataset, hit.id) for hit in context} == {("one", "a"), ("two", "a")}
     assert context.plan.datasets == ("one", "two")
     assert [span.stage for span in context.trace.spans] == [
-        *("transform", "plan", "retrieve", "retrieve", "fuse", "fetch", "rerank", "refuse")
+        *("plan", "transform", "retrieve", "retrieve", "fuse", "fetch", "refuse")
     ]
     assert {hit.dataset for hit in workspace.search("red signal", datasets=["two"])} == {"two"}
     assert {hit.id for hit in workspace.search("red signal lamp", filters="year < 2000")} == {"b"}
@@ -106,7 +106,7 @@ def test_what_is_no_workspace_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_cannot_be_read(tmp_path: Path, workspace: Workspace) -> None:
-    workspace.dataset("x")
+    workspace.dataset("x").make()
     workspace.close()
     manifest = tmp_path / "work" / "workspace.json"
     manifest.write_text(json.dumps({"format": 99}))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter, parse_filter
     from pointsman.llm import BaseLLM, Completion
     from pointsman.models import CachedEmbedder, DashScopeLLM, OpenAILLM, ScriptedLLM, default_embedder, load_embedder
-    from pointsman.request import Limits
+    from pointsman.request import Limits, RegisteredStrategy, SearchOptions, SearchRequest, WorkspaceOptions
     from pointsman.retrieval.base import BaseRetriever
     from pointsman.retrieval.compress import (
         BaseCompressor,
@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     )
     from pointsman.text.spelling import Speller
     from pointsman.types import (
+        Decision,
         Document,
         Excerpt,
         Explanation,
@@ -114,7 +115,7 @@ if TYPE_CHECKING:
     )
     from pointsman.workflow import RetrievalWorkflow
     from pointsman.workspace import Workspace
-    from pointsman.workspace import open_workspace as open  # noqa: A004  (pointsman.open reads well)
+    from pointsman.workspace import open_workspace as open  # noqa: A004, F401  (pointsman.open reads well)
 
 _HOMES = {
     "pointsman.agent": ["ReActAgent", "Tool"],
@@ -188,7 +189,7 @@ _HOMES = {
         "VectorStrategy",
         "register_strategy",
     ],
-    "pointsman.request": ["Limits"],
+    "pointsman.request": ["Limits", "RegisteredStrategy", "SearchOptions", "SearchRequest", "WorkspaceOptions"],
     "pointsman.retrieval.transform": [
         "BaseTransformer",
         "LLMDecomposer",
@@ -213,6 +214,7 @@ _HOMES = {
     "pointsman.store.local.bm25": ["BM25IndexManager"],
     "pointsman.text.spelling": ["Speller"],
     "pointsman.types": [
+        "Decision",
         "Document",
         "Excerpt",
         "Explanation",
@@ -254,6 +256,7 @@ __all__ = [
     "CrossEncoderReranker",
     "DashScopeLLM",
     "Dataset",
+    "Decision",
     "DecompositionStrategy",
     "DescriptionSelector",
     "Diversifier",
@@ -306,6 +309,7 @@ __all__ = [
     "ReActAgent",
     "Refusal",
     "Refuser",
+    "RegisteredStrategy",
     "RelevanceCalibration",
     "RemoteDataset",
     "RetrievalContext",
@@ -318,6 +322,8 @@ __all__ = [
     "RuleExpander",
     "RuleSelector",
     "ScriptedLLM",
+    "SearchOptions",
+    "SearchRequest",
     "SelectorResult",
     "SelectorRouter",
     "ServiceError",
@@ -337,6 +343,7 @@ __all__ = [
     "VectorStrategy",
     "WindowExpander",
     "Workspace",
+    "WorkspaceOptions",
     "__version__",
     "default_embedder",
     "fuse",
@@ -344,7 +351,6 @@ __all__ = [
     "load_embedder",
     "lost_in_the_middle",
     "mmr",
-    "open",
     "parse_filter",
     "query_length_rule",
     "recommend",

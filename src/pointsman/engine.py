@@ -322,7 +322,7 @@ class Engine:
                 depth=recipe.k,
                 alone=True,
             )
-        added, own = strategy.transformer(), self.stages.transformer
+        added, own = strategy.adds, self.stages.transformer
         if added is not None and own is not None:
             from pointsman.retrieval.transform.base import QueryTransformer
 
@@ -336,7 +336,7 @@ class Engine:
             strategy=name,
             method=strategy.method,
             transformer=added or own,
-            refiners=(*strategy.refiners(), *recipe.refiners),
+            refiners=(*strategy.reshapes, *recipe.refiners),
             variants_by_rank=strategy.variants_by_rank,
             policy=policy,
             budget=_within(strategy.budget, recipe.timeout),

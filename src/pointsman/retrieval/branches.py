@@ -284,11 +284,16 @@ async def ask(
                 failed[place][label] = error
             _note(journals[place], _span(label, answer, error, outcome.milliseconds, started), label, answer, error)
     if len(asked) < len(branches):
-        for name, why in left_out.items():
-            for journal in {id(journal): journal for journal in journals}.values():
-                journal.add(Span("retrieve", name, 0.0, None, why, started))
-                journal.degrade(f"{name}: {why}")
+        _note_left_out(left_out, journals, started)
     return [Answered(*pair) for pair in zip(results, failed, strict=True)]
+
+
+def _note_left_out(left_out: Mapping[str, str], journals: Sequence[Journal], started: float) -> None:
+    """Note the branches that were not asked, once in each journal."""
+    for journal in {id(journal): journal for journal in journals}.values():
+        for name, why in left_out.items():
+            journal.add(Span("retrieve", name, 0.0, None, why, started))
+            journal.degrade(f"{name}: {why}")
 
 
 def _note(journal: Journal, span: Span, label: str, answer: Results | None, error: Exception | None) -> None:

@@ -33,9 +33,11 @@ from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext
 if TYPE_CHECKING:
     from pointsman.models.queries import QueryVectors
     from pointsman.retrieval.branches import Answered, Branch
+    from pointsman.retrieval.pool import Fused
     from pointsman.retrieval.recipe import Recipe
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.transform.base import Variant
+    from pointsman.retrieval.variants import Beside
 
 log = logging.getLogger(__name__)
 
@@ -175,16 +177,7 @@ class Way:
         try:
             results, fused = own, None
             if beside:
-                from pointsman.retrieval.variants import fused_with, keys_beside
-
-                keys = keys_beside(own, beside)
-                every = [*([own] if own is not None else []), *(one for _, _, one in beside)]
-                scored = await complete(every, keys, self.mode)
-                own = scored.pop(0) if own is not None else None
-                beside = [(label, variant, one) for (label, variant, _), one in zip(beside, scored, strict=True)]
-                results, fused = fused_with(
-                    own, beside, self.plan.strategy, spread, weights, by_rank=recipe.variants_by_rank
-                )
+                results, fused = await self._with_variants(own, beside, spread, weights)
         except Exception as error:  # noqa: BLE001  (told of in the answer)
             self.failed("fuse", started, error, "variants of the query are left out")
             results, fused = own, None
@@ -205,6 +198,22 @@ class Way:
             raise RetrievalError("what was found could not be fetched", {"fetch": error}) from error
         self.journal.span("fetch", "documents", started, len(hits))
         self.ranked = Ranked(hits, fused.scale)
+
+    async def _with_variants(
+        self, own: Results | None, beside: Beside, spread: CosineSpread | None, weights: Mapping[str, float]
+    ) -> tuple[Results, Fused[Any]]:
+        """What variants add to the query's own evidence."""
+        from pointsman.retrieval.variants import added_up, by_rank, can_add, keys_beside
+
+        keys, method = keys_beside(own, beside), self.plan.strategy
+        if own is None:
+            return by_rank(own, own, beside, method, spread, weights)
+        if spread is None or self.recipe.variants_by_rank or not can_add(own, beside, method, spread):
+            [whole] = await complete([own], keys, self.mode)
+            return by_rank(own, whole, beside, method, spread, weights)
+        whole, *others = await complete([own, *(one for _, _, one in beside)], keys, self.mode)
+        beside = [(label, variant, one) for (label, variant, _), one in zip(beside, others, strict=True)]
+        return added_up(whole, beside, spread, weights)
 
     def _spread(self) -> CosineSpread | None:
         """One scale of cosines for everything that was found."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.candidates import Results, VariantResults
 from pointsman.retrieval.fusion import METHODS, RRF_K, fuse
-from pointsman.retrieval.pool import OWN, VARIANTS, Fused, Pool
+from pointsman.retrieval.pool import OWN, SCALES, VARIANTS, Fused, Pool
 
 if TYPE_CHECKING:
     from pointsman.retrieval.calibration import CosineSpread
@@ -29,36 +29,41 @@ def keys_beside(own: Results | None, beside: Beside) -> list[Any]:
     return list(dict.fromkeys(key for one in everywhere for ranking in one.pool.lists.values() for key, _ in ranking))
 
 
-def fused_with(
+def can_add(own: Results | None, beside: Beside, method: str, spread: CosineSpread | None) -> bool:
+    """Whether the evidence for a query and its variants is on one scale, so that it can be added up."""
+    if own is None or spread is None or method != "hybrid":
+        return False
+    return all(_is_raw(results) for results in (own, *(results for _, _, results in beside))) and (
+        own.pool.lists.keys() >= SCALES.keys()
+    )
+
+
+def by_rank(
     own: Results | None,
+    whole: Results | None,
     beside: Beside,
     method: str,
     spread: CosineSpread | None,
     weights: Mapping[str, float],
-    *,
-    by_rank: bool = False,
 ) -> tuple[Results, Fused[Any]]:
-    """One ranking out of the query's results and those of its variants.
+    """Reciprocal rank fusion of the query's ranking and those of its variants (I3).
 
     Args:
         own: of the query itself, if it was answered.
+        whole: the same with scores for what only variants have found.
         beside: of at least one variant.
-        method: how lists are fused.
+        method: how the lists of each are fused.
         spread: the scale of cosines, where there is one.
         weights: of lists, by name.
-        by_rank: fuse the rankings by reciprocal rank even where their scores could be added (I3).
     """
     main = (own.pool if own is not None else Pool()).fused(method, spread, weights)
-    scales = main.scale == "calibrated" and all(_is_raw(results) for _, _, results in beside)
-    if own is not None and spread is not None and scales and not by_rank:
-        return _summed(own, beside, spread, weights)
     method = method if method in METHODS else "hybrid"  # a variant may have been searched by other lists
     parts = {label: results.pool.fused(method, spread, weights) for label, _, results in beside}
     total = sum(variant.weight for _, variant, _ in beside)
     shares = {label: variant.weight / max(total, 1.0) for label, variant, _ in beside}
     rankings = [main.ranking, *(part.ranking for part in parts.values())]
     ranking = fuse([[(key, None) for key, _ in one] for one in rankings], "rrf", [1.0, *shares.values()])
-    results = VariantResults(own, {label: (parts[label].ranking, results) for label, _, results in beside})
+    results = VariantResults(whole, {label: (parts[label].ranking, results) for label, _, results in beside})
 
     def part(source: str, _: Any, rank: int | None) -> float | None:
         return shares[source] / (RRF_K + rank) if rank and source in shares else None
@@ -66,10 +71,10 @@ def fused_with(
     return results, Fused(ranking, "rrf", part)
 
 
-def _summed(
+def added_up(
     own: Results, beside: Beside, spread: CosineSpread, weights: Mapping[str, float]
 ) -> tuple[Results, Fused[Any]]:
-    """The calibrated sums for the query and its variants, added up: evidence of one kind, on one scale.
+    """The calibrated sums for the query and its variants, added up; every one has to score every candidate.
 
     A document answers one sub-question, so of those the best counts; of other variants the weighted mean does.
     Measured on multi-hop questions, whose sub-questions RRF lets outvote the whole (nDCG@10 .707 to .560 on

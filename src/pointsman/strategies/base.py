@@ -98,6 +98,8 @@ class BaseRetrievalStrategy(BaseRetriever):
             elif self.method in SCALES:
                 what = type(source).__name__
                 raise InputError(f"{kind} searches the lists of datasets; {what} is none, use HybridStrategy for it")
+        self.adds = self.transformer()
+        self.reshapes = tuple(self.refiners())
         own = Registry[Any]("strategy")
         own.register(_ITSELF, lambda *_, **__: self)
         stages = Stages(reranker=reranker, timeout=timeout)

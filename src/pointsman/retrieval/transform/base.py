@@ -183,10 +183,10 @@ def bound(steps: Iterable[BaseTransformer], lookup: Lookup) -> list[BaseTransfor
 
 def distinct(variants: Iterable[Variant], text: str) -> tuple[Variant, ...]:
     """The variants without those that read like ``text`` or like an earlier one, or say nothing."""
-    seen = {same(text), ""}
+    seen: set[object] = {same(text), ""}
     kept = []
     for variant in variants:
-        key = same(variant.text)
+        key: object = same(variant.text) if isinstance(variant.text, str) else variant  # what is no text is told later
         if key not in seen:
             seen.add(key)
             kept.append(variant)
