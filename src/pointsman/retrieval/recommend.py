@@ -5,8 +5,7 @@ No model and no index, and the same answer every time. The rules, the first that
 1. a word of comparison (*difference*, *versus*, 区别, плюсы и минусы …) -> ``decomposition``;
 2. a question: it ends in a question mark or opens with a question word -> ``hyde``. Chinese leaves the question word
    where the answer would stand (环保设备是什么), so there it counts anywhere;
-3. fewer than 5 words -> ``multi_query``; Chinese words are counted as `pointsman.selector.heuristic` does, some 1.6
-   characters to a word;
+3. fewer than 5 words -> ``multi_query``; 1.6 Chinese characters count as one;
 4. anything else -> ``hybrid``.
 
 Confidences are the seed's: an order among strategies, not measured probabilities.
@@ -14,13 +13,12 @@ Confidences are the seed's: an order among strategies, not measured probabilitie
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError
-from pointsman.text import detect, fold
+from pointsman.grammar import COMPARISON, asks, count, plain
+from pointsman.text import detect
 from pointsman.types import Query
 
 if TYPE_CHECKING:
@@ -28,52 +26,6 @@ if TYPE_CHECKING:
 
 SHORT: Final = 5
 """Words from which on a query is not short."""
-
-_HAN_PER_WORD = 1.6
-_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_HAN_RUN = re.compile(f"[{_HAN}]+")
-_WORD = re.compile(r"\w+(?:['’\-]\w+)*+")
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-
-# All of these are searched in folded text: lower case, ё as е, simplified characters, half-width punctuation.
-
-_COMPARISON = re.compile(
-    r"\b(?:compar(?:e[ds]?|ing|isons?)|differ(?:s|ed|ing|ences?)?|different (?:from|to|than)|distinctions? between"
-    r"|distinguish(?:es)?|versus|vs|pros (?:and|&) cons|(?:dis)?advantages and (?:dis)?advantages"
-    r"|strengths and weaknesses|(?:which|what) (?:one )?is better|better than"
-    r"|сравн(?:и|им|ить|ите|ивать|ивая|ивает|ивают|ение|ения|ению|ением|ении|ительн\w{2,4})"
-    r"|(?:в )?отличи(?:е|я|и|ем|ю|ях|й|ями)|отлича(?:ется|ются|ть|ться|лся|лась|лось|лись|ют|ет)"
-    r"|разниц(?:а|у|ы|е|ей)|различи(?:е|я|и|ем|ю|ях|й|ями)|различа(?:ется|ются|ть|ться|ют|ет)"
-    r"|плюсы и минусы|минусы и плюсы|плюсов и минусов|плюсах и минусах|за и против"
-    r"|(?:преимуществ|достоинств)(?:а|ах)? и недостат(?:ки|ков|ках)|(?:что|кто|какой|какая|какое|какие) лучше"
-    r"|лучше чем)\b"
-)
-# 比较好 is merely "rather good" and 比较器 a comparator, unless 哪个 asks which one is.
-_COMPARISON_HAN = re.compile(
-    "(?:哪[个种款家台部门者一]|谁)(?:更|比较|最)"
-    "|比较(?![器级法好大小多少高低快慢强弱贵难新老]|文学|便宜|容易|简单|适合|常见|重要|复杂|有名|明显)"
-    "|差异(?!化)|差别|区别|优缺点|优劣|优点和缺点|利弊|对比(?!度)|异同|不同点|不同之处|有[何什]么?不同|相比"
-)
-
-_ENDS_ASKING = re.compile(r"[?؟][\s!.…\"'”’»)\]}」』】）]*\Z")
-_OPENING = re.compile(
-    r"[\W_]*+(?:(?:and|but|so|or|well|а|и|но|ну|вот)\b[\W_]*+)?"
-    r"(?:"
-    r"(?:(?:in|on|at|to|for|from|with|by|of|under|about) )?(?:what|who|whom|whose|which|when|where|why|how)\b"
-    r"|(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|am|may|must)(?:n[’']t)? "
-    r"(?:i|you|he|she|it|we|they|there|this|that|these|those|the|an?|my|your|our|their|his|her|its|one"
-    r"|any(?:one|body|thing)?|some(?:one|body|thing)?|people)\b"
-    r"|(?:(?:в|во|на|о|об|с|со|к|ко|по|из|от|до|для|у|за|под|над|при|про|через|без) )?"
-    r"(?:что(?! касается)|чего|чему|чем|кто|кого|кому|кем|ком|почему|отчего|зачем|как|какой|какая|какое|какие|какого"
-    r"|какую|каком|каким|каких|какими|какова?|каковы|где|куда|откуда|когда|сколько|скольким|чей|чья|чье|чьи|чьего"
-    r"|неужели|разве|который|которая|которое|которые)\b"
-    r"|\w+ ли\b"
-    r")"
-)
-_ASKING_HAN = re.compile(
-    "为什么|为甚么|什么|甚么|为啥|有啥|怎[么样]|(?<!无论)(?<!不论)如何|为何|何时|何地|何处|何种|何谓|谁|哪(?![吒咤怕])|多少|多[久长大远高](?![期度])|请问"
-    "|几(?:个|种|次|年|时|点|天|位)|是否|能否|可否|能不能|可不可以|是不是|有没有|会不会|[吗么呢]\\W*\\Z"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,24 +160,10 @@ def _told(name: str, why_not: Mapping[str, str]) -> str:
 
 def _rule_for(text: str, language: str) -> tuple[_Rule, str]:
     """The first rule that applies, and what made it apply."""
-    folded = fold(_UNSEEN.sub(" ", text))
-    # Chinese writes no spaces, and in 苹果vs香蕉 the word stands alone.
-    apart = folded if folded.isascii() else _HAN_RUN.sub(" ", folded)
-    found = _COMPARISON.search(apart) or (None if apart is folded else _COMPARISON_HAN.search(folded))
-    if found:
-        return _COMPARES, found[0]
-    if _ENDS_ASKING.search(folded[-100:]):
-        return _ASKS, _CUES["mark"][language]
-    asked = _OPENING.match(apart)
-    if asked and not (apart is not folded and _HAN_RUN.match(folded.lstrip())):
-        return _ASKS, _CUES["word"][language].format(" ".join(_WORD.findall(asked[0])))
-    if apart is not folded and (han := _ASKING_HAN.search(folded)):
-        return _ASKS, _CUES["word"][language].format(" ".join(_WORD.findall(han[0])))
-    words = _count(apart, folded)
+    text = plain(text)
+    if compares := COMPARISON.first(text):
+        return _COMPARES, compares.text
+    if cue := asks(text):
+        return _ASKS, _CUES["mark"][language] if cue == "?" else _CUES["word"][language].format(cue)
+    words = count(text)
     return (_IS_SHORT, str(words)) if words < SHORT else (_DEFAULT, "")
-
-
-def _count(apart: str, folded: str) -> int:
-    """Words, those of Chinese by their usual length."""
-    han = 0 if apart is folded else sum(map(len, _HAN_RUN.findall(folded)))
-    return len(_WORD.findall(apart)) + math.ceil(han / _HAN_PER_WORD)

@@ -19,7 +19,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from pointsman.text import fold
+from pointsman.grammar import EXACT, FOR_MEANING, FOR_WORDS, MEANING, count, plain
 
 if TYPE_CHECKING:
     from pointsman.selector.base import ToolMetadata
@@ -33,35 +33,7 @@ _SHORT: Final = 5
 _LOOKED_AT: Final = 2_000
 """Characters of a text that cues are looked for in: whoever asks a question says so early."""
 
-# Folded text: lower case, е for ё, simplified Chinese. ``\b`` knows English and Russian words; Chinese has no such
-# thing, so a Chinese cue says beside which characters it is part of another word.
-_ASKS_FOR_WORDS: Final = re.compile(
-    r"\b(?:exact(?:ly)?|keywords?|terms?|verbatim)\b"
-    r"|\b(?:точн(?:о|ый|ая|ое|ые|ого|ому|ой|ую|ым|ых|ыми)|дословно|термин(?:а|у|ом|е|ы|ов|ам|ами|ах)?"
-    r"|ключев(?:ое|ые|ого|ых|ому|ым|ыми|ом) слов(?:о|а|у|ом|е|ам|ами|ах)?)\b"
-    r"|精确|准确|确切|关键词|关键字|(?<![技艺学美战武手魔])术语(?![言文音法系料])"
-)
-_ASKS_FOR_MEANING: Final = re.compile(
-    r"\b(?:what|how|why|explain(?:s|ed|ing)?|meanings?)\b"
-    r"|(?<!кое-)(?<!потому )\bчто\b(?!-)|(?<!кое-)(?<!так )\bкак\b(?!-| только\b| будто\b)"
-    r"|\b(?:почему|зачем|отчего|объясни(?:те|ть)?|поясни(?:те|ть)?|расскажи(?:те)?|смысл(?:а|у|ом|е)?"
-    r"|значени(?:е|я|ю|ем|и)|значит|означа(?:ет|ют))\b"
-    r"|什么|怎么|怎样|(?<![比例譬假])如何|(?<!因)为何|解释|含义|意义|(?<!好)意思"
-)
-_FOR_WORDS: Final = re.compile(
-    r"\b(?:keywords?|bm25|lexical|full[ -]?text)\b"
-    r"|\bключев(?:ое|ые|ого|ых|ому|ым|ыми|ом) слов|\bполнотекстов|\bлексическ"
-    r"|关键词|关键字|全文|词法"
-)
-_FOR_MEANING: Final = re.compile(
-    r"\b(?:semantic(?:s|ally)?|vectors?)\b|\b(?:семантическ|семантик|векторн|вектор(?:а|ы|ов|ам|ами|ах)?\b)"
-    r"|语义|向量"
-)
 _IDENTIFIER_JOINTS: Final = re.compile(r"_|(?<=[a-z0-9])(?=[A-Z])")
-_SPACELESS: Final = re.compile(r"[\u2e80-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_SPACED_WORDS: Final = re.compile(r"\w+(?:[-'’.]\w+)*")
-_CHARACTERS_PER_WORD: Final = 1.6
-"""Of running Chinese text."""
 
 
 def keyword_match_rule(query: Query, choice: ToolMetadata) -> float:
@@ -80,14 +52,14 @@ def query_length_rule(query: Query, choice: ToolMetadata) -> float:
     Chinese words are not spaced; 1.6 characters count as one.
     """
     words, meaning = _is_for(choice)
-    return _WEAK if (words if _word_count(query.text[:_LOOKED_AT]) < _SHORT else meaning) else 0.0
+    return _WEAK if (words if count(query.text[:_LOOKED_AT]) < _SHORT else meaning) else 0.0
 
 
 @lru_cache(maxsize=64)
 def _asks(text: str) -> tuple[bool, bool]:
     """Whether a query asks for words, and whether for meaning."""
-    folded = fold(text.replace("_", " "))
-    return bool(_ASKS_FOR_WORDS.search(folded)), bool(_ASKS_FOR_MEANING.search(folded))
+    text = plain(text.replace("_", " "))
+    return EXACT.first(text) is not None, MEANING.first(text) is not None
 
 
 def _is_for(choice: ToolMetadata) -> tuple[bool, bool]:
@@ -97,11 +69,5 @@ def _is_for(choice: ToolMetadata) -> tuple[bool, bool]:
 @lru_cache(maxsize=1024)
 def _says(name: str, description: str) -> tuple[bool, bool]:
     """Whether a choice says it is for words, and whether for meaning."""
-    text = fold(_IDENTIFIER_JOINTS.sub(" ", f"{name} {description}"))
-    return bool(_FOR_WORDS.search(text)), bool(_FOR_MEANING.search(text))
-
-
-@lru_cache(maxsize=64)
-def _word_count(text: str) -> int:
-    spaced, spaceless = _SPACELESS.subn(" ", text)
-    return len(_SPACED_WORDS.findall(spaced)) + round(spaceless / _CHARACTERS_PER_WORD)
+    text = plain(_IDENTIFIER_JOINTS.sub(" ", f"{name} {description}"))
+    return FOR_WORDS.first(text) is not None, FOR_MEANING.first(text) is not None

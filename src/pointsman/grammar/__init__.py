@@ -1,0 +1,95 @@
+"""The small words of English, Chinese and Russian: what asks, compares, speaks of time; one list a language, one rule.
+
+Every part that looks for such words does it here: `recommend`, `router_select`, the rules of selectors, decomposition
+and disambiguation. So what one of them takes for a question or a comparison is one to all of them. All lists are looked
+for at once, in a text that `plain` has prepared: mixed queries need no language detection.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+from pointsman.grammar import en, ru, zh
+from pointsman.grammar.match import HAN, HAN_PER_WORD, HAN_RUN, WORD, Match, Words, count, plain
+from pointsman.text._stopwords import ENGLISH, RUSSIAN
+
+__all__ = [
+    "COMPARISON",
+    "CONVERSATIONAL",
+    "EXACT",
+    "FILTERS",
+    "FOR_MEANING",
+    "FOR_WORDS",
+    "FUNCTION",
+    "HAN",
+    "HAN_PER_WORD",
+    "HAN_RUN",
+    "MEANING",
+    "QUESTION",
+    "STOP",
+    "TIME",
+    "WORD",
+    "Match",
+    "Words",
+    "asks",
+    "count",
+    "plain",
+]
+
+STOP = ENGLISH | RUSSIAN
+"""English and Russian words that tell no document from another."""
+
+_LOOKALIKES = f"{en.LOOKALIKE} {ru.LOOKALIKE} {zh.LOOKALIKE}"
+QUESTION = Words(f"{en.QUESTION} {ru.QUESTION} {zh.QUESTION}", _LOOKALIKES)
+CONVERSATIONAL = Words(f"{en.QUESTION} {ru.QUESTION} {zh.QUESTION} {en.REQUEST} {ru.REQUEST} {zh.REQUEST}", _LOOKALIKES)
+FUNCTION = Words(f"{' '.join(STOP - {'один', 'раз'})} {en.QUESTION} {ru.QUESTION} {zh.FUNCTION}", zh.FUNCTION_LOOKALIKE)
+COMPARISON = Words(f"{en.COMPARISON} {ru.COMPARISON} {zh.COMPARISON}", _LOOKALIKES)
+EXACT = Words(f"{en.EXACT} {ru.EXACT} {zh.EXACT}", _LOOKALIKES)
+MEANING = Words(f"{en.MEANING} {ru.MEANING} {zh.MEANING}", _LOOKALIKES)
+FOR_WORDS = Words(f"{en.FOR_WORDS} {ru.FOR_WORDS} {zh.FOR_WORDS}")
+FOR_MEANING = Words(f"{en.FOR_MEANING} {ru.FOR_MEANING} {zh.FOR_MEANING}")
+TIME = Words(f"{en.TIME} {ru.TIME} {zh.TIME}")
+FILTERS = tuple(f"{en.FILTER} {ru.FILTER} {zh.FILTER}".split())
+
+_OPENING = Words(f"{en.QUESTION} {ru.QUESTION} {ru.OPENING}", _LOOKALIKES)
+_AUXILIARY, _SUBJECT = Words(en.AUXILIARY), Words(en.SUBJECT)
+_LEAD = Words(f"{en.LEAD} {ru.LEAD}")
+_PREPOSITION = Words(f"{en.PREPOSITION} {ru.PREPOSITION}")
+_MARK = re.compile(r"[?؟][\s!.…\"'”’»)\]}」』】）]*\Z")
+_BEGINNING = 200
+"""Characters in which a question opens."""
+
+
+def asks(text: str) -> str:
+    """What makes a plain text a question: ``"?"``, or the words that ask; empty where it is none.
+
+    English and Russian questions open with such a word, or with one after a small word (*in which*, *а где*), Chinese
+    ones have it anywhere.
+
+    >>> [asks(plain(text)) for text in ("В каком году?", "in which year", "天空为什么是蓝色的", "что-то не то")]
+    ['?', 'in which', '为什么', '']
+    """
+    if _MARK.search(text[-100:]):
+        return "?"
+    opening = _opening(text[:_BEGINNING])
+    if opening or text.isascii():
+        return opening
+    found = QUESTION.first(text)
+    return found.text if found is not None and HAN_RUN.match(found.text) else ""
+
+
+def _opening(text: str) -> str:
+    words = list(islice(WORD.finditer(text), 6))
+    if not words or HAN_RUN.search(text, 0, words[0].start()):
+        return ""
+    place = int(words[0][0] in _LEAD and len(words) > 1)
+    asked = _OPENING.first(text)
+    small = place + 1 < len(words) and words[place][0] in _PREPOSITION
+    starts = {words[place].start(), words[place + small].start()}
+    if asked is not None and asked.start in starts:
+        return text[words[place].start() : asked.end]
+    following = [word for word in words[place + 1 :] if word[0] != "t"][:1]
+    if following and (following[0][0] == "ли" or (words[place][0] in _AUXILIARY and following[0][0] in _SUBJECT)):
+        return text[words[place].start() : following[0].end()]
+    return ""

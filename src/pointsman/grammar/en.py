@@ -1,0 +1,49 @@
+"""English words of the grammar; `pointsman.grammar.match` says how the lists are written."""
+
+from __future__ import annotations
+
+QUESTION = "what who whom whose which when where why how"
+"""Words that open a question, or make a text conversational."""
+
+AUXILIARY = """is are was were do does did can could should would will has have had am may must
+    isn aren wasn weren don doesn didn can couldn shouldn wouldn won hasn haven hadn"""
+"""Verbs that open a question where one of `SUBJECT` follows."""
+
+SUBJECT = """i you he she it we they there this that these those the a an my your our their his her its one
+    any(,one,body,thing) some(,one,body,thing) people"""
+
+LEAD = "and but so or well"
+"""What may stand before the first word of a question."""
+
+PREPOSITION = "in on at to for from with by about of under"
+
+REQUEST = "explain describe tell please"
+"""What asks for an answer in whole sentences."""
+
+COMPARISON = """compar(e,ed,es,ing,ison,isons) contrast(,ing)_with differ(,s,ed,ing,ence,ences) different_(from,to,than)
+    distinction(,s)_between distinguish(,es) versus vs pros(_and,)_cons (dis,)advantages(_and,)_(dis,)advantages
+    strengths(_and,)_weaknesses (which,what)(_one,)_is_better better_than similarities_(and,between)"""
+
+EXACT = "exact(,ly) keyword(,s) term(,s) verbatim"
+"""What asks for an exact wording."""
+
+MEANING = "what how why explain(,s,ed,ing) meaning(,s)"
+"""What asks for a meaning or an explanation."""
+
+FOR_WORDS = "keyword(,s) bm25 lexical full_text fulltext"
+"""What a description of a search by words says."""
+
+FOR_MEANING = "semantic(,s,ally) vector(,s)"
+"""What a description of a search by meaning says."""
+
+TIME = """today yesterday tomorrow now currently recent(,ly) latest newest lately nowadays tonight upcoming
+    (this,last,next,past)_(week,month,year,quarter,decade,century,summer,winter,spring,autumn) up_to_date
+    january february april june july august september october november december
+    since_(monday,tuesday,wednesday,thursday,friday,saturday,sunday) (a,one,two,three)_(day,week,month,year)(,s)_ago"""
+"""What speaks of a time, where dates and years do not."""
+
+FILTER = "channel date after before since until"
+"""Keys of filters that a query may hold: ``after:2024``."""
+
+LOOKALIKE = "as_long_as"
+"""Phrases that hold words of these lists and are something else."""

@@ -1,0 +1,211 @@
+"""The one rule by which the words of the grammar are found in a text: as words, never as parts of other words.
+
+Going from left to right, the longest known entry is taken at each place. English and Russian entries begin and end
+where words do. Chinese has no such places, so the lists also hold *lookalikes*, longer words that an entry is a part of
+(吗啡, 司法解释): where one stands it is taken, and nothing in it is found. *что-то* is one as well.
+
+How entries are written: separated by white space; ``_`` between the words of a phrase; ``(a,b,)`` for either, or
+nothing. A Chinese entry that ends in ``~`` is not found where a syllable follows that makes a longer noun of it, as in
+解释器 and 准确率.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+"""Chinese characters, for a character class."""
+
+HAN_RUN = re.compile(f"[{HAN}]+")
+WORD = re.compile(f"[^\\W{HAN}]+")
+"""A word of a language that writes spaces, also where it stands in Chinese text."""
+
+HAN_PER_WORD = 1.6
+"""Characters of running Chinese text that make a word."""
+
+_COMPOUND = re.compile(f"[^\\W{HAN}]+(?:['’\\-][^\\W{HAN}]+)*+")
+_GAP = re.compile(r"[\s\-'’&]*")
+_ALTERNATIVES = re.compile(r"\(([^()]*)\)")
+_SIMPLIFIED = dict(
+    zip(
+        "麼甚誰為兩種區別異優點較對幾個會請問說釋確術語關鍵詞義頻錄時間這與從讓給講談紹訴嗎處長遠進於還後開發動現見過們樣歲總嚴機圖聽寫參諧聲轉許業東車電網標達選擇勝負強難實際當溫緩飽調潛內線職無論題貴舊輕廣導",
+        "么什谁为两种区别异优点较对几个会请问说释确术语关键词义频录时间这与从让给讲谈绍诉吗处长远进于还后开发动现见过们样岁总严机图听写参谐声转许业东车电网标达选择胜负强难实际当温缓饱调潜内线职无论题贵旧轻广导",
+        strict=True,
+    )
+)
+"""Traditional characters of the lists; `pointsman.text.fold` knows all, by a table that takes longer to read."""
+
+_FORMS = {"ё": "е", **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}, **_SIMPLIFIED}
+_OTHER = re.compile(rf"[\x00-\x1f\x7f-\x9f{''.join(_FORMS)}]")
+_NOUNS = {
+    "率": "",
+    "者": "",
+    "器": "官材具",
+    "性": "能别格质",
+    "度": "量",
+    "学": "生校习者院期",
+    "化": "学工石妆肥",
+    "员": "工",
+    "权": "力利重限益",
+    "力": "学量",
+    "法": "律院国规官语人",
+    "型": "号",
+    "级": "别",
+    "论": "文坛述",
+}
+"""Syllables that make a noun of what stands before them, unless one of these follows: 解释器, but 解释 器官."""
+
+
+class Match(NamedTuple):
+    """A word that was found: as it stands in the plain text, and where."""
+
+    text: str
+    start: int
+    end: int
+
+
+def plain(text: str) -> str:
+    """A text as the lists are written, of the same length: lower case, е for ё, simplified characters, plain spaces.
+
+    >>> plain("ЁЖ？為什麼")
+    'еж?为什么'
+    """
+    # U+0130 is the one character that has two in lower case.
+    return _OTHER.sub(lambda found: _FORMS.get(found[0], " "), text.replace("\u0130", "i").lower())
+
+
+def count(text: str) -> int:
+    """How many words a text has; Chinese ones by their usual length, 1.6 characters.
+
+    >>> count("state-of-the-art search"), count("环保设备维护")
+    (2, 4)
+    """
+    han = 0 if text.isascii() else sum(map(len, HAN_RUN.findall(text)))
+    return len(_COMPOUND.findall(text)) + math.ceil(han / HAN_PER_WORD)
+
+
+class Words:
+    """A list of words and phrases, and where they stand in a text.
+
+    >>> words = Words("what vs pros(_and,)_cons 解释~ 吗", "吗啡")
+    >>> [found.text for text in ("somewhat", "苹果vs香蕉", "pros & cons") for found in words.all(text)]
+    ['vs', 'pros & cons']
+    >>> [found.text for text in ("请解释一下", "解释器", "吗啡", "好吗") for found in words.all(text)]
+    ['解释', '吗']
+    """
+
+    def __init__(self, entries: str, lookalikes: str = "") -> None:
+        """Keep the lists, which are read when the first text comes; see the module for how they are written."""
+        self._entries, self._lookalikes = entries, lookalikes
+
+    @cached_property
+    def _spaced(self) -> dict[str, list[tuple[tuple[str, ...], bool]]]:
+        """By first word: the words of an entry and whether it counts, the longest first."""
+        table: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
+        for entry, counts in self._read():
+            if not HAN_RUN.search(entry):
+                parts = tuple(WORD.findall(entry.replace("_", " ")))
+                table.setdefault(parts[0], []).append((parts, counts))
+        return {word: sorted(phrases, key=lambda phrase: -len(phrase[0])) for word, phrases in table.items()}
+
+    @cached_property
+    def _han(self) -> dict[str, list[tuple[str, bool, bool]]]:
+        """By first character: an entry, whether it counts and whether it is a stem, the longest first."""
+        table: dict[str, list[tuple[str, bool, bool]]] = {}
+        for entry, counts in self._read():
+            if HAN_RUN.search(entry):
+                table.setdefault(entry[0], []).append((entry.rstrip("~"), counts, entry[-1] == "~"))
+        return {first: sorted(forms, key=lambda form: -len(form[0])) for first, forms in table.items()}
+
+    def _read(self) -> Iterator[tuple[str, bool]]:
+        for source, counts in ((self._entries, True), (self._lookalikes, False)):
+            for entry in expanded(source):
+                yield entry, counts
+
+    def __contains__(self, word: str) -> bool:
+        """Whether one word is an entry."""
+        return any(counts and len(parts) == 1 for parts, counts in self._spaced.get(word, ()))
+
+    def first(self, text: str) -> Match | None:
+        """The first entry in a plain text."""
+        spaced, han = next(self._in_spaced(text), None), next(self._in_han(text), None)
+        return spaced if han is None or (spaced is not None and spaced.start < han.start) else han
+
+    def all(self, text: str) -> list[Match]:
+        """Every entry in a plain text, in order."""
+        return sorted([*self._in_spaced(text), *self._in_han(text)], key=lambda match: match.start)
+
+    def _in_spaced(self, text: str) -> Iterator[Match]:
+        table, words = self._spaced, WORD.findall(text)
+        if table.keys().isdisjoint(words):
+            return
+        spans = list(WORD.finditer(text))
+        free = 0  # from which word on nothing is taken yet
+        for place, word in enumerate(words):
+            if place < free or word not in table:
+                continue
+            for parts, counts in table[word]:
+                if len(parts) == 1 or tuple(words[place : place + len(parts)]) == parts:
+                    found = spans[place : place + len(parts)]
+                    if len(parts) > 1 and not _joined(text, found):
+                        continue
+                    if counts:
+                        start, end = found[0].start(), found[-1].end()
+                        yield Match(text[start:end], start, end)
+                    free = place + len(parts)
+                    break
+
+    def _in_han(self, text: str) -> Iterator[Match]:
+        if text.isascii():
+            return
+        for run in HAN_RUN.finditer(text):
+            if self._han.keys().isdisjoint(run[0]):
+                continue
+            place, stop = run.span()
+            while place < stop:
+                for form, counts, stem in self._han.get(text[place], ()):
+                    if not text.startswith(form, place):
+                        continue
+                    end = place + len(form)
+                    if stem and _makes_noun(text[end : end + 2]):
+                        end += 1
+                    elif counts:
+                        yield Match(form, place, end)
+                    place = end - 1
+                    break
+                place += 1
+
+
+def _joined(text: str, words: list[re.Match[str]]) -> bool:
+    """Whether nothing but spaces and hyphens stands between words."""
+    return all(_GAP.fullmatch(text, one.end(), other.start()) for one, other in itertools.pairwise(words))
+
+
+def _makes_noun(following: str) -> bool:
+    """Whether what follows a verb makes a longer noun of it."""
+    syllable, after = following[:1], following[1:]
+    return syllable in _NOUNS and (not after or after not in _NOUNS[syllable])
+
+
+def expanded(source: str) -> Iterator[str]:
+    """The entries of a list, alternatives written out.
+
+    >>> list(expanded("differ(,s) 哪(个,种)更"))
+    ['differ', 'differs', '哪个更', '哪种更']
+    """
+    for entry in source.split():
+        yield from _alternatives(entry)
+
+
+def _alternatives(entry: str) -> Iterator[str]:
+    choice = _ALTERNATIVES.search(entry)
+    if choice is None:
+        yield entry
+        return
+    for one in choice[1].split(","):
+        yield from _alternatives(entry[: choice.start()] + one + entry[choice.end() :])

@@ -1,0 +1,152 @@
+"""One grammar for all that looks for words: the rule of matching, the lists, and what stands on them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman import ToolMetadata, keyword_match_rule, recommend, router_select, semantic_query_rule
+from pointsman.grammar import (
+    COMPARISON,
+    CONVERSATIONAL,
+    EXACT,
+    FOR_MEANING,
+    FOR_WORDS,
+    FUNCTION,
+    MEANING,
+    QUESTION,
+    TIME,
+    Words,
+    asks,
+    count,
+    plain,
+)
+from pointsman.types import Query
+
+LISTS = [COMPARISON, CONVERSATIONAL, EXACT, FOR_MEANING, FOR_WORDS, FUNCTION, MEANING, QUESTION, TIME]
+CUES = [COMPARISON, CONVERSATIONAL, EXACT, MEANING, QUESTION, TIME]
+
+LOOKALIKES = [
+    *(
+        "解释器",
+        "解释器的实现",
+        "准确率",
+        "提高准确率",
+        "精确度",
+        "意义重大",
+        "比较器",
+        "对比度",
+        "差异化经营",
+        "比较级",
+    ),
+    *("无论如何", "哪吒", "吗啡", "司法解释", "比较好", "因为", "技术语言", "好几年", "多大期"),
+    *("somewhat", "whatsoever", "comparable", "indifferent", "terminal", "inexact", "nowadays2", "howl"),
+    *("что-то", "кое-что", "потому что", "что касается", "какао", "сравнимо", "неточность"),
+]
+FOUND = [
+    (MEANING, "请解释一下垃圾回收", "解释"),
+    (MEANING, "解释器官移植", "解释"),  # 器官 is a word of its own
+    (MEANING, "这句话的意义是什么", "意义"),
+    (EXACT, "精确匹配", "精确"),
+    (EXACT, "the exact-match operator", "exact"),
+    (EXACT, "по ключевым словам", "ключевым словам"),
+    (COMPARISON, "比较性能", "比较"),
+    (COMPARISON, "比较大学和高中", "比较大学"),
+    (COMPARISON, "Pros & Cons", "pros & cons"),
+    (COMPARISON, "pros and\ncons", "pros and cons"),
+    (COMPARISON, "苹果VS香蕉", "vs"),
+    (COMPARISON, "兩種方法的區別", "区别"),
+    (COMPARISON, "Ёмкость: сравнение", "сравнение"),
+    (QUESTION, "天空為什麼是藍色的", "为什么"),
+    (QUESTION, "ЧТО-ТО или что", "что"),
+    (TIME, "в прошлом году", "в прошлом году".removeprefix("в ")),
+    (TIME, "the Latest release", "latest"),
+    (TIME, "最近的新闻", "最近"),
+    (TIME, "two weeks ago", "two weeks ago"),
+    (FUNCTION, "кот в шляпе", "в"),
+    (FUNCTION, "猫的历史", "的"),
+    (FOR_MEANING, "семантического поиска", "семантического"),
+]
+
+
+@pytest.mark.parametrize("text", LOOKALIKES)
+def test_a_word_inside_another_is_not_found(text: str) -> None:
+    assert [words.first(plain(text)) for words in CUES] == [None] * len(CUES)
+    query = Query(text)
+    choices = [ToolMetadata("keyword search", ""), ToolMetadata("vector search", "")]
+    assert [rule(query, c) for rule in (keyword_match_rule, semantic_query_rule) for c in choices] == [0.0] * 4
+    assert recommend(query).strategy in {"multi_query", "hybrid"}
+    assert router_select(text)["reasons"] in (["short_or_entity_numeric"], ["default_dense"])
+
+
+@pytest.mark.parametrize(("words", "text", "expected"), FOUND)
+def test_words_are_found_as_they_stand(words: Words, text: str, expected: str) -> None:
+    found = words.first(plain(text))
+    assert found is not None
+    assert found.text == expected
+    assert plain(text)[found.start : found.end] == found.text
+
+
+@pytest.mark.parametrize(
+    ("text", "cue"),
+    [
+        ("really ?!", "?"),
+        ("небо голубое？", "?"),
+        ("and in which year did it open", "in which"),
+        ("isn't it late", "isn't it"),
+        ("а где это", "где"),
+        ("можно ли есть снег", "можно ли"),
+        ("которая из них", "которая"),
+        ("这台机器怎么用", "怎么"),
+        ("今天的会议取消了吗", "吗"),
+        ("Will Smith filmography", ""),
+        ("I know what you did", ""),
+        ("電影 How to Train Your Dragon 的票房", ""),
+        ("", ""),
+    ],
+)
+def test_what_asks(text: str, cue: str) -> None:
+    assert asks(plain(text)) == cue
+
+
+def test_words_are_counted_in_every_language() -> None:
+    assert [count(text) for text in ("", "state-of-the-art don't", "机器学习", "用python写", "环保设备维护手册")] == [
+        0,
+        2,
+        3,
+        3,
+        5,
+    ]
+
+
+@given(st.text())
+def test_the_plain_form_keeps_every_place_and_is_its_own(text: str) -> None:
+    once = plain(text)
+    assert len(once) == len(text)
+    assert plain(once) == once
+
+
+PIECES = st.lists(st.sampled_from([*LOOKALIKES, *(text for _, text, _ in FOUND), " ", "-", "，", "x"]), max_size=8)
+
+
+@given(PIECES.map("".join) | PIECES.map(" ".join) | st.text())
+def test_matches_are_in_order_apart_and_at_the_ends_of_words(text: str) -> None:
+    text = plain(text)
+    for words in LISTS:
+        found = words.all(text)
+        assert [match.text for match in found] == [text[match.start : match.end] for match in found]
+        assert all(one.end <= other.start for one, other in pairwise(found))
+        assert words.first(text) == (found[0] if found else None)
+
+
+@pytest.mark.parametrize("piece", ["что-то ", "потому ", "解释器", "因", "what ", "pros and ", "a", "近几", "\x00"])
+def test_a_megabyte_takes_no_longer_than_its_length(piece: str) -> None:
+    text = plain(piece * (1_000_000 // len(piece)))
+    began = perf_counter()
+    for words in LISTS:
+        words.all(text)
+    assert perf_counter() - began < 60  # in quadratic time this would run for hours
