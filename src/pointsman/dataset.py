@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pointsman.models import CachedEmbedder
     from pointsman.protocols import Embedder
     from pointsman.store.local.collection import Collection, Verification
-    from pointsman.store.local.truth import Prepared
     from pointsman.store.local.vectors import VectorIndex
+    from pointsman.store.prepared import Prepared
     from pointsman.types import Hit, RetrievalContext
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
@@ -563,7 +563,7 @@ class Dataset:
         vectors: NDArray[np.float32] | None,
         told: Callable[[int], None],
     ) -> AddResult:
-        from pointsman.store.local.truth import prepare
+        from pointsman.store.prepared import prepare
 
         last = {document.id: row for row, document in enumerate(documents)}
         rows = list(last.values())

@@ -11,9 +11,22 @@ import numpy as np
 
 from pointsman._batched import batched
 from pointsman.errors import InputError
-from pointsman.store.base import NEAR, WORDS, BaseStore, Capability, Lists, Look, Page, Scale, Scores, Statistics, StoreInfo
+from pointsman.store.base import (
+    NEAR,
+    WORDS,
+    BaseStore,
+    Capability,
+    Lists,
+    Look,
+    Page,
+    Scale,
+    Scores,
+    Statistics,
+    StoreInfo,
+)
 from pointsman.store.local.collection import Collection, Verification
-from pointsman.store.local.truth import Change, prepare
+from pointsman.store.local.truth import Change
+from pointsman.store.prepared import prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
