@@ -67,6 +67,19 @@ def prepare(document: Document) -> Prepared:
     return Prepared(document, metadata, digest(text, metadata))
 
 
+def storable(text: str) -> bool:
+    r"""Whether a text can be stored as it is; an id that cannot is no document's.
+
+    >>> storable("信号"), storable("\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def metadata_of(text: str) -> Any:
     """What our own encoder has written; a quarter of the time of ``json.loads``, which looks for white space first."""
     try:

@@ -17,6 +17,7 @@ SelectorConformance        anything with ``select`` and ``aselect``
 RouterConformance          subclasses of `BaseRouter`
 TransformerConformance     subclasses of `BaseTransformer`
 EmbedderConformance        anything that keeps the protocol `Embedder`
+StoreConformance           subclasses of `BaseStore`: where the documents of a dataset live
 DocumentStoreConformance   anything that keeps the protocol `DocumentStore`
 KeywordIndexConformance    anything that keeps the protocol `KeywordIndex`
 VectorIndexConformance     anything that keeps the protocol `VectorIndex`
@@ -24,10 +25,10 @@ LLMConformance             anything with ``complete`` or ``acomplete``
 WorkspaceConformance       whatever answers as a `Workspace` does, here or over a wire
 ========================== ============================================================================================
 
-``make`` is called in every test, so where making is expensive, make one and return it each time. The other methods
-without ``test_`` are hooks: override those whose default does not suit. Pointsman's own implementations pass the same
-suites. Nothing here needs more than the standard library, NumPy and Pointsman; a test that does not apply raises
-`unittest.SkipTest`, which pytest shows as skipped.
+``make`` (of a store, ``make_store``) is called in every test, so where making is expensive, make one and return it
+each time. The other methods without ``test_`` are hooks: override those whose default does not suit. Pointsman's own
+implementations pass the same suites. Nothing here needs more than the standard library, NumPy and Pointsman; a test
+that does not apply raises `unittest.SkipTest`, which pytest shows as skipped.
 """
 
 from pointsman.testing._shared import DOCUMENTS, FILTERS, ODD_TEXTS
@@ -38,6 +39,8 @@ from pointsman.testing.refiners import RefinerConformance, RerankerConformance
 from pointsman.testing.retrievers import RetrieverConformance
 from pointsman.testing.routers import RouterConformance
 from pointsman.testing.selectors import SelectorConformance
+from pointsman.testing.slow import SlowStore
+from pointsman.testing.stores import StoreConformance
 from pointsman.testing.transformers import TransformerConformance
 from pointsman.testing.workspaces import WorkspaceConformance
 
@@ -54,6 +57,8 @@ __all__ = [
     "RetrieverConformance",
     "RouterConformance",
     "SelectorConformance",
+    "SlowStore",
+    "StoreConformance",
     "TransformerConformance",
     "VectorIndexConformance",
     "WorkspaceConformance",

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from pointsman._batched import batched
 from pointsman.errors import CorruptStoreError, StoreError
 from pointsman.store.local.files import sync_directory
-from pointsman.store.prepared import digest, metadata_of
+from pointsman.store.prepared import digest, metadata_of, storable
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Truth:
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """Documents by id, in the order asked; None where there is none."""
         found: dict[str, Document] = {}
-        for part in batched(ids, _VARIABLES):
+        for part in batched(filter(storable, ids), _VARIABLES):
             sql = f"SELECT id, text, metadata FROM documents WHERE id IN ({_marks(part)})"
             found.update((row[0], _document(row)) for row in self._rows(sql, *part))
         return [found.get(id_) for id_ in ids]
@@ -172,6 +172,8 @@ class Truth:
         """Every id, or those whose metadata names this ``source``."""
         if source is None:
             return [row[0] for row in self._rows("SELECT id FROM documents ORDER BY key")]
+        if not storable(source):
+            return []
         sql = f"SELECT id FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # as the index has it, to the letter
         return [row[0] for row in self._rows(sql, source)]
 
@@ -347,7 +349,7 @@ class Truth:
     def _stored(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
         """Key and digest of the ids that exist."""
         found: dict[str, tuple[int, bytes]] = {}
-        for part in batched(ids, _VARIABLES):
+        for part in batched(filter(storable, ids), _VARIABLES):
             sql = f"SELECT id, key, digest FROM documents WHERE id IN ({_marks(part)})"
             found.update((row[0], (row[1], row[2])) for row in self._rows(sql, *part))
         return found
