@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pointsman.store.local.collection import Collection
-from pointsman.store.local.truth import prepare
+from pointsman.store.prepared import prepare
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:

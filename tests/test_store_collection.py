@@ -17,7 +17,7 @@ from pointsman.errors import CorruptStoreError, FormatVersionError, InputError
 from pointsman.store.local import keyword, truth, vectors
 from pointsman.store.local.collection import Collection
 from pointsman.store.local.files import replacing
-from pointsman.store.local.truth import prepare
+from pointsman.store.prepared import Prepared, prepare
 from pointsman.types import AddResult, Document
 from store_kit import DIMENSIONS, EMBEDDER, add, corpus, opened, sound, unit, units
 
@@ -319,7 +319,7 @@ class TestHostileInput:
         deep = '{"source":"a.md","x":' + "[" * 2500 + "]" * 2500 + "}"
         with closing(truth.Truth(tmp_path / "documents.sqlite")) as made:
             other = prepare(Document("2", "y", {"source": "a.md"}))
-            made.upsert([truth.Prepared(Document("1", "x"), deep, b"digest"), other])
+            made.upsert([Prepared(Document("1", "x"), deep, b"digest"), other])
             assert (made.ids(), made.ids(source="a.md")) == (["1", "2"], ["2"])
 
     def test_k_beyond_all_documents(self, store: Collection) -> None:

@@ -793,7 +793,7 @@ def _line_of(item: Document | Mapping[str, Any]) -> _Line:
     Raises:
         InputError: it cannot be used.
     """
-    from pointsman.store.local.truth import prepare
+    from pointsman.store.prepared import prepare
 
     document = Document.of(item)
     prepared = prepare(document)

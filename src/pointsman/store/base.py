@@ -194,7 +194,13 @@ class Store(Protocol):
     def write(
         self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
     ) -> AddResult:
-        """Add or update documents of different ids durably; what is stored just so is passed over (``WRITE``)."""
+        """Add or update documents of different ids durably; what is stored just so is passed over (``WRITE``).
+
+        A document written without its vector loses the one that it had.
+
+        Raises:
+            InputError: a document cannot be stored, or the vectors are not of this store's embedder; nothing is written.
+        """
         ...
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
@@ -202,7 +208,7 @@ class Store(Protocol):
         ...
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
-        """Delete documents by id or by filter; how many there were (``WRITE``)."""
+        """Delete documents of these ids, that match, or both; how many there were (``WRITE``)."""
         ...
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
@@ -230,11 +236,11 @@ class Store(Protocol):
         ...
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
-        """How many documents hold all tokens of each of these words (``TERMS``)."""
+        """How many documents hold each of these words; of several tokens, the rarest (``TERMS``)."""
         ...
 
     def statistics(self) -> Statistics:
-        """Sequence number, size and notes, as of now; cheap enough for every search."""
+        """Sequence number, size and notes: as of now, or of the last second where asking is a round trip."""
         ...
 
     def annotate(self, **notes: str) -> None:

@@ -27,12 +27,14 @@ from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, 
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.files import POLL_SECONDS, WriterLock, make_directory, replacing
 from pointsman.store.local.keyword import K1, B, KeywordIndex, damaged_files
-from pointsman.store.local.truth import Prepared, Truth
+from pointsman.store.local.truth import Truth
 from pointsman.store.local.vectors import VectorIndex
+from pointsman.store.prepared import Prepared, directions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from pointsman.types import AddResult
@@ -246,7 +248,7 @@ class Collection:
         blobs = None
         if vectors is not None:
             self.check_embedder(embedder)
-            rows = _directions(vectors, prepared)
+            rows = directions(vectors, prepared)
             self._fix_embedder(embedder, rows.shape[1])
             blobs = [row.tobytes() for row in rows]
         return self.truth.upsert(prepared, blobs)
@@ -451,27 +453,6 @@ class Collection:
                 f"{self._directory.name!r} holds vectors of {known} dimensions, not of {dimensions}; "
                 "open it with the embedder that made them, or index the documents into a new dataset"
             )
-
-
-def _directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> NDArray[np.float32]:
-    """Vectors checked and, where they are not yet, brought to length 1."""
-    try:
-        rows = np.ascontiguousarray(vectors, np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"vectors are a matrix of numbers, one row for each document: {error}") from error
-    if rows.ndim != 2 or len(rows) != len(prepared) or not rows.shape[1]:
-        raise InputError(f"vectors of shape {rows.shape} for {len(prepared)} documents; expected one row for each")
-    with np.errstate(over="ignore"):
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    wrong = ~(np.isfinite(lengths) & (lengths > 0))
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        what = "points nowhere: it is all zeros" if lengths[first] == 0 else "has values that are no finite numbers"
-        raise InputError(
-            f"the vector of document {prepared[first].document.id!r} {what}; "
-            "check the embedder, or leave the document out"
-        )
-    return rows if np.abs(lengths - 1).max(initial=0) < 1e-6 else rows / lengths[:, None]
 
 
 def _difference(what: str, expected: set[int], held: set[int]) -> list[str]:

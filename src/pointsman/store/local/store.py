@@ -22,7 +22,8 @@ from pointsman.store.base import (
     StoreInfo,
 )
 from pointsman.store.local.collection import Collection, Verification
-from pointsman.store.local.truth import Change, prepare
+from pointsman.store.local.truth import Change
+from pointsman.store.prepared import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

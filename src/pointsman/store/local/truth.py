@@ -9,9 +9,7 @@ up.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import os
 import sqlite3
 import uuid
@@ -23,13 +21,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pointsman._batched import batched
-from pointsman.errors import CorruptStoreError, InputError, StoreError
+from pointsman.errors import CorruptStoreError, StoreError
 from pointsman.store.local.files import sync_directory
-from pointsman.text import repair
+from pointsman.store.prepared import digest, metadata_of, storable
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pointsman.store.prepared import Prepared
 
 # What SQLite cannot read as JSON, such as metadata nested a thousand deep, has no source and does no harm.
 _SOURCE = "CASE WHEN json_valid(metadata) THEN json_extract(metadata, '$.source') END"
@@ -53,7 +53,6 @@ CREATE INDEX IF NOT EXISTS tombstones_seq ON tombstones (seq);
 
 _VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
 _PAGE = 2000  # rows read at a time from a whole table or the log
-_ID_BYTES = 1024
 _BUSY_SECONDS = 10.0
 _IDLE = 8  # connections kept open for the next caller
 _SETTINGS = """
@@ -61,7 +60,6 @@ PRAGMA synchronous = FULL;
 PRAGMA cache_size = -8000;
 PRAGMA mmap_size = 1073741824;
 """
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the stubs lack it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,49 +77,6 @@ class VectorChanges:
     gone: list[int]
     keys: list[int]
     vectors: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A document checked and serialised, ready to be written."""
-
-    document: Document
-    metadata: str
-    digest: bytes
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False).encode
-
-
-def _digest(text: str, metadata: str) -> bytes:
-    return hashlib.blake2b(f"{len(text)}\n{text}{metadata}".encode(), digest_size=16).digest()
-
-
-def prepare(document: Document) -> Prepared:
-    """Check a document and make it storable.
-
-    Lone surrogates, which no UTF-8 store can hold, become U+FFFD in text and metadata; in an id they are refused,
-    since an id must come back as it was given.
-
-    Raises:
-        InputError: the id is too long or not encodable, or the metadata is not JSON.
-    """
-    try:
-        if len(document.id.encode()) > _ID_BYTES:
-            raise InputError(
-                f"document id of {len(document.id)} characters: at most {_ID_BYTES} bytes, {document.id!r:.60}…"
-            )
-    except UnicodeEncodeError as error:
-        raise InputError(f"document id {document.id!r} has a lone surrogate; ids must be valid Unicode") from error
-    text = repair(document.text)
-    try:
-        given = _encode(dict(document.metadata)) if document.metadata else "{}"
-        metadata = repair(given)
-        if text is not document.text or metadata is not given:
-            document = Document(document.id, text, _metadata(metadata))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"document {document.id!r}: metadata is not JSON: {error}") from error
-    return Prepared(document, metadata, _digest(text, metadata))
 
 
 class Truth:
@@ -180,7 +135,7 @@ class Truth:
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """Documents by id, in the order asked; None where there is none."""
         found: dict[str, Document] = {}
-        for part in batched(ids, _VARIABLES):
+        for part in batched(filter(storable, ids), _VARIABLES):
             sql = f"SELECT id, text, metadata FROM documents WHERE id IN ({_marks(part)})"
             found.update((row[0], _document(row)) for row in self._rows(sql, *part))
         return [found.get(id_) for id_ in ids]
@@ -217,6 +172,8 @@ class Truth:
         """Every id, or those whose metadata names this ``source``."""
         if source is None:
             return [row[0] for row in self._rows("SELECT id FROM documents ORDER BY key")]
+        if not storable(source):
+            return []
         sql = f"SELECT id FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # as the index has it, to the letter
         return [row[0] for row in self._rows(sql, source)]
 
@@ -256,7 +213,7 @@ class Truth:
         complaints = [row[0] for row in self._rows("PRAGMA quick_check") if row[0] != "ok"]
         if not complaints:
             rows = self._pages("SELECT id, text, metadata, digest, key FROM documents")
-            complaints = [f"document {row[0]!r} is not as written" for row in rows if _digest(row[1], row[2]) != row[3]]
+            complaints = [f"document {row[0]!r} is not as written" for row in rows if digest(row[1], row[2]) != row[3]]
         return complaints
 
     # ── writing (the caller holds the writer lock) ───────────────────────────────────────────────────────────────
@@ -392,7 +349,7 @@ class Truth:
     def _stored(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
         """Key and digest of the ids that exist."""
         found: dict[str, tuple[int, bytes]] = {}
-        for part in batched(ids, _VARIABLES):
+        for part in batched(filter(storable, ids), _VARIABLES):
             sql = f"SELECT id, key, digest FROM documents WHERE id IN ({_marks(part)})"
             found.update((row[0], (row[1], row[2])) for row in self._rows(sql, *part))
         return found
@@ -478,17 +435,6 @@ def _close_all(connections: list[sqlite3.Connection], opened_by: int) -> None:
         connections.pop().close()
 
 
-def _metadata(text: str) -> Any:
-    """What our own encoder has written; a quarter of the time of ``json.loads``, which looks for white space first."""
-    try:
-        value, end = _scan(text, 0)
-    except StopIteration:
-        end = -1
-    if end != len(text):
-        raise ValueError(f"its metadata is no JSON: {text!r:.80}")
-    return value
-
-
 _SEQUENCE = "SELECT value FROM meta WHERE name = 'seq'"
 
 
@@ -499,7 +445,7 @@ def _marks(values: Sequence[object]) -> str:
 def _document(row: Sequence[Any]) -> Document:
     """A document out of a row that begins with id, text, metadata."""
     try:
-        return Document(row[0], row[1], _metadata(row[2]))
+        return Document(row[0], row[1], metadata_of(row[2]))
     except (ValueError, TypeError) as error:
         raise CorruptStoreError(
             f"document {row[0]!r} is damaged ({error}); restore the dataset from a backup, or index it again"

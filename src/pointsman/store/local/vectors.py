@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import xxhash
 
-from pointsman.errors import InputError
 from pointsman.store.local.files import file_stamp, remove_leftovers, replacing
+from pointsman.store.prepared import direction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,7 +170,7 @@ class VectorIndex:
         """
         self._refresh()
         state = self._current()
-        vector = self._direction(vector)
+        vector = direction(vector, self._dimensions)
         if k < 1 or not vector.any():
             return []
         alive, tail_keys, tail = state.alive, state.tail_keys, state.tail
@@ -187,7 +186,7 @@ class VectorIndex:
         """The cosine of each key's vector to this one; NaN where there is no such vector."""
         self._refresh()
         state = self._current()
-        vector = self._direction(vector)
+        vector = direction(vector, self._dimensions)
         wanted = np.asarray(keys, np.int64)
         scores = np.full(len(wanted), np.nan, np.float32)
         for matrix, places, rows in _located(state, wanted):
@@ -226,16 +225,6 @@ class VectorIndex:
                 different = places[(matrix[rows] != truth[places]).any(axis=1)].tolist()
                 complaints += [f"the vector index differs from the truth for key {changes.keys[p]}" for p in different]
         return complaints[:10]  # a missing key is told of by comparing keys
-
-    def _direction(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        """A query's vector, checked, at length 1 (or 0)."""
-        vector = np.ascontiguousarray(vector, np.float32)
-        if vector.shape != (self._dimensions,):
-            raise InputError(f"a query vector has shape ({self._dimensions},) here, not {vector.shape}")
-        length = float(np.sqrt(vector @ vector))
-        if not math.isfinite(length):
-            raise InputError("the query vector has values that are no finite numbers; check the embedder")
-        return vector if abs(length - 1) < 1e-6 or not length else vector / np.float32(length)
 
     def _base_top(
         self, base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None

@@ -1,0 +1,328 @@
+"""The suites for document stores, keyword indexes and vector indexes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from unittest import SkipTest
+
+import numpy as np
+
+from pointsman.errors import PointsmanError
+from pointsman.testing._shared import DOCUMENTS, FILTERS, ODD_TEXTS, Conformance, TextConformance, answering, is_number
+from pointsman.types import Document
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Filter
+    from pointsman.protocols import DocumentStore, KeywordIndex, VectorIndex
+
+
+class _StoreConformance(Conformance):
+    """Stores are made with documents in them; ``make`` gives the store and the key of each document."""
+
+    def make(self) -> tuple[Any, Sequence[Any]]:
+        """The store with `documents` in it, and their keys, in the same order."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a store and the documents' keys")
+
+    def documents(self) -> Sequence[Document]:
+        """What is to be in the store."""
+        return DOCUMENTS
+
+    def unknown_key(self) -> Any:
+        """A key of the right kind that no document has."""
+        return 10**9
+
+
+class DocumentStoreConformance(_StoreConformance):
+    """For anything that keeps the protocol `pointsman.protocols.DocumentStore`.
+
+    Promised: documents in the order of the keys, whole, and None where there is none.
+    """
+
+    def make(self) -> tuple[DocumentStore[Any], Sequence[Any]]:
+        """The store with `documents` in it, and their keys, in the same order."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a store and the documents' keys")
+
+    def documents(self) -> Sequence[Document]:
+        """What is to be in the store: ordinary texts, empty and odd ones, metadata of every kind."""
+        odd = [Document(f"odd {name}", text) for name, text in ODD_TEXTS.items() if name != "lone surrogates"]
+        return [*DOCUMENTS, *odd, Document("nested", "text", {"a": {"b": [1, 2.5, None, "в", {"c": True}]}, "空": ""})]
+
+    def _ask(self, subject: Any, text: str) -> Any:
+        store, keys = subject
+        return store.fetch(keys if text == self.query() else list(keys)[::-1])
+
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+        wanted = list(self.documents()) if text == self.query() else list(self.documents())[::-1]
+        self._same(answer, wanted)
+
+    def _same(self, found: Any, wanted: Sequence[Document | None]) -> None:
+        assert isinstance(found, list), f"fetch returns a list, not {type(found).__name__}"
+        assert len(found) == len(wanted), f"{len(found)} documents for {len(wanted)} keys"
+        for one, other in zip(found, wanted, strict=True):
+            assert one == other, f"fetch gives {one!r:.200} where {other!r:.200} is stored"
+
+    def test_the_order_of_the_keys(self) -> None:
+        """In any order, and as often as a key is given."""
+        (store, keys), documents = self.make(), list(self.documents())
+        places = [2, 0, 2, len(documents) - 1, 1]
+        with answering("fetch"):
+            self._same(store.fetch([keys[place] for place in places]), [documents[place] for place in places])
+
+    def test_every_document_alone(self) -> None:
+        """Odd ones as well, whole: no character is lost on the way."""
+        (store, keys), documents = self.make(), self.documents()
+        for key, document in zip(keys, documents, strict=True):
+            with answering(f"fetching {document.id!r}"):
+                self._same(store.fetch([key]), [document])
+
+    def test_unknown_keys(self) -> None:
+        """None in their place."""
+        (store, keys), documents = self.make(), list(self.documents())
+        with answering("fetching a key that no document has"):
+            self._same(store.fetch([keys[1], self.unknown_key(), keys[0]]), [documents[1], None, documents[0]])
+
+    def test_no_keys(self) -> None:
+        """Nothing in, nothing out."""
+        store, _ = self.make()
+        with answering("fetch([])"):
+            self._same(store.fetch([]), [])
+
+
+class _IndexConformance(_StoreConformance):
+    """What keyword and vector indexes have in common."""
+
+    filterable: bool = True
+    """Whether the index takes filters; one that does not is tested without them."""
+    close: float = 1e-4
+    """How far scores may be apart that should be the same, relative to the larger one."""
+
+    def _search(self, index: Any, k: int, filters: Filter | None = None) -> Any:
+        wanted = self._wanted(self.query())
+        return index.search(wanted, k) if filters is None else index.search(wanted, k, filters)
+
+    def _wanted(self, text: str) -> Any:
+        raise NotImplementedError
+
+    def _ask(self, subject: Any, text: str) -> Any:
+        index, _ = subject
+        return index.search(self._wanted(text), 5)
+
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:
+        _, keys = subject
+        self._sound_ranking(answer, 5, keys, f"search({text!r:.60}, 5)")
+
+    def _sound_ranking(self, found: Any, k: int, keys: Sequence[Any], what: str) -> None:
+        assert isinstance(found, list), f"{what} returns a list, not {type(found).__name__}"
+        for pair in found:
+            assert isinstance(pair, tuple), f"{what} returns pairs of key and score, not {pair!r:.80}"
+            assert len(pair) == 2, f"{what} returns pairs of key and score, not {pair!r:.80}"
+            assert pair[0] in keys, f"{what} found the key {pair[0]!r}, which no document has"
+            assert is_number(pair[1]), f"{what}: a score is a finite float, that of {pair[0]!r} is {pair[1]!r}"
+        assert len(found) <= k, f"{what} returned {len(found)} keys, more than the {k} asked for"
+        scores = [score for _, score in found]
+        assert scores == sorted(scores, reverse=True), f"{what}: keys come best first, these scores rise: {scores}"
+        assert len(dict(found)) == len(found), f"{what} returned keys more than once: {[key for key, _ in found]}"
+
+    def _near(self, one: float, other: float) -> bool:
+        return math.isclose(one, other, rel_tol=self.close, abs_tol=self.close)
+
+    def test_at_most_k(self) -> None:
+        """The first of a longer ranking, and never more than were asked for."""
+        index, keys = self.make()
+        with answering("search"):
+            every = self._search(index, 100)
+            self._sound_ranking(every, 100, keys, "search(…, 100)")
+            assert len(every) >= 2, f"{len(every)} documents found for {self.query()!r}; override query()"
+            for k in (1, 2, 3):
+                found = self._search(index, k)
+                self._sound_ranking(found, k, keys, f"search(…, {k})")
+                assert len(found) == min(k, len(every)), f"{k} of {len(every)} were asked for, {len(found)} came"
+                for (_, one), (_, other) in zip(found, every, strict=False):
+                    assert self._near(one, other), f"the best {k} of {len(every)} have other scores than the first {k}"
+
+    def test_search_and_score_agree(self) -> None:
+        """What a search says of a document is what it scores when it is asked for."""
+        index, keys = self.make()
+        with answering("search and score"):
+            found = self._search(index, 100)
+            scores = index.score(self._wanted(self.query()), [key for key, _ in found])
+            turned = index.score(self._wanted(self.query()), list(keys)[::-1])
+        assert isinstance(scores, list), f"score returns a list, not {type(scores).__name__}"
+        assert len(scores) == len(found), f"{len(scores)} scores for {len(found)} keys"
+        for (key, one), other in zip(found, scores, strict=True):
+            assert self._near(one, other), f"search gives {key!r} the score {one}, and score gives it {other}"
+        by_key = dict(zip(list(keys)[::-1], turned, strict=True))
+        for key, one in found:
+            assert self._near(one, by_key[key]), f"scores are not in the order of the keys: {key!r}"
+
+    def test_no_keys(self) -> None:
+        """Nothing in, nothing out."""
+        index, _ = self.make()
+        with answering("score(…, [])"):
+            found = index.score(self._wanted(self.query()), [])
+        assert found == [], f"no keys have no scores, not {found!r:.80}"
+
+    def test_filters_are_honoured(self) -> None:
+        """Just those that the filter lets through, by the meaning that `Filter.matches` gives it."""
+        index, keys = self._filtering()
+        metadata = dict(zip(keys, (document.metadata for document in self.documents()), strict=True))
+        every = dict(self._search(index, 100))
+        for wanted in FILTERS:
+            with answering(f"searching with the filter {wanted}"):
+                found = self._search(index, 100, wanted)
+            self._sound_ranking(found, 100, keys, f"a search with the filter {wanted}")
+            allowed = {key for key in every if wanted.matches(metadata[key])}
+            outside = [key for key, _ in found if key not in allowed]
+            assert not outside, f"the filter {wanted} does not let {outside} through, and they were found"
+            missing = allowed - {key for key, _ in found}
+            assert not missing, f"the filter {wanted} lets {missing} through, and they were not found"
+
+    def test_filters_act_before_the_cut(self) -> None:
+        """The best of those that are let through, even where all others are better (I9)."""
+        index, keys = self._filtering()
+        metadata = dict(zip(keys, (document.metadata for document in self.documents()), strict=True))
+        every = self._search(index, 100)
+        for wanted in FILTERS:
+            allowed = [score for key, score in every if wanted.matches(metadata[key])]
+            with answering(f"searching for one with the filter {wanted}"):
+                found = self._search(index, 1, wanted)
+            assert len(found) == min(1, len(allowed)), (
+                f"one with the filter {wanted} was asked for, {len(allowed)} meet it, {len(found)} came"
+            )
+            assert not found or self._near(found[0][1], allowed[0]), f"with the filter {wanted} it is not the best"
+
+    def _filtering(self) -> tuple[Any, Sequence[Any]]:
+        if not self.filterable:
+            raise SkipTest("filterable is False: this index takes no filters")
+        return self.make()
+
+
+class KeywordIndexConformance(_IndexConformance, TextConformance):
+    """For anything that keeps the protocol `pointsman.protocols.KeywordIndex`.
+
+    Promised: BM25 scores, best first, above 0 for what has a word of the query and for nothing else; `score` says the
+    same as `search`; filters act before the cut; words of English, Chinese and Russian are found.
+    """
+
+    def make(self) -> tuple[KeywordIndex[Any], Sequence[Any]]:
+        """An index of `documents`, and their keys, in the same order."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make() and returns an index and its keys")
+
+    def query(self) -> str:
+        """Words of all three languages, so that filters have something to choose from."""
+        return "red signal track engine bridge 信号 大桥 锅炉 фонарь мост пар"
+
+    def words(self) -> Mapping[str, str]:
+        """Queries, and the id of the one document that each of them finds first."""
+        return {
+            "boiler": "en-3",
+            "signals": "en-1",
+            "锅炉": "zh-2",
+            "长江大桥": "zh-3",
+            "фонари": "ru-1",
+            "станция": "ru-2",
+        }
+
+    def _wanted(self, text: str) -> Any:
+        return text
+
+    def test_words_of_every_language_are_found(self) -> None:
+        """English and Russian whatever their endings, Chinese without spaces."""
+        index, keys = self.make()
+        ids = dict(zip(keys, (document.id for document in self.documents()), strict=True))
+        for query, wanted in self.words().items():
+            with answering(f"searching for {query!r}"):
+                found = [ids[key] for key, _ in index.search(query, 3)]
+            assert found[:1] == [wanted], f"{query!r} finds {found}, and {wanted!r} has it"
+
+    def test_what_has_no_word_scores_nothing(self) -> None:
+        """0 for what `search` does not find, and for keys that nobody has; above 0 for what it finds."""
+        index, keys = self.make()
+        query = next(iter(self.words()))
+        with answering("search and score"):
+            found = dict(index.search(query, 100))
+            scores = index.score(query, [*keys, self.unknown_key()])
+            nothing = index.search("qwxzv", 5)
+        assert nothing == [], f"a word that no document has finds {nothing!r:.80}"
+        assert all(score > 0 for score in found.values()), f"what was found scores above 0: {found}"
+        for key, score in zip([*keys, self.unknown_key()], scores, strict=True):
+            assert key in found or score == 0, f"{key!r} has no word of {query!r} and scores {score}"
+
+    def test_rare_words_count_more(self) -> None:
+        """BM25: of two words the rarer one decides."""
+        index, keys = self.make()
+        ids = dict(zip(keys, (document.id for document in self.documents()), strict=True))
+        with answering("search"):
+            found = [ids[key] for key, _ in index.search("engine boiler", 3)]
+        assert found[:2] == ["en-3", "en-2"], f"'engine boiler' finds {found}; en-3 has both words, en-2 one of them"
+
+
+class VectorIndexConformance(_IndexConformance):
+    """For anything that keeps the protocol `pointsman.protocols.VectorIndex`.
+
+    Promised: the nearest by cosine, best first; `score` says the same as `search`, and NaN where there is no vector;
+    filters act before the cut.
+    """
+
+    def make(self) -> tuple[VectorIndex[Any], Sequence[Any]]:
+        """An index of `vectors`, with the metadata of `documents`, and their keys, in the same order."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make() and returns an index and its keys")
+
+    def vectors(self) -> NDArray[np.float32]:
+        """A vector of length 1 for each of `documents`, shape ``(len(documents), 16)``."""
+        return np.concatenate([self._wanted(document.text)[None] for document in self.documents()])
+
+    def _wanted(self, text: str) -> Any:
+        seed = np.frombuffer(text.encode("utf-8", "surrogatepass")[:4096].ljust(4), np.uint8)
+        row = np.random.default_rng(seed.astype(np.uint32)).standard_normal(16)
+        vector: NDArray[np.float32] = (row / np.linalg.norm(row)).astype(np.float32)
+        return vector
+
+    def test_the_nearest_are_found(self) -> None:
+        """As comparing with every vector says."""
+        index, keys = self.make()
+        vector = self._wanted(self.query())
+        cosines = dict(zip(keys, (self.vectors() @ vector).tolist(), strict=True))
+        with answering("search"):
+            found = index.search(vector, len(cosines))
+        assert len(found) == len(cosines), f"{len(found)} of {len(cosines)} vectors were found"
+        for key, score in found:
+            assert self._near(score, cosines[key]), f"{key!r} has the cosine {cosines[key]}, not {score}"
+
+    def test_odd_vectors(self) -> None:
+        """One that points nowhere, has numbers that are none, or another length: a sound answer, or a told error."""
+        index, keys = self.make()
+        vector = self._wanted(self.query())
+        odd = {
+            "zeros": vector * 0,
+            "a NaN": np.where(np.arange(len(vector)) == 3, np.nan, vector).astype(np.float32),
+            "an infinity": np.where(np.arange(len(vector)) == 3, np.inf, vector).astype(np.float32),
+            "one number too few": vector[:-1],
+            "no number": vector[:0],
+            "a matrix": np.stack([vector, vector]),
+        }
+        for name, one in odd.items():
+            with answering(f"searching with a vector of {name}", PointsmanError):
+                self._sound_ranking(index.search(one, 5), 5, keys, f"a search with a vector of {name}")
+
+    def test_unknown_keys_have_no_cosine(self) -> None:
+        """NaN, in their place."""
+        index, keys = self.make()
+        with answering("scoring a key that has no vector"):
+            scores = index.score(self._wanted(self.query()), [keys[0], self.unknown_key(), keys[1]])
+        assert len(scores) == 3, f"{len(scores)} scores for 3 keys"
+        assert math.isnan(scores[1]), f"a key without a vector scores NaN, not {scores[1]!r}"
+        assert not any(map(math.isnan, (scores[0], scores[2]))), f"keys with vectors have cosines: {scores}"
+
+    def test_the_vector_is_left_as_it_was(self) -> None:
+        """It is shared by the branches of a search."""
+        index, _ = self.make()
+        vector = self._wanted(self.query())
+        before = vector.copy()
+        with answering("search and score"):
+            index.score(vector, [key for key, _ in index.search(vector, 3)])
+        assert np.array_equal(vector, before), "the query's vector was changed"

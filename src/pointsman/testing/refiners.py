@@ -1,0 +1,341 @@
+"""The suites for refiners and rerankers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pointsman._twins import wait_for
+from pointsman.errors import ModelError, PointsmanError
+from pointsman.retrieval.refine import BaseRefiner
+from pointsman.testing._shared import (
+    DOCUMENTS,
+    ODD_TEXTS,
+    OTHER,
+    SHORT,
+    TwinConformance,
+    answering,
+    is_name,
+    is_number,
+    refused,
+)
+from pointsman.types import Document, Hit, Provenance, Query, Ranked
+
+if TYPE_CHECKING:
+    from pointsman.retrieval.rerank.base import BaseReranker
+
+
+class RefinerConformance(TwinConformance):
+    """For subclasses of `BaseRefiner`, which turn one ranking into another.
+
+    Promised: hits out of those that came in, none twice; what is missing stands in ``dropped`` with its reason; a
+    refusal has no hits; what came in is left as it was; awaited or not, from any thread.
+    """
+
+    def make(self) -> BaseRefiner:
+        """One of yours."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a refiner")
+
+    def ranked(self) -> Ranked:
+        """The ranking to refine: both raw scores of ten documents, added up."""
+        hits = [
+            Hit(
+                document,
+                30.0 - rank,
+                "rails",
+                (Provenance("bm25", rank, 10.0 - rank / 2), Provenance("vector", rank, 0.9 - rank / 50)),
+            )
+            for rank, document in enumerate(DOCUMENTS, 1)
+        ]
+        return Ranked(tuple(hits), "calibrated")
+
+    def _ask(self, subject: Any, text: str) -> Any:
+        return subject.refine(Query(text), self.ranked(), 5)
+
+    async def _aask(self, subject: Any, text: str) -> Any:
+        return await subject.arefine(Query(text), self.ranked(), 5)
+
+    def _view(self, answer: Any) -> Any:
+        hits = [(hit.key, hit.score, hit.text) for hit in answer.hits]
+        return hits, answer.scale, sorted(answer.dropped, key=str), answer.refused is None
+
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+        self._sound_ranking(answer, self.ranked())
+
+    def _sound_ranking(self, answer: Any, ranked: Ranked) -> None:
+        assert isinstance(answer, Ranked), f"refine returns a Ranked, not {type(answer).__name__}"
+        assert isinstance(answer.hits, tuple), f"the hits of a Ranked are a tuple, not {type(answer.hits).__name__}"
+        assert all(isinstance(hit, Hit) for hit in answer.hits), f"a ranking holds hits, not {answer.hits!r:.200}"
+        assert is_name(answer.scale), f"a ranking's scale is a name, not {answer.scale!r}"
+        bad = [(hit.id, hit.score) for hit in answer.hits if not is_number(hit.score)]
+        assert not bad, f"scores are finite floats, these are not: {bad[:5]}"
+        keys, known = [hit.key for hit in answer.hits], {hit.key for hit in ranked.hits}
+        assert set(keys) <= known, f"hits nobody gave it: {sorted(set(keys) - known, key=str)[:5]}"
+        assert len(set(keys)) == len(keys), f"hits more than once: {keys}"
+        untold = known - set(keys) - answer.dropped.keys()
+        assert not untold, f"hits that are gone without a reason in dropped: {sorted(untold, key=str)[:5]}"
+        both = set(keys) & answer.dropped.keys()
+        assert not both, f"hits that are there and in dropped as well: {sorted(both, key=str)[:5]}"
+        assert all(isinstance(why, str) and why for why in answer.dropped.values()), (
+            f"the reasons in dropped are words: {dict(answer.dropped)!r:.200}"
+        )
+        assert answer.refused is None or not answer.hits, "a ranking that is refused has no hits"
+
+    def test_what_came_in_is_left_as_it_was(self) -> None:
+        """A stage returns new values and never edits its input."""
+        ranked, query = deepcopy(self.ranked()), Query(self.query())
+        before = deepcopy(ranked)
+        with answering("refine"):
+            self.make().refine(query, ranked, 5)
+        assert ranked == before, "refine changed the ranking it was given, or a document in it"
+        assert query == Query(self.query()), f"refine changed the query it was given: {query}"
+
+    def test_an_empty_ranking(self) -> None:
+        """Nothing in, nothing out; it may say that this is a refusal."""
+        nothing = Ranked((), "none")
+        with answering("refining an empty ranking"):
+            subject = self.make()
+            for answer in (
+                subject.refine(Query(self.query()), nothing, 5),
+                wait_for(subject.arefine, Query(self.query()), nothing, 5),
+            ):
+                self._sound_ranking(answer, nothing)
+
+    def test_odd_documents(self) -> None:
+        """Texts of documents are as odd as queries are."""
+        documents = [Document(f"odd {place}", text) for place, text in enumerate(ODD_TEXTS.values())]
+        found = (Provenance("bm25", 1, 1.0), Provenance("vector", 1, 0.5))
+        ranked = Ranked(tuple(Hit(one, 1.0, "rails", found) for one in documents), "calibrated")
+        with answering("refining odd documents", PointsmanError):
+            self._sound_ranking(self.make().refine(Query(self.query()), ranked, len(documents)), ranked)
+
+    def test_stage_and_depth(self) -> None:
+        """It has a name for traces, and wants to see at least as many hits as the answer is to have."""
+        subject = self.make()
+        assert isinstance(subject, BaseRefiner), f"a refiner subclasses BaseRefiner, {type(subject).__name__} does not"
+        assert is_name(subject.stage), f"stage is a name, not {subject.stage!r}"
+        for top_k in (1, 5, 50):
+            depth = subject.depth(top_k, "calibrated")
+            assert isinstance(depth, int), f"depth({top_k}, …) is an int, not {depth!r}"
+            assert depth >= top_k, f"depth({top_k}, …) is {depth}: the answer could not have {top_k} hits"
+
+
+class RerankerConformance(RefinerConformance):
+    """For subclasses of `BaseReranker`, which score texts for a query (R5).
+
+    Promised beyond `RefinerConformance`: ``rerank`` gives the documents themselves, best first, equal ones in the
+    order given, each with its score in ``metadata["score"]``; ``refine`` keeps every hit, and where scoring fails or
+    hangs the order stands and ``degraded`` says why. The suite makes yours fail by putting another ``score`` and
+    ``ascore`` on the object for a moment.
+    """
+
+    def make(self) -> BaseReranker:
+        """One of yours."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a reranker")
+
+    def documents(self) -> Sequence[Document]:
+        """What to rerank: at least three, with different texts."""
+        return DOCUMENTS
+
+    def ranked(self) -> Ranked:
+        """The documents, as a retriever with scores of its own would have found them."""
+        hits = [
+            Hit(document, 1 / rank, None, (Provenance("foreign", rank, 1 / rank),))
+            for rank, document in enumerate(self.documents(), 1)
+        ]
+        return Ranked(tuple(hits), "rrf")
+
+    def _sound_ranking(self, answer: Any, ranked: Ranked) -> None:
+        super()._sound_ranking(answer, ranked)
+        lost = [hit.id for hit in ranked.hits if hit.key not in {other.key for other in answer.hits}]
+        assert not lost, f"a reranker keeps every hit, these are gone: {lost[:5]}"
+        scores = [hit.score for hit in answer.hits]
+        assert scores == sorted(scores, reverse=True), f"hits come best first, these scores rise: {scores[:10]}"
+
+    def _rerank(self, subject: Any, count: int | None = None) -> Any:
+        return subject.rerank(self.query(), self.documents(), count)
+
+    def test_rerank_gives_back_the_documents(self) -> None:
+        """All of them, each once, as they were but for the score."""
+        given = {document.id: document for document in self.documents()}
+        with answering("rerank"):
+            found = self._rerank(self.make())
+        assert isinstance(found, list), f"rerank returns a list, not {type(found).__name__}"
+        assert sorted(document.id for document in found) == sorted(given), "top_n=None gives every document once"
+        for document in found:
+            metadata = {**given[document.id].metadata, "score": document.metadata.get("score")}
+            assert document == replace(given[document.id], metadata=metadata), f"{document.id!r} is not as it was given"
+
+    def test_scores_stand_in_the_metadata(self) -> None:
+        """Finite floats, best first."""
+        with answering("rerank"):
+            scores = [document.metadata.get("score") for document in self._rerank(self.make())]
+        assert all(is_number(score) for score in scores), f'metadata["score"] is a finite float: {scores[:5]}'
+        assert scores == sorted(scores, reverse=True), f"documents come best first, these scores rise: {scores[:10]}"
+
+    def test_top_n_cuts_and_no_more(self) -> None:
+        """The first of all; four unless told otherwise."""
+        subject = self.make()
+        with answering("rerank"):
+            order = [document.id for document in self._rerank(subject)]
+            for count in (1, 2, len(order), 100):
+                cut = [document.id for document in self._rerank(subject, count)]
+                assert cut == order[:count], f"top_n={count} gives {cut}, and the first of all are {order[:count]}"
+            usual = [document.id for document in subject.rerank(self.query(), self.documents())]
+        assert usual == order[:4], f"without top_n there are {usual}, and the first four of all are {order[:4]}"
+
+    def test_documents_are_left_as_they_were(self) -> None:
+        """The score goes on a copy (R5)."""
+        given = [deepcopy(document) for document in self.documents()]
+        before = deepcopy(given)
+        with answering("rerank"):
+            self.make().rerank(self.query(), given, None)
+        assert given == before, "rerank changed the documents it was given, or their list"
+
+    def test_equal_documents_stay_in_order(self) -> None:
+        """What is equally relevant stays as it was given."""
+        text = self.documents()[0].text
+        given = [Document(str(number), text) for number in (3, 1, 4, 2, 5)]
+        with answering("reranking documents of one text"):
+            found = self.make().rerank(self.query(), given, None)
+        places = [int(document.id) for document in found]
+        by_score: dict[Any, list[int]] = {}
+        for document in found:
+            by_score.setdefault(document.metadata["score"], []).append(int(document.id))
+        for score, ids in by_score.items():
+            wanted = [number for number in (3, 1, 4, 2, 5) if number in ids]
+            assert ids == wanted, f"documents of the same score ({score}) are out of order: {places}"
+
+    def test_rerank_awaited_and_with_a_query(self) -> None:
+        """The same, by every way of asking."""
+        subject, text, documents = self.make(), self.query(), self.documents()
+        with answering("rerank and arerank"):
+            ways = {
+                "rerank": subject.rerank(text, documents, 3),
+                "rerank with a Query": subject.rerank(Query(text), documents, 3),
+                "arerank": wait_for(subject.arerank, text, documents, 3),
+            }
+        told = {way: [(one.id, one.metadata["score"]) for one in found] for way, found in ways.items()}
+        if self.deterministic:
+            assert len(set(map(str, told.values()))) == 1, f"different answers: {told}"
+
+    def test_no_documents(self) -> None:
+        """Nothing in, nothing out."""
+        with answering("reranking no documents"):
+            subject = self.make()
+            assert subject.rerank(self.query(), []) == [] == wait_for(subject.arerank, self.query(), [])
+
+    def test_a_bad_top_n_is_refused(self) -> None:
+        """A number of documents is an int from 1 up, or None."""
+        subject: Any = self.make()
+        for count in (0, -1, 1.5, "2"):
+            refused(f"rerank(…, top_n={count!r})", lambda n=count: self._rerank(subject, n))  # type: ignore[misc]
+
+    def test_what_is_no_document_is_refused(self) -> None:
+        """Texts alone have no id to know them by afterwards."""
+        subject: Any = self.make()
+        refused("reranking plain texts", lambda: subject.rerank(self.query(), ["a text", "another"]))
+
+    def test_a_name_that_stays(self) -> None:
+        """Scores are remembered and told apart by it."""
+        subject = self.make()
+        before = subject.name
+        with answering("rerank"):
+            self._rerank(subject)
+        assert is_name(before), f"name is a name, not {before!r}"
+        assert subject.name == before, f"name was {before!r} and is {subject.name!r} now"
+
+    def test_refine_keeps_hits_beyond_its_budget(self) -> None:
+        """Those it has no room to score follow behind."""
+        subject, ranked = self.make(), self.ranked()
+        with answering("refine with max_candidates=2"), having(subject, max_candidates=2):
+            self._sound_ranking(subject.refine(Query("a budget of two"), ranked, 5), ranked)
+
+    def test_several_rankings_as_one_by_one(self) -> None:
+        """`refine_many` answers as `refine` does."""
+        subject, ranked = self.make(), self.ranked()
+        queries = [Query(self.query()), Query(OTHER), Query(self.query())]
+        rankings = [ranked, Ranked((), "none"), replace(ranked, hits=ranked.hits[:3])]
+        with answering("refine_many"):
+            found = subject.refine_many(queries, rankings, 5)
+            alone = [subject.refine(query, one, 5) for query, one in zip(queries, rankings, strict=True)]
+        assert len(found) == len(alone), f"{len(found)} rankings for {len(alone)}"
+        for one, other in zip(found, alone, strict=True):
+            self._agree(one, other, "refine_many and refine")
+
+    def test_a_failure_leaves_the_order_and_is_told(self) -> None:
+        """`refine` passes the ranking on with the reason in ``degraded``; `rerank` raises a `ModelError`."""
+        subject, ranked = self.make(), self.ranked()
+        query = Query("asked while the model fails")
+
+        def failing(*_: Any) -> Any:
+            raise LookupError("the model is gone")
+
+        async def afailing(*_: Any) -> Any:
+            raise LookupError("the model is gone")
+
+        with having(subject, score=failing, ascore=afailing):
+            with answering("refine with a model that fails"):
+                for way, answer in (
+                    ("refine", subject.refine(query, ranked, 5)),
+                    ("arefine", wait_for(subject.arefine, query, ranked, 5)),
+                ):
+                    self._stands(way, answer, ranked)
+            try:
+                subject.rerank(query, self.documents())
+            except ModelError:
+                pass
+            except Exception as error:
+                raise AssertionError(f"a failing model is a ModelError, not {type(error).__name__}: {error}") from error
+            else:
+                raise AssertionError("rerank with a model that fails gave an answer; it raises a ModelError")
+
+    def test_one_that_hangs_is_not_waited_for(self) -> None:
+        """After ``timeout`` seconds the order stands, and ``degraded`` says so."""
+        subject, ranked, over = self.make(), self.ranked(), threading.Event()
+
+        def hanging(*_: Any) -> Any:
+            over.wait(SHORT)
+            raise LookupError("nobody waits for this")
+
+        async def ahanging(*_: Any) -> Any:
+            await asyncio.sleep(SHORT)
+            raise LookupError("nobody waits for this")
+
+        began = time.monotonic()
+        try:
+            with (
+                answering("refine with a model that hangs"),
+                having(subject, score=hanging, ascore=ahanging, timeout=0.2),
+            ):
+                self._stands("refine", subject.refine(Query("asked while it hangs"), ranked, 5), ranked)
+        finally:
+            over.set()
+        seconds = time.monotonic() - began
+        assert seconds < SHORT / 2, f"refine waited {seconds:.0f} s for a model that hangs, with a timeout of 0.2 s"
+
+    def _stands(self, way: str, answer: Ranked, ranked: Ranked) -> None:
+        assert isinstance(answer, Ranked), f"{way} returns a Ranked, not {type(answer).__name__}"
+        assert answer.degraded, f"{way} says in degraded that the model failed"
+        assert [hit.key for hit in answer.hits] == [hit.key for hit in ranked.hits], f"{way} leaves the order as it was"
+        assert answer.scale == ranked.scale, f"{way}: the scores are still {ranked.scale!r}, not {answer.scale!r}"
+
+
+@contextmanager
+def having(subject: Any, **attributes: Any) -> Iterator[None]:
+    """The object with other attributes for a while."""
+    own = vars(subject)
+    before = {name: own[name] for name in attributes if name in own}
+    own.update(attributes)
+    try:
+        yield
+    finally:
+        for name in attributes:
+            own.pop(name, None)
+        own.update(before)

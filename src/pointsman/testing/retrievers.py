@@ -1,0 +1,135 @@
+"""The suite for retrievers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from unittest import SkipTest
+
+from pointsman._twins import wait_for
+from pointsman.testing._shared import QUERY, TwinConformance, answering, refused, sound_hits
+from pointsman.types import Query
+
+if TYPE_CHECKING:
+    from pointsman.filters import Filter
+    from pointsman.protocols import Retriever
+
+
+class RetrieverConformance(TwinConformance):
+    """For anything that finds documents: ``retrieve(query, top_k=10) -> list[Hit]`` and ``aretrieve``.
+
+    Promised: a list of hits, at most ``top_k`` of them, with finite scores, best first, no document twice; the same
+    for a string and a `Query`, awaited or not, from any thread; what cannot be asked is an `InputError`.
+    """
+
+    def make(self) -> Retriever:
+        """One of yours, with documents to find."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a retriever")
+
+    def answerable_query(self) -> str:
+        """A query for which yours finds at least two documents."""
+        return QUERY
+
+    def filters(self) -> Sequence[Filter]:
+        """Filters that some of the documents found for `answerable_query` meet and others do not; none: not tested."""
+        return ()
+
+    def query(self) -> str:
+        """See `answerable_query`."""
+        return self.answerable_query()
+
+    def _ask(self, subject: Any, text: str) -> Any:
+        return subject.retrieve(text, 5)
+
+    async def _aask(self, subject: Any, text: str) -> Any:
+        return await subject.aretrieve(text, 5)
+
+    def _view(self, answer: Any) -> Any:
+        return [(hit.key, hit.score) for hit in answer]
+
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+        sound_hits(answer, 5, f"retrieve({text!r:.60}, 5)")
+
+    def test_finds_something(self) -> None:
+        """At least two documents for `answerable_query`; without them the other tests would show nothing."""
+        with answering("asking the answerable query"):
+            found = self.make().retrieve(self.answerable_query(), 5)
+        assert len(found) >= 2, (
+            f"{len(found)} hits for {self.answerable_query()!r}; override answerable_query() with a query that has some"
+        )
+
+    def test_at_most_top_k(self) -> None:
+        """Never more than were asked for, and ten where nobody says."""
+        subject, text = self.make(), self.answerable_query()
+        with answering("asking for different numbers of hits"):
+            for top_k in (1, 2, 3, 100):
+                sound_hits(subject.retrieve(text, top_k), top_k, f"retrieve(…, {top_k})")
+            sound_hits(subject.retrieve(text), 10, "retrieve(…)")
+            sound_hits(subject.retrieve(text, top_k=1), 1, "retrieve(…, top_k=1)")
+
+    def test_text_and_query_find_the_same(self) -> None:
+        """A plain string is a `Query` without filters and history."""
+        subject, text = self.make(), self.answerable_query()
+        with answering("asking with a Query"):
+            self._agree(subject.retrieve(text, 5), subject.retrieve(Query(text), 5), "the text and the Query")
+
+    def test_the_query_is_left_as_it_is(self) -> None:
+        """Branches share one `Query` object (F5)."""
+        query, filters = Query(self.answerable_query()), self.filters()
+        if filters:
+            query = replace(query, filters=filters[0])
+        before = (query.text, query.filters, query.history)
+        with answering("asking with a Query"):
+            self.make().retrieve(query, 5)
+        assert (query.text, query.filters, query.history) == before, f"retrieve changed the query it was given: {query}"
+
+    def test_the_answer_is_the_callers(self) -> None:
+        """Who empties a list of hits does not change the next answer."""
+        subject, text = self.make(), self.answerable_query()
+        with answering("asking twice"):
+            first = subject.retrieve(text, 5)
+            kept = list(first)
+            first.clear()
+            self._agree(kept, subject.retrieve(text, 5), "before and after the caller emptied the list, calls")
+
+    def test_a_bad_top_k_is_refused(self) -> None:
+        """A number of hits is an int from 1 up."""
+        subject, text = self.make(), self.answerable_query()
+        for top_k in (0, -1, 1.5, "3", None):
+            refused(f"retrieve(…, {top_k!r})", lambda k=top_k: subject.retrieve(text, k))  # type: ignore[misc]
+            refused(f"aretrieve(…, {top_k!r})", lambda k=top_k: wait_for(subject.aretrieve, text, k))  # type: ignore[misc]
+
+    def test_a_query_that_is_no_text_is_refused(self) -> None:
+        """Neither None, nor a number, nor bytes."""
+        subject: Any = self.make()
+        for query in (None, 7, b"rail"):
+            refused(f"retrieve({query!r})", lambda query=query: subject.retrieve(query, 5))  # type: ignore[misc]
+
+    def test_filters_are_honoured(self) -> None:
+        """Nothing outside a filter is ever found; the negation of each filter is tried as well."""
+        subject, text = self.make(), self.answerable_query()
+        for wanted in self._both_ways():
+            with answering(f"asking with the filter {wanted}"):
+                found = subject.retrieve(Query(text, wanted), 100)
+            sound_hits(found, 100, f"a search with the filter {wanted}")
+            outside = [hit.id for hit in found if not wanted.matches(hit.metadata)]
+            assert not outside, f"the filter {wanted} does not let {outside[:5]} through, and they were found"
+
+    def test_filters_act_before_the_cut(self) -> None:
+        """A document that the filter lets through is found also where one alone is asked for (I9)."""
+        subject, text = self.make(), self.answerable_query()
+        both_ways = self._both_ways()
+        with answering("asking without a filter"):
+            everything = subject.retrieve(text, 100)
+        for wanted in both_ways:
+            known = [hit.id for hit in everything if wanted.matches(hit.metadata)]
+            assert known, f"nothing found for {text!r} meets {wanted}; give filters() that some meet and others do not"
+            with answering(f"asking for one hit with the filter {wanted}"):
+                found = subject.retrieve(Query(text, wanted), 1)
+            assert found, f"one hit with the filter {wanted} was asked for, {known[:3]} meet it, and none was found"
+
+    def _both_ways(self) -> list[Filter]:
+        if not (filters := self.filters()):
+            raise SkipTest("filters() gives none; override it if this retriever honours filters")
+        return [way for wanted in filters for way in (wanted, ~wanted)]

@@ -1,0 +1,162 @@
+"""A store that is far away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pointsman.store.base import BaseStore, Capability, Lists, Look, Page, Statistics, StoreInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Filter
+    from pointsman.store.base import Scores, Store
+    from pointsman.types import AddResult, Document
+
+T = TypeVar("T")
+
+
+class SlowStore(BaseStore):
+    """Any store, as if it were far away: each round trip takes its time, and is counted.
+
+    For tests that say how often a search may ask: a store that lacks `Capability.LOCAL` is asked twice at most.
+
+    Args:
+        store: the one that does the work.
+        seconds: that a round trip takes.
+        documents: bring the documents of all candidates along with a search, as server stores do.
+
+    Attributes:
+        calls: how often each method was called that costs a round trip, by its name.
+
+    Example:
+        >>> from pointsman.testing import SlowStore
+        >>> slow = SlowStore(store, seconds=0.05)  # doctest: +SKIP
+        >>> slow.search([Look("signal")]), slow.round_trips  # doctest: +SKIP
+    """
+
+    def __init__(self, store: Store, seconds: float = 0.05, *, documents: bool = True) -> None:
+        self.store, self.seconds, self._documents = store, seconds, documents
+        self.calls: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._known: tuple[float, Statistics] | None = None
+
+    @property
+    def round_trips(self) -> int:
+        """How many there were since the last `reset`."""
+        return self.calls.total()
+
+    def reset(self) -> None:
+        """Count from nothing."""
+        with self._lock:
+            self.calls.clear()
+
+    def _far(self, name: str, call: Callable[[], T]) -> T:
+        with self._lock:
+            self.calls[name] += 1
+        time.sleep(self.seconds)
+        return call()
+
+    @property
+    def info(self) -> StoreInfo:
+        """The other's, without `Capability.LOCAL`."""
+        info = self.store.info
+        return replace(info, kind=f"slow {info.kind}", capabilities=info.capabilities - {Capability.LOCAL})
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`."""
+        return self._far("search", lambda: self._with_documents(self.store.search(looks)))
+
+    def _with_documents(self, answers: list[Lists]) -> list[Lists]:
+        if not self._documents:
+            return answers
+        keys = list({key: None for one in answers for ranking in one.rankings.values() for key, _ in ranking})
+        documents = {key: one for key, one in zip(keys, self.store.fetch(keys), strict=True) if one is not None}
+        return [
+            Lists(
+                one.rankings,
+                one.scores,
+                {key: documents[key] for ranking in one.rankings.values() for key, _ in ranking if key in documents},
+                one.degraded,
+            )
+            for one in answers
+        ]
+
+    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+        """See `Store`."""
+        return self._far("score", lambda: self.store.score(looks, keys))
+
+    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """See `Store`."""
+        return self._far("fetch", lambda: self.store.fetch(keys))
+
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+        """See `Store`."""
+        return self._far("keys", lambda: self.store.keys(ids))
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        return self._far("get", lambda: self.store.get(ids))
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+        return self._far("page", lambda: self.store.page(after, limit, filters))
+
+    def ids(self, *, source: str | None = None) -> list[str]:
+        """See `Store`."""
+        return self._far("ids", lambda: self.store.ids(source=source))
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        return self._far("count", lambda: self.store.count(filters))
+
+    def write(
+        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+    ) -> AddResult:
+        """See `Store`."""
+        self._known = None
+        return self._far("write", lambda: self.store.write(documents, vectors, embedder))
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
+        """See `Store`."""
+        return self._far("unchanged", lambda: self.store.unchanged(documents))
+
+    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        self._known = None
+        return self._far("delete", lambda: self.store.delete(ids, filters))
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`."""
+        return self._far("vectors", lambda: self.store.vectors(keys, sample=sample))
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """See `Store`."""
+        return self._far("frequencies", lambda: self.store.frequencies(words))
+
+    def statistics(self) -> Statistics:
+        """See `Store`: those of the last second, where they were asked for then."""
+        known = self._known
+        if known is None or time.monotonic() - known[0] > 1:
+            self._known = known = (time.monotonic(), self._far("statistics", self.store.statistics))
+        return known[1]
+
+    def annotate(self, **notes: str) -> None:
+        """See `Store`."""
+        self._known = None
+        self._far("annotate", lambda: self.store.annotate(**notes))
+
+    def drop(self) -> None:
+        """See `Store`."""
+        self._far("drop", self.store.drop)
+
+    def close(self) -> None:
+        """See `Store`."""
+        self.store.close()

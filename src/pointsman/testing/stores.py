@@ -1,0 +1,835 @@
+"""The suite for stores."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from unittest import SkipTest
+
+import numpy as np
+
+from pointsman._twins import wait_for
+from pointsman.errors import InputError, PointsmanError, StoreError
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.store.base import NEAR, WORDS, Capability, Lists, Look, Page, Scale, Statistics, StoreInfo
+from pointsman.testing._shared import (
+    DOCUMENTS,
+    ODD_TEXTS,
+    TwinConformance,
+    answering,
+    at_once,
+    is_name,
+    is_number,
+    refused,
+)
+from pointsman.text import DEFAULT_ANALYZER, repair
+from pointsman.types import AddResult, Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pointsman.store.base import Store
+
+T = TypeVar("T")
+
+EMBEDDER: Final = "conformance"
+"""The name under which the suite writes its vectors."""
+DIMENSIONS: Final = 16
+
+_WORDS: Final = re.findall(
+    r"\w+",
+    "rail signal track train yard switch lamp lever engine ticket steam bridge tunnel whistle guard river "
+    "поезд вагон семафор мост станция паровоз рельсы машинист 铁路 信号灯 列车 大桥 隧道 锅炉 车站 售票",
+)
+_KEYS: Final = ("year", "lang", "tag", "a.b", "空 間", "", "nul\0key", "источник")
+_VALUES: Final[tuple[Any, ...]] = (
+    *(0, 1, -1, 2, 2.0, 2.5, -0.0, 1e300, 2**53, 2**53 + 1, 10**20, 10**400, -(10**400), 1999, 2004),
+    *(
+        True,
+        False,
+        None,
+        "",
+        "a",
+        "A",
+        "b",
+        "1",
+        "true",
+        "null",
+        "ё",
+        "е",
+        "e\u0301",
+        "é",
+        "\0",
+        "\x01",
+        "\x01\0",
+        "a\0",
+    ),
+    *("😀", "\uffff", "\ue000", "2024-01-15", "2024-02", "%", "_", "'", '"', "\\", "z" * 300, "$.a", "a b"),
+)
+_BOUNDS: Final = (math.inf, -math.inf, "\ud800", "b\udfff", 2003.5, 10**300)
+
+
+def bm25(documents: Sequence[Document], query: str, k1: float = 1.2, b: float = 0.75) -> dict[str, float]:
+    """The exact score of each document that has a word of the query, by id.
+
+    Robertson and Zaragoza (2009) in Lucene's form: idf = ln(1 + (N - n + 1/2) / (n + 1/2)), no factor k1 + 1. A word
+    that stands twice in the query counts twice.
+
+    >>> bm25([Document("1", "red lamp"), Document("2", "lamp lamp post")], "red")
+    {'1': 0.36...}
+    """
+    counts = [Counter(DEFAULT_ANALYZER.tokens(document.searchable)) for document in documents]
+    lengths = [counter.total() for counter in counts]
+    average = sum(lengths) / max(len(lengths), 1) or 1.0
+    scores: dict[str, float] = {}
+    for token, weight in Counter(DEFAULT_ANALYZER.query_tokens(query)).items():
+        n = sum(token in counter for counter in counts)
+        idf = weight * math.log(1 + (len(documents) - n + 0.5) / (n + 0.5))
+        for document, counter, length in zip(documents, counts, lengths, strict=True):
+            if token in counter:
+                part = idf * counter[token] / (counter[token] + k1 * (1 - b + b * length / average))
+                scores[document.id] = scores.get(document.id, 0.0) + part
+    return scores
+
+
+def odd_documents(count: int = 150, seed: int = 7) -> list[Document]:
+    """Documents in three languages, of 1 to 60 words, with metadata of every kind; the same ones for the same seed."""
+    chance = random.Random(seed)  # noqa: S311  (for tests, not for secrets)
+
+    def value(depth: int = 0) -> Any:
+        if depth < 2 and chance.random() < 0.3:
+            return [value(depth + 1) for _ in range(chance.randrange(4))]
+        return {"a": value(2)} if chance.random() < 0.05 else chance.choice(_VALUES)
+
+    def metadata() -> dict[str, Any]:
+        return {key: value() for key in _KEYS if chance.random() < 0.5} | {"rare": chance.random() < 0.05}
+
+    generated = [
+        Document(f"d{number}", " ".join(chance.choices(_WORDS, k=chance.randrange(1, 60))), metadata())
+        for number in range(count - len(DOCUMENTS))
+    ]
+    return [*DOCUMENTS, *generated]
+
+
+def random_filter(chance: random.Random, depth: int = 3) -> Filter:
+    """A filter tree over the metadata of `odd_documents`, with operands that none of them has too."""
+    if depth and chance.random() < 0.5:
+        if chance.random() < 0.3:
+            return Not(random_filter(chance, depth - 1))
+        return chance.choice((And, Or))(tuple(random_filter(chance, depth - 1) for _ in range(chance.randrange(4))))
+    key = chance.choice((*_KEYS, "language", "rare", "nobody has it", "\ud800"))
+    operands = [value for value in (*_VALUES, *_BOUNDS) if value is not None]
+    leaves = (
+        lambda: Equals(key, chance.choice(operands)),
+        lambda: In(key, tuple(chance.choices(operands, k=chance.randrange(4)))),
+        lambda: Exists(key),
+        lambda: _random_range(chance, key, operands),
+    )
+    leaf: Filter = chance.choice(leaves)()
+    return leaf
+
+
+def _random_range(chance: random.Random, key: str, operands: Sequence[Any]) -> Range:
+    wanted = str if chance.random() < 0.5 else (int, float)
+    low, high = chance.sample([one for one in operands if isinstance(one, wanted) and not isinstance(one, bool)], 2)
+    bounds = {chance.choice(("gt", "gte")): low, chance.choice(("lt", "lte")): high}
+    if chance.random() < 0.5:
+        bounds.popitem()
+    return Range(key, **bounds)
+
+
+def vector_of(text: str) -> NDArray[np.float32]:
+    """A vector of length 1 that depends on the text alone, shape ``(16,)``."""
+    seed = np.frombuffer(text.encode("utf-8", "surrogatepass")[:4096].ljust(4), np.uint8)
+    row = np.random.default_rng(seed.astype(np.uint32)).standard_normal(DIMENSIONS)
+    vector: NDArray[np.float32] = (row / np.linalg.norm(row)).astype(np.float32)
+    return vector
+
+
+def vectors_of(documents: Sequence[Document]) -> NDArray[np.float32]:
+    """`vector_of` each text, shape ``(len(documents), 16)``."""
+    rows = [vector_of(document.text) for document in documents]
+    return np.array(rows, np.float32).reshape(-1, DIMENSIONS)
+
+
+class StoreConformance(TwinConformance):
+    """For anything that keeps the protocol `pointsman.store.base.Store`, such as subclasses of `BaseStore` (B1, B3).
+
+    Promised: both lists of every look in one call, with the scores that their `Scale` says; filters as
+    `Filter.matches` has them, before the cut; documents come back as they were written, whatever is in them; a write
+    is seen by the next search; awaited or not, from any thread; nothing foreign is raised. What a store lacks the
+    `Capability` for is not tested.
+
+    Attributes:
+        tolerance: how far a BM25 score may be from the exact formula, relative to it.
+        drift: the same once documents were changed or deleted; None: frequencies count what is gone for a while, so
+            only which documents are in the lists is compared.
+        cosine_tolerance: how far a cosine may be from NumPy's.
+        trees: how many random filters are tried.
+    """
+
+    tolerance: float = 1e-9
+    drift: float | None = 1e-9
+    cosine_tolerance: float = 1e-5
+    trees: int = 300
+    _filled: Store | None = None
+
+    def make_store(self) -> Store:
+        """A new empty store of yours, for words and vectors where it has both."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make_store() and returns an empty store")
+
+    def again(self, store: Store) -> Store:  # noqa: ARG002  (for those who can)
+        """A second store object over the same dataset, as another process would open it; SkipTest: there is none."""
+        raise SkipTest("override again() to test what a second process sees")
+
+    def documents(self) -> Sequence[Document]:
+        """What is in the store that searches are tested with."""
+        return odd_documents()
+
+    def make(self) -> Store:
+        """The store with `documents` in it; one for all tests that only read."""
+        cls = type(self)
+        if cls._filled is None:
+            store = self.make_store()
+            self._write(store, self.documents())
+            cls._filled = store
+        return cls._filled
+
+    def query(self) -> str:
+        """Words of all three languages."""
+        return "red signal track engine bridge 信号灯 大桥 锅炉 фонарь мост пар"
+
+    def queries(self) -> Sequence[str]:
+        """Those whose keyword lists are compared with the formula."""
+        return (
+            *(self.query(), "signal", "信号灯 大桥", "Где станция и паровоз?", "tunnel tunnel tunnel guard river"),
+            *("the lamp of the engine", "to be or not to be", "steam 车站 рельсы nobodyhasthis"),
+        )
+
+    # ── what every question gets ─────────────────────────────────────────────────────────────────────────────────
+
+    def _ask(self, subject: Any, text: str) -> Any:
+        return subject.search([self._look(subject, text, 5)])[0]
+
+    async def _aask(self, subject: Any, text: str) -> Any:
+        return (await subject.asearch([self._look(subject, text, 5)]))[0]
+
+    def _look(self, store: Any, text: str, depth: int, filters: Filter | None = None) -> Look:
+        vector = vector_of(text) if NEAR in store.info.scales else None
+        return Look(text if WORDS in store.info.scales else None, vector, depth, filters)
+
+    def _view(self, answer: Any) -> Any:
+        return {name: [key for key, _ in ranking] for name, ranking in answer.rankings.items()}
+
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:
+        self._sound_lists(subject, answer, 5, f"a search for {text!r:.60}")
+
+    def _sound_lists(self, store: Any, answer: Any, depth: int, what: str) -> None:
+        assert isinstance(answer, Lists), f"{what} gives Lists, not {type(answer).__name__}"
+        for name, ranking in answer.rankings.items():
+            scale = store.info.scales.get(name)
+            assert scale is not None, f"{what} has a list {name!r}, of which the info says nothing"
+            keys = [key for key, _ in ranking]
+            assert len(set(keys)) == len(keys), f"{what}: {name} has keys more than once: {keys}"
+            assert len(keys) <= depth, f"{what}: {name} has {len(keys)} candidates, more than {depth}"
+            if scale in {Scale.BM25, Scale.COSINE}:
+                scores: list[Any] = [score for _, score in ranking if is_number(score)]
+                assert len(scores) == len(keys), f"{what}: a score in {name} is no finite number: {ranking!r:.200}"
+                assert scores == sorted(scores, reverse=True), f"{what}: {name} is not best first: {scores}"
+        for key, document in answer.documents.items():
+            assert isinstance(document, Document), f"{what} brings {document!r:.80} for {key!r}"
+
+    def _needs(self, store: Store, capability: Capability) -> None:
+        if not store.info.can(capability):
+            raise SkipTest(f"a {store.info.kind} store has no {capability.value!r}")
+
+    def _scale(self, store: Store, name: str, scale: Scale) -> None:
+        if store.info.scales.get(name) is not scale:
+            raise SkipTest(f"the scale of {name!r} is not {scale.value!r}")
+
+    def _write(self, store: Store, documents: Sequence[Document]) -> AddResult:
+        if NEAR in store.info.scales:
+            return store.write(documents, vectors_of(documents), EMBEDDER)
+        return store.write(documents)
+
+    def _ids(self, store: Store, keys: Sequence[Any]) -> list[str]:
+        documents = store.fetch(keys)
+        assert all(document is not None for document in documents), f"not all of {keys} can be fetched"
+        return [document.id for document in documents if document is not None]
+
+    def test_info(self) -> None:
+        """What it is, whose vectors it holds, and what its lists are."""
+        store = self.make()
+        info = store.info
+        assert isinstance(info, StoreInfo), f"info is a StoreInfo, not {type(info).__name__}"
+        assert is_name(info.kind), f"its kind is a name, not {info.kind!r}"
+        assert is_name(info.identity), f"its identity is a name, not {info.identity!r}"
+        assert info.identity == store.info.identity, "its identity changes"
+        if NEAR in info.scales:
+            assert (info.embedder, info.dimensions) == (EMBEDDER, DIMENSIONS), f"its vectors are not as written: {info}"
+        assert info.scales, "it has no list"
+
+    # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _like_the_formula(self, store: Store, documents: Sequence[Document], tolerance: float | None) -> None:
+        """Every list, whole and cut, against the exact formula; documents that score the same may change places."""
+        for query in self.queries():
+            wanted = bm25(documents, query)
+            with answering(f"searching for {query!r}"):
+                answers = store.search([Look(query, depth=depth) for depth in (10, len(documents))])
+            for depth, answer in zip((10, len(documents)), answers, strict=True):
+                ranking = answer.rankings[WORDS]
+                ids = self._ids(store, [key for key, _ in ranking])
+                unknown = [id_ for id_ in ids if id_ not in wanted]
+                assert not unknown, f"{unknown} have no word of {query!r}, and are in the list"
+                assert len(ids) == min(depth, len(wanted)), f"{len(ids)} of {len(wanted)} for {query!r} at {depth}"
+                if tolerance is None:
+                    continue
+                for id_, (_, score) in zip(ids, ranking, strict=True):
+                    assert score is not None, "a list on the scale BM25 has scores"
+                    assert math.isclose(score, wanted[id_], rel_tol=tolerance), (
+                        f"{id_!r} scores {score} for {query!r}; the formula says {wanted[id_]}"
+                    )
+                best = sorted(wanted.values(), reverse=True)
+                for place, id_ in enumerate(ids):
+                    assert math.isclose(wanted[id_], best[place], rel_tol=2 * tolerance), (
+                        f"number {place + 1} for {query!r} is {id_!r} with {wanted[id_]}; it should have {best[place]}"
+                    )
+
+    def test_words_score_as_the_formula_says(self) -> None:
+        """Keyword lists against BM25 over all documents, by our tokens (B2)."""
+        store = self.make()
+        self._scale(store, WORDS, Scale.BM25)
+        self._like_the_formula(store, self.documents(), self.tolerance)
+
+    def test_words_after_changes(self) -> None:
+        """The same over what is there after a third was deleted and a third was changed."""
+        store, documents = self.make_store(), list(self.documents())
+        self._needs(store, Capability.WRITE)
+        self._scale(store, WORDS, Scale.BM25)
+        with answering("writing, changing and deleting"):
+            self._write(store, documents)
+            for start in (1, 2):
+                changed = [Document(one.id, f"{one.text} steam {start}", one.metadata) for one in documents[start::3]]
+                if start == 1:
+                    self._write(store, changed)
+                else:
+                    store.delete([document.id for document in changed])
+                documents[start::3] = changed
+        self._like_the_formula(store, [one for number, one in enumerate(documents) if number % 3 != 2], self.drift)
+
+    def test_the_nearest_are_found(self) -> None:
+        """Vector lists against NumPy."""
+        store, documents = self.make(), self.documents()
+        self._scale(store, NEAR, Scale.COSINE)
+        matrix = vectors_of(documents)
+        for query in self.queries():
+            cosines = dict(zip([one.id for one in documents], (matrix @ vector_of(query)).tolist(), strict=True))
+            best = sorted(cosines.values(), reverse=True)
+            for depth in (1, 10, len(documents)):
+                with answering(f"searching for the vector of {query!r}"):
+                    ranking = store.search([Look(None, vector_of(query), depth)])[0].rankings[NEAR]
+                ids = self._ids(store, [key for key, _ in ranking])
+                assert len(ids) == depth, f"{len(ids)} of the nearest {depth} came"
+                for place, (id_, (_, score)) in enumerate(zip(ids, ranking, strict=True)):
+                    assert score is not None, "a list on the scale COSINE has scores"
+                    assert abs(score - cosines[id_]) < self.cosine_tolerance, f"{id_!r}: {score}, not {cosines[id_]}"
+                    assert abs(score - best[place]) < self.cosine_tolerance, f"number {place + 1} is not the next best"
+
+    def test_scores_of_both_lists(self) -> None:
+        """A search brings the scores of its union, or `score` gives them; 0 without a word, NaN without a vector."""
+        store, documents = self.make(), self.documents()
+        self._needs(store, Capability.SCORES_OTHERS)
+        self._scale(store, WORDS, Scale.BM25)
+        self._scale(store, NEAR, Scale.COSINE)
+        matrix = dict(zip([one.id for one in documents], vectors_of(documents), strict=True))
+        looks = [Look(query, vector_of(query), 10) for query in self.queries()]
+        with answering("searching"):
+            answers = store.search(looks)
+        unions = [list({key for ranking in one.rankings.values() for key, _ in ranking}) for one in answers]
+        with answering("scoring"):
+            scored = store.score(looks, unions)
+        for look, answer, keys, scores in zip(looks, answers, unions, scored, strict=True):
+            assert look.text is not None
+            ids = dict(zip(keys, self._ids(store, keys), strict=True))
+            wanted = bm25(documents, look.text)
+            for told in (scores, answer.scores or scores):
+                for key in keys:
+                    assert all(key in told.get(name, ()) for name in (WORDS, NEAR)), (
+                        f"{ids[key]!r} lacks a score: {told!r:.200}"
+                    )
+                    score, cosine = told[WORDS][key], told[NEAR][key]
+                    right = wanted.get(ids[key], 0.0)
+                    assert math.isclose(score, right, rel_tol=self.tolerance), f"{ids[key]!r}: {score}, not {right}"
+                    near = float(matrix[ids[key]] @ look.vector)
+                    assert abs(cosine - near) < self.cosine_tolerance, f"{ids[key]!r}: cosine {cosine}, not {near}"
+
+    def test_scores_of_what_has_none(self) -> None:
+        """0 and NaN for what has no word or no vector; what was deleted a moment ago does no harm."""
+        store = self.make_store()
+        self._needs(store, Capability.WRITE)
+        self._needs(store, Capability.SCORES_OTHERS)
+        self._scale(store, WORDS, Scale.BM25)
+        self._scale(store, NEAR, Scale.COSINE)
+        both, bare, gone = (Document(id_, text) for id_, text in (("1", "lamp"), ("2", "post"), ("3", "lamp")))
+        with answering("scoring"):
+            self._write(store, [both, gone])
+            store.write([bare])
+            keys = [store.keys([one.id])[one.id] for one in (both, bare, gone)]
+            store.delete(["3"])
+            look = Look("lamp", vector_of("lamp"), 10)
+            scores = store.score([look], [keys])[0]
+            nothing = store.score([look, look], [[], []])
+            answer = store.search([look])[0]
+        assert scores[WORDS][keys[0]] > 0, f"a word's score is {scores[WORDS][keys[0]]}"
+        assert scores[WORDS][keys[1]] == 0, f"without a word it scores {scores[WORDS][keys[1]]}"
+        assert not scores[WORDS].get(keys[2], 0.0), f"what is gone scores {scores[WORDS]}"
+        assert abs(scores[NEAR][keys[0]] - 1) < self.cosine_tolerance, f"its own cosine is {scores[NEAR][keys[0]]}"
+        assert math.isnan(scores[NEAR][keys[1]]), f"without a vector it has the cosine {scores[NEAR][keys[1]]}"
+        assert math.isnan(scores[NEAR].get(keys[2], math.nan)), f"what is gone has a cosine: {scores[NEAR]}"
+        assert [{name: dict(one) for name, one in each.items() if one} for each in nothing] == [{}, {}], f"{nothing}"
+        assert [key for key, _ in answer.rankings[WORDS]] == [keys[0]], f"'lamp' finds {answer.rankings}"
+        assert [key for key, _ in answer.rankings[NEAR]] == [keys[0]], f"its vector finds {answer.rankings}"
+
+    def test_what_was_not_asked_for(self) -> None:
+        """A look without a text has no keyword list, one without a vector no vector list; neither finds nothing."""
+        store = self.make()
+        looks = [Look(None), Look(""), Look("?!"), Look("nobodyhasthis"), Look(self.query())]
+        if NEAR in store.info.scales:
+            looks += [
+                Look(None, vector_of("x")),
+                Look("", vector_of("x")),
+                Look(None, np.zeros(DIMENSIONS, np.float32)),
+            ]
+        with answering("searching"):
+            answers = store.search(looks)
+            nothing = store.search([])
+        assert nothing == [], f"no looks have no answers, not {nothing!r:.80}"
+        for look, answer in zip(looks, answers, strict=True):
+            self._sound_lists(store, answer, 100, f"{look}")
+            words, near = answer.rankings.get(WORDS, ()), answer.rankings.get(NEAR, ())
+            wordless = look.text is None or not DEFAULT_ANALYZER.query_tokens(look.text) or look.text == "nobodyhasthis"
+            assert bool(words) == (not wordless and WORDS in store.info.scales), f"{look} has the words {words}"
+            assert bool(near) == (look.vector is not None and bool(look.vector.any())), f"{look} is near {near}"
+
+    def test_vectors_that_cannot_be_searched_for(self) -> None:
+        """Another length or no numbers: refused."""
+        store, vector = self.make(), vector_of("x")
+        if NEAR not in store.info.scales:
+            raise SkipTest("it has no vectors")
+        for odd in (vector[:-1], vector[:0], np.stack([vector, vector]), vector * np.nan, vector * np.inf):
+            refused(f"a vector {odd!r:.60}", lambda odd=odd: store.search([Look(None, odd)]))  # type: ignore[misc]
+
+    def test_many_looks_as_one_by_one(self) -> None:
+        """Each look its own answer, in order."""
+        store = self.make()
+        looks = [self._look(store, query, depth) for query in self.queries() for depth in (1, 7)]
+        if store.info.can(Capability.FILTERS):
+            looks += [self._look(store, self.query(), 5, Equals("language", one)) for one in ("en", "zh", "nobody")]
+        with answering("searching"):
+            alone = [store.search([look])[0] for look in looks]
+            together = store.search(looks)
+            awaited = wait_for(store.asearch, looks)
+        for answers in (together, awaited):
+            assert len(answers) == len(looks), f"{len(looks)} looks have {len(answers)} answers"
+            for look, one, other in zip(looks, alone, answers, strict=True):
+                self._agree(one, other, f"alone and among others, {look.text!r:.40} at depth {look.depth}")
+
+    # ── filters ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def test_filters_mean_what_they_mean(self) -> None:
+        """Random trees over odd metadata: just those documents that `Filter.matches` lets through (I9)."""
+        store, documents = self.make(), self.documents()
+        self._needs(store, Capability.FILTERS)
+        chance = random.Random(self.trees)  # noqa: S311  (for tests, not for secrets)
+        trees = [random_filter(chance) for _ in range(self.trees)]
+        ids = dict(zip([one.id for one in documents], documents, strict=True))
+        keys = {key: id_ for id_, key in store.keys(list(ids)).items()}
+        near = NEAR in store.info.scales
+        for start in range(0, len(trees), 50):
+            part = trees[start : start + 50]
+            looks = [
+                Look(None if near else " ".join(_WORDS), vector_of("x") if near else None, len(documents), tree)
+                for tree in part
+            ]
+            with answering("searching with filters"):
+                answers = store.search(looks)
+            for tree, answer in zip(part, answers, strict=True):
+                found = {keys[key] for ranking in answer.rankings.values() for key, _ in ranking}
+                wanted = {id_ for id_, one in ids.items() if tree.matches(one.metadata)}
+                assert found == wanted, (
+                    f"{tree!s:.300} lets {sorted(wanted - found)[:3]} through, which were not found, "
+                    f"and not {[(id_, ids[id_].metadata) for id_ in sorted(found - wanted)[:2]]}"
+                )
+
+    def test_filters_count_and_page(self) -> None:
+        """`count` and `page` take the same ones."""
+        store, documents = self.make(), self.documents()
+        self._needs(store, Capability.FILTERS)
+        chance = random.Random(1)  # noqa: S311  (for tests, not for secrets)
+        for tree in [Or(()), And(()), *(random_filter(chance) for _ in range(20))]:
+            wanted = sorted(one.id for one in documents if tree.matches(one.metadata))
+            with answering(f"counting and paging with {tree!s:.300}"):
+                counted, pages = store.count(tree), self._pages(store, 40, tree)
+            assert counted == len(wanted), f"{tree!s:.300} is met by {len(wanted)}, not by {counted}"
+            assert sorted(one.id for one in pages) == wanted, f"{tree!s:.300}: pages have others"
+
+    def test_filters_act_before_the_cut(self) -> None:
+        """The best of those that are let through, even where all others are better (I9)."""
+        store, documents = self.make(), self.documents()
+        self._needs(store, Capability.FILTERS)
+        for tree in (Equals("rare", True), Equals("language", "ru"), Not(Exists("year"))):
+            with answering(f"searching with {tree}"):
+                whole, first = store.search(
+                    [self._look(store, self.query(), depth, tree) for depth in (len(documents), 1)]
+                )
+            for name, ranking in whole.rankings.items():
+                best = [key for key, score in ranking if score == ranking[0][1]]
+                cut = [key for key, _ in first.rankings[name]]
+                assert len(cut) == 1, f"one was asked for, {len(cut)} came"
+                assert cut[0] in best, f"the best for {tree} in {name} is {best}, not {cut}"
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def test_documents_by_key_and_by_id(self) -> None:
+        """In the order asked for, as often as asked for, None where there is none; what comes along is the same."""
+        store, documents = self.make(), list(self.documents())
+        ids = [documents[place].id for place in (3, 0, 3, -1)]
+        with answering("reading"):
+            keys = store.keys([*ids, "nobody"])
+            by_key, by_id = store.fetch([keys[id_] for id_ in ids]), store.get([*ids, "nobody"])
+            awaited = wait_for(store.afetch, [keys[id_] for id_ in ids])
+            nothing = (store.fetch([]), store.get([]), dict(store.keys([])))
+            answer = store.search([self._look(store, self.query(), 10)])[0]
+            along = list(answer.documents)
+            fetched = dict(zip(along, store.fetch(along), strict=True))
+        wanted = [documents[place] for place in (3, 0, 3, -1)]
+        assert set(keys) == set(ids), f"the keys of {ids} are {keys}"
+        assert (by_key, by_id, awaited) == (wanted, [*wanted, None], wanted), f"{by_key!r:.300} are not {wanted!r:.300}"
+        assert nothing == ([], [], {}), f"nothing asked for, and {nothing} came"
+        assert dict(answer.documents) == fetched, "what a search brings along is not what is stored"
+
+    def _pages(self, store: Store, limit: int, filters: Filter | None = None) -> list[Document]:
+        documents: list[Document] = []
+        after: str | None = None
+        while True:
+            page = store.page(after, limit, filters)
+            assert isinstance(page, Page), f"page gives a Page, not {type(page).__name__}"
+            assert len(page.documents) <= limit, f"a page of {limit} has {len(page.documents)} documents"
+            documents += page.documents
+            if page.next is None:
+                return documents
+            assert page.next != after, f"the page after {after!r} goes on after {page.next!r} for ever"
+            after = page.next
+
+    def test_pages_make_up_the_whole(self) -> None:
+        """In one order, each document once; ids and numbers agree."""
+        store, documents = self.make(), self.documents()
+        with answering("paging"):
+            whole, parts = self._pages(store, 1000), self._pages(store, 7)
+            ids, counted = store.ids(), store.count()
+            of_source = store.ids(source="nobody")
+        assert sorted(whole, key=lambda one: one.id) == sorted(documents, key=lambda one: one.id), (
+            "pages lack documents, or have them twice"
+        )
+        assert parts == whole, "smaller pages have another order"
+        assert ids == [one.id for one in whole], "ids come in another order than documents"
+        assert (counted, of_source) == (len(documents), []), f"{counted} documents, {of_source} of no source"
+
+    def test_a_page_that_nobody_told_of(self) -> None:
+        """What no page before has said is refused, or leads nowhere odd."""
+        store = self.make()
+        for after in ("-1", "nonsense", "\0", "9" * 40, "'; drop table doc; --", "\ud800"):
+            with answering(f"the page after {after!r}", InputError):
+                assert store.page(after, 3).documents is not None, "a page has documents"
+        with answering("counting"):
+            assert store.count() == len(self.documents()), "documents were lost"
+
+    def test_frequencies(self) -> None:
+        """How many documents hold a word: of several tokens the rarest."""
+        store, documents = self.make(), self.documents()
+        self._needs(store, Capability.TERMS)
+        words = ("signal", "信号灯", "Паровозы", "signal nobodyhasthis", "", "?!", "\ud800", "the")
+        tokens = [set(DEFAULT_ANALYZER.tokens(one.searchable)) for one in documents]
+        with answering("asking for frequencies"):
+            found, nothing = store.frequencies(words), store.frequencies([])
+        for word, count in zip(words, found, strict=True):
+            wanted = DEFAULT_ANALYZER.query_tokens(word)
+            right = min((sum(token in one for one in tokens) for token in wanted), default=0)
+            assert count == right, f"{word!r} is in {right} documents, not in {count}"
+        assert nothing == [], f"no words have no frequencies, not {nothing}"
+
+    def test_vectors_can_be_read(self) -> None:
+        """Those of given keys, and a sample."""
+        store, documents = self.make(), self.documents()
+        self._needs(store, Capability.VECTORS)
+        ids = [one.id for one in documents[:5]]
+        with answering("reading vectors"):
+            keys = store.keys(ids)
+            some, sample = store.vectors([keys[id_] for id_ in ids]), store.vectors(sample=20)
+            nothing = store.vectors([])
+        wanted = np.sort(vectors_of(documents[:5]), axis=0)
+        assert some.shape == (5, DIMENSIONS), f"vectors of 5 keys have the shape {some.shape}"
+        assert np.abs(np.sort(some, axis=0) - wanted).max() < self.cosine_tolerance, "they are not as written"
+        assert sample.shape == (20, DIMENSIONS), f"a sample of 20 has the shape {sample.shape}"
+        assert (sample @ vectors_of(documents).T).max(axis=1).min() > 1 - self.cosine_tolerance, "it has foreign ones"
+        assert len(np.unique(sample.round(4), axis=0)) > 15, "it has the same ones over and over"
+        assert len(nothing) == 0, f"no keys have no vectors, not {len(nothing)}"
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _empty(self) -> Store:
+        store = self.make_store()
+        self._needs(store, Capability.WRITE)
+        return store
+
+    def test_an_empty_store(self) -> None:
+        """Nothing is found, and nothing fails."""
+        store = self.make_store()
+        with answering("asking an empty store"):
+            answer = store.search([self._look(store, "signal", 5)])[0]
+            told = (store.count(), store.ids(), store.page().documents, store.get(["x"]), dict(store.keys(["x"])))
+        assert not any(answer.rankings.values()), f"it finds {answer.rankings}"
+        assert told == (0, [], [], [None], {}), f"it is not empty: {told}"
+
+    def test_what_is_written_is_found(self) -> None:
+        """At once: added, changed and deleted documents; what is stored just so is passed over."""
+        store = self._empty()
+        first, second = Document("1", "signal lamp", {"n": 1}), Document("2", "steam", {"n": 2, "source": "чертёж 7"})
+        with answering("writing"):
+            added, again = self._write(store, [first, second]), self._write(store, [first, second])
+            assert (added, again) == (AddResult(added=2), AddResult(unchanged=2)), f"{added}, then {again}"
+            assert store.ids(source="чертёж 7") == ["2"], f"of that source: {store.ids(source='чертёж 7')}"
+            assert self._words(store, "lamp") == ["1"], "a document is not found after it was added"
+            changed = Document("1", "signal bell", {"n": 3})
+            assert store.unchanged([first, changed, Document("3", "x")]) in ([True, False, False], [False] * 3)
+            told = self._write(store, [changed, second, Document("3", "lamp bell", {})])
+            assert told == AddResult(added=1, updated=1, unchanged=1), f"adding 1, changing 1: {told}"
+            assert store.get(["1", "3"]) == [changed, Document("3", "lamp bell", {})], "they are not as written"
+            assert self._words(store, "lamp") == ["3"], "a changed document is found by its former words"
+            assert self._words(store, "bell") == ["1", "3"], "a changed document is not found by its new words"
+            if NEAR in store.info.scales:
+                near = store.search([Look(None, vector_of("signal bell"), 1)])[0].rankings[NEAR]
+                assert self._ids(store, [near[0][0]]) == ["1"], "a changed document has its former vector"
+            gone = (store.delete(["1", "nobody"]), store.delete([]), store.delete(["1"]))
+            assert gone == (1, 0, 0), f"deleting one tells {gone}"
+            assert (self._words(store, "bell"), store.count()) == (["3"], 2), "what was deleted is found"
+            if store.info.can(Capability.FILTERS):
+                assert store.delete(filters=Equals("n", 7)) == 0, "deleting by a filter that nothing meets"
+                assert store.delete(["3"], Equals("n", 2)) == 0, "ids and a filter delete what meets both"
+                assert store.delete(filters=Equals("n", 2)) == 1, "deleting by a filter does not tell how many"
+                assert store.ids() == ["3"], f"after deleting by a filter there are {store.ids()}"
+            assert self._write(store, []) == AddResult(), "writing nothing does something"
+
+    def _words(self, store: Store, query: str) -> list[str]:
+        """The ids that a query finds, sorted; empty where the store has no words to be found by."""
+        if WORDS not in store.info.scales:
+            wanted = DEFAULT_ANALYZER.query_tokens(query)
+            return sorted(one.id for one in self._pages(store, 100) if {*wanted} & {*DEFAULT_ANALYZER.tokens(one.text)})
+        return sorted(self._ids(store, [key for key, _ in store.search([Look(query)])[0].rankings[WORDS]]))
+
+    def test_odd_documents_come_back(self) -> None:
+        """Whatever is in them: texts, ids and metadata; lone surrogates as U+FFFD."""
+        store = self._empty()
+        ids = [f"{name} /?#&%+\\'\"\u4fe1\u53f7" for name in ODD_TEXTS]
+        texts = [*ODD_TEXTS.values(), "signal " * 150_000, "", "x", "x", "y"]
+        ids += ["1 MB", "_id", "nul\0id", "\x01", "ж" * 512]
+        metadata: dict[str, Any] = {
+            "a": [1, 2.5, None, True, {"б": [], "": {"c": "\ud800"}}],
+            "": "x" * 1000,
+            "title": "信号 \0",
+            "nul\0": ["\0", -0.0, 10**30, 1e-300],
+            "long": "ё" * 40_000,
+        }
+        documents = [Document(id_, text, metadata) for id_, text in zip(ids, texts, strict=True)]
+        wanted = [
+            Document(one.id, repair(one.text), json.loads(repair(json.dumps(metadata, ensure_ascii=False))))
+            for one in documents
+        ]
+        with answering("writing odd documents"):
+            self._write(store, documents)
+            found = store.get(ids)
+            counted, paged = store.count(), self._pages(store, 4)
+            deleted = store.delete([ids[-3], ids[0]])
+        for one, other in zip(found, wanted, strict=True):
+            assert one == other, f"{other.id!r:.80} came back as {one!r:.300}, not as {other!r:.300}"
+        assert counted == len(ids), f"{len(ids)} documents were written, {counted} are there"
+        assert sorted(one.id for one in paged) == sorted(ids), "pages lack some of them"
+        assert deleted == 2, f"2 odd ids were deleted, {deleted} by its own count"
+
+    def test_bad_documents_are_refused(self) -> None:
+        """And nothing of their call is written."""
+        store, good = self._empty(), Document("good", "signal")
+        bad = [
+            *(Document("x" * 1025, "x"), Document("\ud800", "x"), Document("x", "x", {"a": math.nan})),
+            *(Document("x", "x", {"a": {1}}), Document("x", "x", {"a": math.inf}), Document("x", "x", {1: object()})),  # type: ignore[dict-item]
+        ]
+        for one in bad:
+            refused(f"the document {one!r:.80}", lambda one=one: self._write(store, [good, one]))  # type: ignore[misc]
+        with answering("counting"):
+            assert store.count() == 0, f"{store.ids()} was written together with a bad document"
+
+    def test_bad_vectors_are_refused(self) -> None:
+        """Another number, length or embedder, or no direction; and nothing of their call is written."""
+        store, documents = self._empty(), [Document("1", "signal"), Document("2", "lamp")]
+        if NEAR not in store.info.scales:
+            raise SkipTest("it has no vectors")
+        rows = vectors_of(documents)
+        self._write(store, [Document("0", "steam")])
+        bad: dict[str, tuple[Any, str]] = {
+            "of too few rows": (rows[:1], EMBEDDER),
+            "of another length": (rows[:, :-1], EMBEDDER),
+            "that is all zeros": (rows * 0, EMBEDDER),
+            "of no numbers": (rows * np.nan, EMBEDDER),
+            "of no shape": (rows[0], EMBEDDER),
+            "of another embedder": (rows, "another"),
+        }
+        for what, (vectors, embedder) in bad.items():
+            refused(f"a vector {what}", lambda v=vectors, e=embedder: store.write(documents, v, e))  # type: ignore[misc]
+        with answering("writing vectors that are not of length 1"):
+            assert store.count() == 1, f"{store.ids()} was written with a bad vector"
+            store.write(documents, rows * 7, EMBEDDER)
+            ranking = store.search([Look(None, vector_of("signal"), 1)])[0].rankings[NEAR]
+        score = ranking[0][1]
+        assert score is not None, "a list on the scale COSINE has scores"
+        assert abs(score - 1) < self.cosine_tolerance or store.info.scales[NEAR] is not Scale.COSINE, (
+            f"a vector is not brought to length 1: its own cosine is {score}"
+        )
+
+    def test_vectors_come_and_go(self) -> None:
+        """A document written without its vector loses the one that it had; one written with it gets it."""
+        store, one = self._empty(), Document("1", "signal")
+        if NEAR not in store.info.scales:
+            raise SkipTest("it has no vectors")
+        if Capability.SCORES_OTHERS not in store.info.capabilities:
+            raise SkipTest("every document of it may need a vector")
+        with answering("writing with and without a vector"):
+            lengths = []
+            for document, with_vector in ((one, False), (one, True), (Document("1", "lamp"), False)):
+                _ = self._write(store, [document]) if with_vector else store.write([document])
+                lengths.append(len(store.search([Look(None, vector_of("signal"))])[0].rankings.get(NEAR, ())))
+        assert lengths == [0, 1, 0], f"without, with and without a vector it is found {lengths} times"
+
+    def test_statistics(self) -> None:
+        """The sequence number grows with what is written and with nothing else; notes are kept."""
+        store, one = self._empty(), Document("1", "signal")
+        with answering("reading statistics"):
+            numbers = []
+            for change in (
+                lambda: None,
+                lambda: self._write(store, [one]),
+                lambda: self._write(store, [one]),
+                lambda: store.annotate(spread="0.8 0.1", other="ё\0"),
+                lambda: store.delete(["nobody"]),
+                lambda: store.delete(["1"]),
+            ):
+                change()
+                told = store.statistics()
+                assert isinstance(told, Statistics), f"statistics are Statistics, not {type(told).__name__}"
+                assert told.documents in {None, store.count()}, f"{told.documents} documents, {store.count()} by count"
+                numbers.append(told.sequence)
+            store.annotate(other="new")
+            notes = store.statistics().notes
+        rises = [later > earlier for earlier, later in pairwise(numbers)]
+        assert rises == [True, False, False, False, True], f"sequence numbers: {numbers}"
+        assert notes in ({"spread": "0.8 0.1", "other": "new"}, {}), f"the notes are {notes}"
+
+    # ── several at once, and the end ─────────────────────────────────────────────────────────────────────────────
+
+    def test_writers_at_once(self) -> None:
+        """Four threads write, change and delete; all of it is there, and the lists are right."""
+        store = self._empty()
+        parts = [
+            [Document(f"{writer} {n}", f"signal {_WORDS[n]} {_WORDS[writer]}") for n in range(12)]
+            for writer in range(4)
+        ]
+
+        def work(writer: int) -> None:
+            for start in range(0, 12, 4):
+                self._write(store, parts[writer][start : start + 4])
+                self._write(store, [Document("shared", f"signal {_WORDS[writer]} {start}")])
+                store.delete([parts[writer][start].id])
+
+        with answering("writing from four threads"):
+            at_once([lambda writer=writer: work(writer) for writer in range(4)])  # type: ignore[misc]
+            documents = self._pages(store, 100)
+        wanted = {one.id for part in parts for number, one in enumerate(part) if number % 4} | {"shared"}
+        assert {one.id for one in documents} == wanted, "documents are missing, or came back"
+        assert len(documents) == len(wanted) == store.count(), f"{store.count()} documents, {len(wanted)} were left"
+        if store.info.scales.get(WORDS) is Scale.BM25:
+            self._like_the_formula(store, documents, self.drift)
+
+    def test_a_second_store_sees_it(self) -> None:
+        """What one writes another over the same dataset finds, and the other way round."""
+        store, one, two = self._empty(), Document("1", "signal"), Document("2", "signal lamp")
+        self._write(store, [one])
+        other = self.again(store)
+        with answering("writing here and there"):
+            assert other.info.identity == store.info.identity, "the same dataset has another identity"
+            assert other.get(["1"]) == [one], "what was written before it was opened is not there"
+            before = other.statistics().sequence
+            store.close()  # an embedded store lets others write then
+            self._write(other, [two])
+            other.annotate(note="x")
+            assert other.statistics().sequence > before, "its sequence number stays"
+            other.close()
+            store = self.again(store)
+            assert self._words(store, "signal") == ["1", "2"], "what the other wrote is not found"
+            assert store.delete(["1"]) == 1, "what the other holds cannot be deleted"
+            assert self._words(store, "signal") == ["2"], "what was deleted is found"
+
+    def test_closed(self) -> None:
+        """Closing twice does no harm; a call after that works, or is a `StoreError`."""
+        store = self._empty()
+        with answering("closing"):
+            self._write(store, [Document("1", "signal")])
+            store.close()
+            store.close()
+        with answering("a search of a closed store", StoreError):
+            assert len(store.search([self._look(store, "signal", 5)])) == 1, "a look has an answer"
+
+    def test_dropped(self) -> None:
+        """It is gone; calls after that are told so."""
+        store = self._empty()
+        with answering("dropping"):
+            self._write(store, [Document("1", "signal")])
+            store.drop()
+        calls: Mapping[str, Callable[[], object]] = {
+            "search": lambda: store.search([self._look(store, "signal", 5)]),
+            "get": lambda: store.get(["1"]),
+            "write": lambda: self._write(store, [Document("2", "x")]),
+        }
+        for name, call in calls.items():
+            try:
+                answer = call()
+            except StoreError:
+                continue
+            except Exception as error:
+                raise AssertionError(f"{name} after drop raised {type(error).__name__}: {error}") from error
+            raise AssertionError(f"{name} after drop gave {answer!r:.100}; it is a StoreError that says so")
+
+    def test_what_cannot_be_asked(self) -> None:
+        """Is an error of Pointsman's, or nothing comes of it."""
+        store = self.make()
+        calls: Mapping[str, Callable[[], object]] = {
+            "an id with a surrogate": lambda: store.get(["\ud800"]),
+            "deleting a surrogate": lambda: store.delete(["\ud800"]),
+            "keys of a surrogate": lambda: store.keys(["\ud800"]),
+            "a very long id": lambda: store.get(["x" * 100_000]),
+            "a source with a surrogate": lambda: store.ids(source="\ud800"),
+            "a source with a NUL": lambda: store.ids(source="\0"),
+            "a depth of 0": lambda: store.search([self._look(store, "signal", 0)]),
+            "1,000 conditions": lambda: store.count(Or(tuple(Equals(f"k{n}", n) for n in range(1_000)))),
+        }
+        for name, call in calls.items():
+            with answering(name, PointsmanError):
+                call()
+        with answering("counting"):
+            assert store.count() == len(self.documents()), "documents were lost"

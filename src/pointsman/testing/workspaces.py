@@ -1,0 +1,326 @@
+"""The suite for workspaces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pointsman._twins import wait_for
+from pointsman.errors import FilterError, UnknownNameError
+from pointsman.testing._shared import (
+    DOCUMENTS,
+    FILTERS,
+    ODD_TEXTS,
+    OTHER,
+    TwinConformance,
+    answering,
+    is_name,
+    refused,
+    sound_hits,
+)
+from pointsman.types import AddResult, Document, Query, RetrievalContext
+
+
+class WorkspaceConformance(TwinConformance):
+    """For whatever answers as a `pointsman.Workspace` does: another store, or a client of a service.
+
+    Promised: answers are `RetrievalContext`, whose hits have all come the way that they say, and that explain any
+    document; the same for a string and a `Query`, awaited or not, alone or among many, from any thread; documents come
+    back as they were added; what cannot be done is an error of Pointsman's that says so.
+    """
+
+    def make(self) -> Any:
+        """One of yours, with a dataset named as `filled` says that holds `DOCUMENTS` and nothing else."""
+        raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a workspace")
+
+    def filled(self) -> str:
+        """The dataset that is there."""
+        return "filled"
+
+    def scratch(self) -> str:
+        """A dataset that is not there, and may be made and dropped."""
+        return "scratch"
+
+    def _ask(self, subject: Any, text: str) -> Any:
+        return subject.search(text, 5, datasets=self.filled(), refuse=False)
+
+    async def _aask(self, subject: Any, text: str) -> Any:
+        return await subject.asearch(text, 5, datasets=self.filled(), refuse=False)
+
+    def _view(self, answer: Any) -> Any:
+        return [(hit.key, hit.score, hit.provenance) for hit in answer.hits], answer.plan, answer.degraded
+
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+        what = f"search({text!r:.60}, 5)"
+        assert isinstance(answer, RetrievalContext), f"{what} gave a {type(answer).__name__}, not a RetrievalContext"
+        self._sound_hits(answer, 5, what)
+        assert answer.plan.datasets == (self.filled(),), f"{what} says that it looked in {answer.plan.datasets}"
+        assert is_name(answer.plan.strategy), f"{what} says nothing of its strategy"
+        assert answer.trace.spans, f"{what} tells no stage"
+        assert answer.degraded == (), f"{what} is degraded: {answer.degraded}"
+        assert answer.refused is None, f"{what} was not to be refused, and was: {answer.refused}"
+
+    def _sound_hits(self, answer: Any, most: int, what: str) -> None:
+        sound_hits(list(answer.hits), most, what)
+        known = {document.id: document for document in DOCUMENTS}
+        for hit in answer.hits:
+            assert hit.dataset == self.filled(), f"{what}: hit {hit.id!r} says that it is of dataset {hit.dataset!r}"
+            assert hit.document == known.get(hit.id), f"{what}: hit {hit.id!r} is not the document that was added"
+            assert hit.provenance, f"{what}: hit {hit.id!r} does not say how it was found"
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def test_at_most_k(self) -> None:
+        """Never more than were asked for, five where nobody says, and all of them where there are fewer."""
+        subject, text, here = self.make(), self.query(), self.filled()
+        with answering("asking for different numbers of hits"):
+            for k in (1, 3, 100):
+                self._sound_hits(subject.search(text, k, datasets=here, refuse=False), k, f"search(…, {k})")
+            five = subject.search(text, datasets=[here], refuse=False)
+        assert len(five) == 5, f"{len(five)} hits where nobody said how many"
+
+    def test_text_and_query_find_the_same(self) -> None:
+        """A plain string is a `Query` without filters and history."""
+        subject, text = self.make(), self.query()
+        with answering("asking with a Query"):
+            found = subject.search(Query(text), 5, datasets=self.filled(), refuse=False)
+            self._agree(self._ask(subject, text), found, "the text and the Query")
+
+    def test_filters_are_honoured(self) -> None:
+        """Nothing outside a filter is found, whether it is given as a filter, as its text, or within the query."""
+        subject, text = self.make(), self.query()
+        options = {"datasets": self.filled(), "refuse": False}
+        for wanted in FILTERS:
+            inside = {document.id for document in DOCUMENTS if wanted.matches(document.metadata)}
+            with answering(f"asking with the filter {wanted}"):
+                found = subject.search(text, 100, filters=wanted, **options)
+                self._agree(found, subject.search(text, 100, filters=str(wanted), **options), "a filter and its text")
+                within = subject.search(Query(text, wanted), 100, **options)
+                self._agree(found, within, "a filter beside the query and within it")
+            assert {hit.id for hit in found} <= inside, f"the filter {wanted} does not let through all of {found.hits}"
+            assert len(found) > 0 or not inside, f"the filter {wanted} lets {inside} through, and nothing was found"
+            assert within.query.filters == wanted, f"the answer says that the filter was {within.query.filters}"
+
+    def test_a_filter_that_cannot_be_read_is_told(self) -> None:
+        """As a `FilterError`."""
+        subject = self.make()
+        for filters in ("year >", {"year": {"about": 2000}}):
+            with answering(f"the filter {filters!r}", FilterError):
+                subject.search(self.query(), filters=filters)
+                raise AssertionError(f"the filter {filters!r} means nothing, and was taken")
+
+    def test_what_cannot_be_asked_is_refused(self) -> None:
+        """A number of hits from 1 up, a question that is a text, an effort that there is."""
+        subject, text = self.make(), self.query()
+        for k in (0, -1, 1.5, "3"):
+            refused(f"search(…, {k!r})", lambda k=k: subject.search(text, k))  # type: ignore[misc]
+        for query in (None, 7, b"rail"):
+            refused(f"search({query!r})", lambda query=query: subject.search(query))  # type: ignore[misc]
+        refused("effort='all'", lambda: subject.search(text, effort="all"))
+        refused("search_many(text)", lambda: subject.search_many(text))
+
+    def test_unknown_names_are_told(self) -> None:
+        """As an `UnknownNameError` that knows which."""
+        subject, name = self.make(), self.scratch()
+        calls: Mapping[str, Callable[[], object]] = {
+            "search": lambda: subject.search(self.query(), datasets=[self.filled(), name]),
+            "dataset": lambda: subject.dataset(name, create=False),
+            "status": lambda: subject.status(name),
+            "drop": lambda: subject.drop(name),
+        }
+        for what, call in calls.items():
+            self._unknown(what, "dataset", name, call)
+        self._unknown("search", "strategy", "no-such", lambda: subject.search(self.query(), strategy="no-such"))
+
+    def _unknown(self, what: str, kind: str, name: str, call: Callable[[], object]) -> None:
+        try:
+            answer = call()
+        except UnknownNameError as error:
+            told = (error.kind, error.name)
+            assert told == (kind, name), f"{what} complains of {told}, and what is unknown is the {kind} {name!r}"
+            return
+        except Exception as error:
+            raise AssertionError(f"{what} with the unknown {kind} {name!r} raised {type(error).__name__}") from error
+        raise AssertionError(f"{what} with the unknown {kind} {name!r} gave {answer!r:.100}")
+
+    def test_many_questions_as_one_by_one(self) -> None:
+        """One answer for each, in their order; those with other filters too; awaited or not; and none for none."""
+        subject, options = self.make(), {"datasets": self.filled(), "refuse": False}
+        narrow = Query(self.query(), FILTERS[0])
+        queries = [self.query(), narrow, OTHER, self.query()]
+        with answering("asking many questions"):
+            alone = [self._ids(subject.search(query, 3, **options)) for query in queries]
+            together = subject.search_many(queries, 3, **options)
+            awaited = wait_for(lambda: subject.asearch_many(queries, 3, **options))
+            nothing = subject.search_many([], 3, **options)
+        for found in (together, awaited):
+            assert [self._ids(one) for one in found] == alone, f"alone {alone}, together {[*map(self._ids, found)]}"
+            assert found[1].query.filters == FILTERS[0], "an answer does not say what its filter was"
+        assert nothing == [], f"no questions gave {nothing!r:.100}"
+
+    def _ids(self, context: Any) -> list[str]:
+        return [hit.id for hit in context.hits]
+
+    def test_every_document_is_explained(self) -> None:
+        """Each hit at its rank with its way there; a document that is not there, without a rank and with a reason."""
+        subject = self.make()
+        with answering("explaining"):
+            context = subject.search(self.query(), 3, datasets=self.filled(), refuse=False)
+            for rank, hit in enumerate(context.hits, 1):
+                told = context.explain(hit.id, hit.dataset)
+                assert (told.id, told.rank) == (hit.id, rank), f"{hit.id!r} is number {rank}, not {told.rank}"
+                assert any(step.stage == "retrieve" and step.rank for step in told.steps), f"nothing found {hit.id!r}"
+            others = [one.id for one in DOCUMENTS if one.id not in self._ids(context)]
+            for id_ in (others[0], "nowhere"):
+                told = context.explain(id_)
+                assert told.rank is None, f"{id_!r} is not in the answer, and is said to be number {told.rank}"
+                assert is_name(told.verdict), f"why {id_!r} is not in the answer is not told"
+        refused("explain(7)", lambda: context.explain(7))
+
+    def test_what_is_planned_is_done(self) -> None:
+        """`plan` and `route` say what a search then does, and where."""
+        subject, text = self.make(), self.query()
+        with answering("plan, route and search"):
+            dataset = subject.dataset(self.filled(), create=False)
+            plan, asked_for = subject.plan([dataset]), subject.plan([dataset], "bm25")
+            route = subject.route(text, [dataset])
+            done = self._ask(subject, text)
+        assert plan.datasets == done.plan.datasets, f"planned for {plan.datasets}, done in {done.plan.datasets}"
+        assert plan.strategy == done.plan.strategy, f"planned as {plan.strategy}, done as {done.plan.strategy}"
+        assert asked_for.strategy == "bm25", f"asked for bm25, and {asked_for.strategy} is planned"
+        assert route.plan == plan, f"route plans {route.plan}, plan {plan}"
+        assert [one.name for one in route.decision.datasets] == [self.filled()], f"it leads to {route.decision!r:.200}"
+        assert route.heuristic["route"] in {"bm25", "dense", "hybrid"}, f"by its look: {route.heuristic}"
+
+    def test_a_dataset_is_searched_alone(self) -> None:
+        """Its own `search` finds what a search of it finds."""
+        subject, text = self.make(), self.query()
+        with answering("a dataset's own search"):
+            dataset = subject.dataset(self.filled())
+            found = dataset.search(text, 5)
+            awaited = wait_for(lambda: dataset.asearch(text, 5))
+        self._sound_hits(found, 5, "a dataset's own search")
+        self._agree(found, awaited, "a dataset's own search and the awaited one")
+        wanted = subject.search(text, 5, datasets=self.filled(), rerank=False, refuse=False, effort="fast")
+        self._agree(found, wanted, "a dataset's own search and the workspace's, without other stages,")
+
+    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _made(self, subject: Any, **options: Any) -> Iterator[Any]:
+        """A dataset that is there within the block."""
+        try:
+            yield subject.dataset(self.scratch(), **options)
+        finally:
+            if self.scratch() in subject.names():
+                subject.drop(self.scratch())
+
+    def test_documents_are_kept(self) -> None:
+        """They come back as they were added, in their order, until they are deleted."""
+        subject, all_of_them = self.make(), list(DOCUMENTS)
+        with answering("keeping documents"), self._made(subject) as dataset:
+            assert (len(dataset), list(dataset), dataset.page(), bool(dataset)) == (0, [], ([], None), True), (
+                "not empty"
+            )
+            counted = dataset.add(iter(all_of_them))
+            assert counted == AddResult(added=10), f"adding 10 documents is {counted}"
+            assert list(dataset) == all_of_them, "they do not come back as they were added"
+            assert dataset.ids() == [one.id for one in all_of_them], f"the ids are {dataset.ids()}"
+            first, following = dataset.page(0, 4)
+            rest, end = dataset.page(following, 100)
+            assert (first + rest, end) == (all_of_them, None), "pages do not make up the whole"
+            changed = Document("en-1", "Changed.", {"source": "чертёж 7"})
+            mapping = {"id": changed.id, "text": changed.text, "metadata": changed.metadata}
+            counted = dataset.add([*all_of_them[1:], mapping])
+            assert counted == AddResult(updated=1, unchanged=9), f"changing one of them is {counted}"
+            assert dataset.get("en-1") == changed, f"it was changed, and is {dataset.get('en-1')}"
+            assert dataset.ids(source="чертёж 7") == ["en-1"], f"of that source are {dataset.ids(source='чертёж 7')}"
+            assert (dataset.delete("en-1"), dataset.delete(["en-2", "none"]), dataset.delete([])) == (1, 1, 0), (
+                "delete does not say how many there were"
+            )
+            assert (len(dataset), "en-1" in dataset, "en-3" in dataset, dataset.get("en-1")) == (
+                8,
+                False,
+                True,
+                None,
+            ), "what was deleted is still there"
+            found = {hit.id for hit in subject.search(self.query(), 100, datasets=self.scratch(), refuse=False)}
+            assert not found & {"en-1", "en-2"}, f"what was deleted is found: {found}"
+            assert dataset.verify().problems == (), f"the stores do not agree: {dataset.verify()}"
+
+    def test_odd_documents_come_back(self) -> None:
+        """Each of `ODD_TEXTS`, lone surrogates as U+FFFD; odd ids; metadata of every kind."""
+        subject = self.make()
+        texts = {f"{name} /?#&%+\u4fe1\u53f7": text for name, text in ODD_TEXTS.items()}
+        metadata: dict[str, Any] = {"a": [1, 2.5, None, True, {"б": []}], "": "x" * 1000, "title": "信号"}
+        with answering("odd documents"), self._made(subject, indexing_technique="keyword") as dataset:
+            dataset.add(Document(id_, text, metadata) for id_, text in texts.items())
+            for id_, text in texts.items():
+                wanted = Document(id_, text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), metadata)
+                found = dataset.get(id_)
+                assert found == wanted, f"document {id_!r} came back as {found!r:.200}"
+            assert [one.id for one in dataset] == list(texts), "they have another order now"
+
+    def test_bad_documents_are_refused(self) -> None:
+        """And nothing is added."""
+        subject = self.make()
+        bad: tuple[Any, ...] = (
+            *({"id": "x"}, {"id": "", "text": "x"}, {"id": 7, "text": "x"}, {"id": "x", "text": None}, 7, "x"),
+            *({"id": "x", "text": "x", "title": "x"}, {"id": "x", "text": "x", "metadata": {"a": {1}}}),
+            *({"id": "x", "text": "x", "metadata": {"a": math.nan}}, {"id": "\ud800", "text": "x"}),
+        )
+        with answering("bad documents"), self._made(subject, indexing_technique="keyword") as dataset:
+            for one in bad:
+                refused(f"the document {one!r}", lambda one=one: dataset.add([DOCUMENTS[0], one]))  # type: ignore[misc]
+            assert len(dataset) == 0, f"{list(dataset)} was added together with a bad document"
+
+    def test_progress_is_told(self) -> None:
+        """While documents are added, in numbers that come to all of them; from an iterable that is read once."""
+        subject, told = self.make(), list[int]()
+        many = ({"id": str(number), "text": f"signal {number}"} for number in range(700))
+        with answering("adding 700 documents"), self._made(subject, indexing_technique="keyword") as dataset:
+            counted = dataset.add(many, on_progress=told.append)
+        assert counted == AddResult(added=700), f"adding 700 documents is {counted}"
+        assert sum(told) == 700, f"of 700 documents {sum(told)} were told of"
+        assert len(told) > 1, "all 700 documents were told of at once"
+
+    def test_datasets_are_kept(self) -> None:
+        """By name, with what they are for, until they are dropped."""
+        subject, name = self.make(), self.scratch()
+        with answering("keeping datasets"):
+            assert name not in subject.names(), f"{name!r} is there already"
+            with self._made(subject, description="铁路", indexing_technique="keyword") as made:
+                assert (made.name, made.description, made.indexing_technique) == (name, "铁路", "keyword"), (
+                    "the dataset is not as it was made"
+                )
+                made.describe("о железных дорогах")
+                again = subject.dataset(name)
+                assert again.description == "о железных дорогах", f"it is described as {again.description!r}"
+                assert subject.dataset(name, description="rails").description == "rails", "its description stays"
+                assert again.indexing_technique == "keyword", f"it is made for {again.indexing_technique!r} now"
+                refused("another technique", lambda: subject.dataset(name, indexing_technique="hybrid"))
+                assert subject.names() == sorted({self.filled(), name, *subject.names()}), f"names: {subject.names()}"
+                assert [one.name for one in subject.datasets()] == [one.name for one in subject] == subject.names()
+                subject.drop(name)
+                assert name not in subject.names(), "it was dropped, and is still there"
+            for bad in ("../x", "", "a b", ".x", "x" * 65):
+                refused(f"the name {bad!r}", lambda bad=bad: subject.dataset(bad))  # type: ignore[misc]
+
+    def test_status_tells(self) -> None:
+        """What a dataset holds."""
+        subject = self.make()
+        with answering("status"):
+            status = subject.status(self.filled())
+        told = {name: status.get(name) for name in ("name", "documents")}
+        assert told == {"name": self.filled(), "documents": len(DOCUMENTS)}, f"the status is {status}"
+
+    def test_closed_and_used_again(self) -> None:
+        """Closing lets go of what was open; the next use opens it."""
+        subject, text = self.make(), self.query()
+        with answering("closing"):
+            before = self._ask(subject, text)
+            with subject as entered:
+                assert entered is subject, "'with … as' gives another one"
+            self._agree(before, self._ask(subject, text), "before and after it was closed, calls")

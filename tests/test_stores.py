@@ -1,0 +1,308 @@
+"""Stores keep what the protocol promises; and each test of the suite fails for one that breaks its promise (B1)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import pytest
+
+from pointsman.errors import InputError
+from pointsman.store.base import NEAR, WORDS, Capability, Look, Page
+from pointsman.store.local.store import LocalStore
+from pointsman.testing import SlowStore, StoreConformance
+from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
+from pointsman.types import AddResult, Document
+
+if TYPE_CHECKING:
+    from pointsman.store.base import Lists, Store
+
+ABOUT = {"name": "rails", "description": "", "indexing_technique": "hybrid"}
+
+
+class TestLocalStore(StoreConformance):
+    """The embedded store; its keyword index keeps lengths in one byte, and counts deleted documents until a merge."""
+
+    tolerance = 0.05
+    drift = None
+    folder: ClassVar[Path]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _folder(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+        cls.folder = tmp_path_factory.mktemp("stores")
+        yield
+        cls._filled = None
+
+    def make_store(self) -> Store:
+        return LocalStore(self.folder / uuid.uuid4().hex, ABOUT)
+
+    def again(self, store: Store) -> Store:
+        assert isinstance(store, LocalStore)
+        return LocalStore(store.collection._directory, ABOUT)
+
+
+class TestSlowStore(TestLocalStore):
+    """As if it were far away, it answers the same."""
+
+    def make_store(self) -> Store:
+        return SlowStore(super().make_store(), seconds=0.0)
+
+    def again(self, store: Store) -> Store:
+        assert isinstance(store, SlowStore)
+        return SlowStore(super().again(store.store), seconds=0.0)
+
+
+def test_a_slow_store_takes_its_time_and_counts(tmp_path: Path) -> None:
+    documents = odd_documents(20)
+    local = LocalStore(tmp_path / "it", ABOUT)
+    local.write(documents, vectors_of(documents), EMBEDDER)
+    slow = SlowStore(local, seconds=0.02)
+    assert not slow.info.can(Capability.LOCAL)
+    assert slow.info.capabilities == local.info.capabilities - {Capability.LOCAL}
+    begun = time.perf_counter()
+    answer = slow.search([Look("signal", vector_of("x"), 5)] * 3)[0]
+    assert time.perf_counter() - begun >= 0.02
+    assert {key for ranking in answer.rankings.values() for key, _ in ranking} == set(answer.documents)
+    asyncio.run(slow.asearch([Look("signal")]))
+    slow.score([Look("signal")], [[]])
+    slow.statistics()
+    slow.statistics()  # of the same second
+    assert (slow.round_trips, dict(slow.calls)) == (4, {"search": 2, "score": 1, "statistics": 1})
+    slow.reset()
+    assert slow.round_trips == 0
+    assert SlowStore(local, 0.0, documents=False).search([Look("signal")])[0].documents == {}
+    local.close()
+
+
+# ── each test of the suite fails for a store that breaks its promise ─────────────────────────────────────────────────
+
+Method = Callable[..., Any]
+Change = Callable[[Method], Method]
+
+
+def after(change: Callable[[Any], Any]) -> Change:
+    return lambda method: lambda *args, **options: change(method(*args, **options))
+
+
+def before(change: Callable[..., tuple[Any, ...]]) -> Change:
+    return lambda method: lambda *args, **options: method(*change(*args), **options)
+
+
+def ranking(change: Callable[[list[Any]], list[Any]]) -> Change:
+    def changed(answers: list[Lists]) -> list[Lists]:
+        return [
+            replace(one, rankings={name: change(list(pairs)) for name, pairs in one.rankings.items()})
+            for one in answers
+        ]
+
+    return after(changed)
+
+
+def scored(change: Callable[[str, Any], Any]) -> Change:
+    """Scores of the union changed."""
+
+    def changed(answers: list[Lists]) -> list[Lists]:
+        return [
+            replace(one, scores={n: {key: change(n, s) for key, s in each.items()} for n, each in one.scores.items()})
+            for one in answers
+        ]
+
+    return after(changed)
+
+
+def raising(error: Exception, when: Callable[..., bool] = lambda *_: True) -> Change:
+    def change(method: Method) -> Method:
+        def call(*args: Any, **options: Any) -> Any:
+            if when(*args, *options.values()):
+                raise error
+            return method(*args, **options)
+
+        return call
+
+    return change
+
+
+def forgetful(method: Method) -> Method:
+    """Drops what it is given the second time and after."""
+    calls = itertools.count()
+    return lambda *args, **options: AddResult() if next(calls) else method(*args, **options)
+
+
+def unfiltered(looks: Any) -> tuple[Any]:
+    return ([replace(look, filters=None) for look in looks],)
+
+
+def filtered_late(method: Method) -> Method:
+    def call(looks: Any) -> Any:
+        full = method([replace(look, depth=1000) for look in looks])
+        cut = method([replace(look, filters=None) for look in looks])
+        return [
+            replace(
+                one,
+                rankings={n: [p for p in pairs if p in list(whole.rankings[n])] for n, pairs in one.rankings.items()},
+            )
+            for one, whole in zip(cut, full, strict=True)
+        ]
+
+    return call
+
+
+def differing(method: Method) -> Method:
+    """Another answer every time."""
+    calls = itertools.count()
+
+    def call(looks: Any) -> Any:
+        turn = min(next(calls), 1)
+        return ranking(lambda pairs: pairs[turn:])(method)(looks)
+
+    return call
+
+
+async def empty(looks: Any) -> Any:
+    return []
+
+
+def in_a_loop(looks: Any) -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Mutant(NamedTuple):
+    test: str
+    method: str
+    change: Change
+
+
+TOO_MANY: Change = before(lambda looks: ([replace(look, depth=look.depth + 1) for look in looks],))
+FOREIGN = KeyError("foreign")
+MUTANTS = (
+    Mutant("test_answers_are_sound", "search", ranking(lambda pairs: pairs[::-1])),
+    Mutant("test_answers_are_sound", "search", ranking(lambda pairs: pairs[:1] * 2)),
+    Mutant("test_answers_are_sound", "search", TOO_MANY),
+    Mutant("test_answers_are_sound", "search", ranking(lambda pairs: [(key, float("nan")) for key, _ in pairs])),
+    Mutant("test_the_same_question_has_the_same_answer", "search", differing),
+    Mutant("test_many_threads_at_once", "search", differing),
+    Mutant("test_odd_texts", "search", raising(FOREIGN, lambda looks: "\0" in (looks[0].text or ""))),
+    Mutant("test_awaits_odd_texts", "search", raising(FOREIGN, lambda looks: "\0" in (looks[0].text or ""))),
+    Mutant("test_sync_and_async_agree", "asearch", lambda _: empty),
+    Mutant("test_works_inside_a_running_event_loop", "search", raising(FOREIGN, in_a_loop)),
+    Mutant("test_info", "info", after(lambda info: replace(info, embedder="another"))),
+    Mutant("test_words_score_as_the_formula_says", "search", ranking(lambda pairs: [(k, 2.2 * s) for k, s in pairs])),
+    Mutant("test_words_score_as_the_formula_says", "search", ranking(lambda pairs: pairs[:-1])),
+    Mutant("test_words_score_as_the_formula_says", "search", ranking(lambda pairs: pairs[1:])),
+    Mutant("test_words_after_changes", "delete", lambda _: len),
+    Mutant("test_words_after_changes", "write", forgetful),
+    Mutant("test_the_nearest_are_found", "search", ranking(lambda pairs: [(key, (1 + s) / 2) for key, s in pairs])),
+    Mutant("test_the_nearest_are_found", "search", ranking(lambda pairs: pairs[:-1])),
+    Mutant("test_scores_of_both_lists", "search", scored(lambda name, score: 0.0 if name == WORDS else score)),
+    Mutant(
+        "test_scores_of_both_lists", "search", scored(lambda name, score: (1 + score) / 2 if name == NEAR else score)
+    ),
+    Mutant("test_scores_of_both_lists", "score", after(lambda found: found[::-1])),
+    Mutant(
+        "test_scores_of_what_has_none",
+        "score",
+        after(
+            lambda found: [
+                {n: {k: 0.0 if math.isnan(s) else s for k, s in e.items()} for n, e in o.items()} for o in found
+            ]
+        ),
+    ),
+    Mutant(
+        "test_what_was_not_asked_for",
+        "search",
+        before(lambda looks: ([replace(x, text=x.text or "rail") for x in looks],)),
+    ),
+    Mutant("test_what_was_not_asked_for", "search", raising(InputError("none"), lambda looks: not looks)),
+    Mutant("test_vectors_that_cannot_be_searched_for", "search", lambda _: lambda looks: []),
+    Mutant("test_many_looks_as_one_by_one", "search", after(lambda found: found[:1])),
+    Mutant(
+        "test_many_looks_as_one_by_one", "search", before(lambda looks: (sorted(looks, key=lambda look: -look.depth),))
+    ),
+    Mutant("test_filters_mean_what_they_mean", "search", before(unfiltered)),
+    Mutant("test_filters_count_and_page", "count", before(lambda *_: ())),
+    Mutant("test_filters_count_and_page", "page", before(lambda after, limit, _: (after, limit))),
+    Mutant("test_filters_act_before_the_cut", "search", filtered_late),
+    Mutant("test_documents_by_key_and_by_id", "fetch", before(lambda keys: (sorted(set(keys)),))),
+    Mutant("test_documents_by_key_and_by_id", "get", after(lambda found: [one for one in found if one])),
+    Mutant("test_documents_by_key_and_by_id", "keys", after(lambda found: found | {"nobody": 0})),
+    Mutant("test_pages_make_up_the_whole", "page", after(lambda page: Page(page.documents[1:], page.next))),
+    Mutant("test_pages_make_up_the_whole", "ids", after(lambda ids: ids[::-1])),
+    Mutant("test_pages_make_up_the_whole", "count", after(lambda count: count + 1)),
+    Mutant("test_a_page_that_nobody_told_of", "page", raising(FOREIGN, lambda after, *_: after == "nonsense")),
+    Mutant("test_frequencies", "frequencies", after(lambda counts: [count + 1 for count in counts])),
+    Mutant("test_vectors_can_be_read", "vectors", after(lambda rows: rows[:-1])),
+    Mutant("test_vectors_can_be_read", "vectors", after(lambda rows: rows * 0.9)),
+    Mutant("test_an_empty_store", "ids", lambda _: lambda: ["x"]),
+    Mutant("test_what_is_written_is_found", "write", after(lambda _: AddResult())),
+    Mutant("test_what_is_written_is_found", "delete", after(lambda _: 1)),
+    Mutant("test_what_is_written_is_found", "ids", lambda method: lambda **_: method()),
+    Mutant(
+        "test_odd_documents_come_back",
+        "get",
+        after(lambda found: [one and Document(one.id, one.text) for one in found]),
+    ),
+    Mutant(
+        "test_odd_documents_come_back",
+        "write",
+        before(lambda docs, *more: ([Document(d.id, d.text.replace("\0", ""), d.metadata) for d in docs], *more)),
+    ),
+    Mutant("test_bad_documents_are_refused", "write", lambda _: lambda *__: AddResult()),
+    Mutant("test_bad_vectors_are_refused", "write", lambda method: lambda docs, rows=None, name=None: method(docs)),
+    Mutant("test_vectors_come_and_go", "search", ranking(lambda pairs: [])),
+    Mutant("test_statistics", "statistics", after(lambda told: replace(told, sequence=1))),
+    Mutant("test_statistics", "annotate", lambda method: lambda **notes: method(**dict.fromkeys(notes, "x"))),
+    Mutant("test_writers_at_once", "write", forgetful),
+    Mutant("test_a_second_store_sees_it", "get", after(lambda found: [None] * len(found))),
+    Mutant("test_closed", "close", raising(FOREIGN)),
+    Mutant("test_closed", "search", raising(FOREIGN)),
+    Mutant("test_dropped", "drop", lambda _: lambda: None),
+    Mutant("test_what_cannot_be_asked", "ids", raising(FOREIGN, lambda *args: "\0" in args)),
+)
+
+
+def suite_of(mutant: Mutant, folder: Path) -> StoreConformance:
+    """The suite, over embedded stores of which one method is changed."""
+
+    def changed(store: Store) -> Store:
+        if mutant.method == "info":
+            info = mutant.change(LocalStore.info.fget)  # type: ignore[attr-defined]
+            store.__class__ = type("Changed", (LocalStore,), {"info": property(info)})
+        else:
+            setattr(store, mutant.method, mutant.change(getattr(store, mutant.method)))
+        return store
+
+    class Suite(TestLocalStore):
+        trees = 20
+
+        def make_store(self) -> Store:
+            return changed(super().make_store())
+
+        def again(self, store: Store) -> Store:
+            return changed(super().again(store))
+
+    Suite.folder = folder
+    return Suite()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.test[5:]}-{mutant.method}")
+def test_what_breaks_a_promise_fails_the_test_of_that_promise(mutant: Mutant, tmp_path: Path) -> None:
+    suite = suite_of(mutant, tmp_path)
+    with pytest.raises(AssertionError) as caught:
+        getattr(suite, mutant.test)()
+    assert len(str(caught.value)) > 20  # it tells
+
+
+def test_every_test_of_the_suite_can_fail() -> None:
+    assert {name for name in dir(StoreConformance) if name.startswith("test_")} == {one.test for one in MUTANTS}
