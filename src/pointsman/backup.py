@@ -36,6 +36,7 @@ from pointsman.errors import (
     FormatVersionError,
     InputError,
     LockedError,
+    ReplacedError,
     StoreError,
     UnknownNameError,
 )
@@ -267,7 +268,11 @@ def _errors_told(place: Path) -> Iterator[None]:
 def _copy_dataset(workspace: Workspace, name: str, target: Path) -> int | None:
     """Copy a dataset and count its documents; None where it has been deleted meanwhile."""
     try:
-        workspace.dataset(name, create=False).save(target)
+        try:
+            workspace.dataset(name, create=False).save(target)
+        except ReplacedError:
+            shutil.rmtree(target, ignore_errors=True)
+            workspace.dataset(name, create=False).save(target)  # the new one
     except (UnknownNameError, StoreError) as error:
         if name in workspace.names():
             raise

@@ -13,6 +13,8 @@
     ├── ServiceError                    a Pointsman service cannot be reached, refuses, or answers what cannot be used
     └── StoreError                      data on disk
         ├── LockedError                 another process is writing to this dataset
+        │   └── ReplacedError           another process has deleted it, or made it anew, since it was opened
+        ├── StorageFullError            no room is left on the disk; what was acknowledged is kept
         ├── FormatVersionError          written by a Pointsman whose format this one does not know
         └── CorruptStoreError           the truth itself (not a derived index) is damaged
 
@@ -114,6 +116,14 @@ class StoreError(PointsmanError):
 
 class LockedError(StoreError):
     """Another process is writing to this dataset."""
+
+
+class ReplacedError(LockedError):
+    """Another process has deleted the dataset, or made it anew, since it was opened here; open it again."""
+
+
+class StorageFullError(StoreError):
+    """No room is left on the disk, or in the quota; the message says what was kept. Searching goes on."""
 
 
 class FormatVersionError(StoreError):

@@ -4,28 +4,48 @@ Everything derived states the sequence number it has applied. Opening, writing a
 thing: bring what is behind up to the truth. One process at a time may write; any number may read, and they see a
 write as soon as it is in the indexes.
 
-The manifest is written last when a collection is made: where there is one, there must be a truth, and the very one
-whose identity it names. Nothing here survives a fork; a process opens its own.
+A collection is made in a directory aside that is then renamed, and deleted by renaming it aside: a name stands for a
+whole collection or for none. Whoever has it open notices, by the identity in its manifest, when its name stands for
+another one. Nothing here survives a fork; a process opens its own.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, StoreError
+from pointsman.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    LockedError,
+    ReplacedError,
+    StorageFullError,
+    StoreError,
+)
 from pointsman.store.local.columns import Columns
-from pointsman.store.local.files import POLL_SECONDS, WriterLock, make_directory, replacing
+from pointsman.store.local.files import (
+    POLL_SECONDS,
+    WriterLock,
+    collect_leftovers,
+    directory_aside,
+    file_stamp,
+    make_directory,
+    remove_directory,
+    replacing,
+    steady,
+    store_error,
+    sync_directory,
+    translated,
+)
 from pointsman.store.local.keyword import K1, B, KeywordIndex, damaged_files
 from pointsman.store.local.truth import Truth
 from pointsman.store.local.vectors import VectorIndex
@@ -44,6 +64,7 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 _MANIFEST = "manifest.json"
 _TRUTH = "documents.sqlite"
+_COMPLETING_SECONDS = 10.0
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
@@ -59,8 +80,10 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         version = manifest["format"]
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
+    except OSError as error:
+        raise store_error(path, error) from error
     if version != FORMAT:
         raise FormatVersionError(
             f"{directory} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
@@ -73,6 +96,112 @@ def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
     """Replace the manifest as a whole."""
     with replacing(directory / _MANIFEST) as file:
         file.write(json.dumps(manifest, ensure_ascii=False, indent=2).encode())
+
+
+def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -> bool:
+    """Make an empty collection, whole or not at all, for all processes at once.
+
+    Args:
+        directory: its name; what is there already stays.
+        about: kept in the manifest (name, description and the like).
+
+    Returns:
+        Whether it was made here; False when something of this name is there.
+
+    Raises:
+        StoreError: it cannot be made.
+    """
+    make_directory(directory.parent)
+    with translated(directory):
+        if _occupied(directory):
+            return False
+        collect_leftovers(directory.parent)
+        with directory_aside(directory.parent) as aside:
+            truth = Truth(aside / _TRUTH)
+            truth.close()
+            write_manifest(aside, {"format": FORMAT, "identity": truth.identity, **(about or {})})
+            try:
+                aside.rename(directory)
+            except OSError:
+                if directory.exists():  # another process was quicker
+                    return False
+                raise
+        _sync_names(directory)
+    return True
+
+
+def _occupied(directory: Path) -> bool:
+    """Whether there is anything of this name but an empty directory."""
+    try:
+        return any(directory.iterdir())
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        return True
+
+
+def drop_collection(directory: Path) -> bool:
+    """Delete whatever has this name: a collection, a damaged one, or noise.
+
+    Returns:
+        Whether there was anything.
+
+    Raises:
+        LockedError: another process is writing to it.
+        StoreError: the operating system does not let it go.
+    """
+    if not directory.is_dir() or directory.is_symlink():
+        with translated(directory):
+            try:
+                directory.unlink()
+            except FileNotFoundError:
+                return False
+            sync_directory(directory.parent)
+            return True
+    return _drop(directory, WriterLock(directory))
+
+
+def _drop(directory: Path, lock: WriterLock, identity: str | None = None) -> bool:
+    """Delete the collection of this identity, or any; the lock is free afterwards. False when it is gone.
+
+    Raises:
+        ReplacedError: it is another one by now.
+        LockedError: another process is writing to it.
+    """
+    try:
+        try:
+            lock.acquire()
+        except StorageFullError:
+            log.info("%s has no lock, and no room for one: nobody holds it", directory)
+        except StoreError:
+            if not lock.is_noise:
+                raise
+        with translated(directory), steady(directory, alone=True) as there:
+            if not there:
+                return False
+            if identity is not None and (read_manifest(directory) or {}).get("identity") != identity:
+                raise _replaced(directory)
+            lock.unsign()
+            remove_directory(directory)
+    except FileNotFoundError:
+        return False
+    finally:
+        lock.release()
+    collect_leftovers(directory.parent)
+    return True
+
+
+def _sync_names(directory: Path) -> None:
+    """Make the name of a collection durable, and those of the folders that a workspace has it in."""
+    parent, *folders = directory.absolute().parents
+    sync_directory(parent)
+    for folder in folders[:2]:
+        with suppress(PermissionError):  # what we may not even read we have not made
+            sync_directory(folder)
+
+
+def _replaced(directory: Path) -> ReplacedError:
+    return ReplacedError(f"{directory} was deleted, or made anew, by another process; open it again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +228,11 @@ class Collection:
     """
 
     def __init__(self, directory: Path, *, about: dict[str, Any] | None = None, k1: float = K1, b: float = B) -> None:
-        make_directory(directory)
-        manifest, path = read_manifest(directory), directory / _TRUTH
-        if manifest is not None and not path.exists():
-            raise CorruptStoreError(
-                f"{path} is missing; restore it from a backup, or delete the dataset and index it again"
-            )
-        self.truth = Truth(path)
-        if manifest is None:
-            manifest = {"format": FORMAT, "identity": self.truth.identity, **(about or {})}
-            write_manifest(directory, manifest)
-        elif manifest.get("identity") != self.truth.identity:
-            self.truth.close()
-            raise CorruptStoreError(
-                f"{directory}: {_MANIFEST} and {path.name} belong to different datasets; restore both from one backup"
-            )
-        self.manifest = manifest
         self._directory = directory
         self._lock = WriterLock(directory)
+        self._stamp: object = None  # of the manifest, as it was read last
+        self.truth, self.manifest = self._open(about or {})
+        self._named = False  # whether this process has made the name durable
         self._writing = threading.RLock()
         self._inside = 0  # blocks of ``writing`` that have begun and not ended
         self._own = threading.local()  # its ``depth``: those of them that this thread is in
@@ -175,9 +291,15 @@ class Collection:
             self._own.pinned = False
 
     def refresh(self) -> None:
-        """See what has been written since, by whatever process; a look-up of microseconds when there is nothing."""
+        """See what has been written since, by whatever process; a look-up of microseconds when there is nothing.
+
+        Raises:
+            ReplacedError: another process has deleted the collection, or made it anew.
+        """
         if getattr(self._own, "pinned", False):
             return
+        if file_stamp(self._directory / _MANIFEST) != self._stamp and self.replaced:
+            raise _replaced(self._directory)
         seq = self.truth.sequence()
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
             return
@@ -192,8 +314,12 @@ class Collection:
     @property
     def replaced(self) -> bool:
         """Whether another process has deleted the collection, or made it anew, since it was opened here."""
+        stamp = file_stamp(self._directory / _MANIFEST)  # first: what is written meanwhile is looked at next time
         found = read_manifest(self._directory)
-        return found is None or found.get("identity") != self.truth.identity
+        if found is None or found.get("identity") != self.truth.identity:
+            return True
+        self._stamp = stamp
+        return False
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -278,9 +404,16 @@ class Collection:
                 self.vectors.clear()
 
     def describe(self, **about: Any) -> None:
-        """Change what the manifest says of the collection."""
-        with self._writing:
-            self.manifest = {**self.manifest, **about}
+        """Change what the manifest says of the collection; whatever else another process has changed there stays.
+
+        Raises:
+            ReplacedError: another process has deleted the collection, or made it anew.
+        """
+        with translated(self._directory), steady(self._directory, alone=True):
+            manifest = read_manifest(self._directory)
+            if manifest is None or manifest.get("identity") != self.truth.identity:
+                raise _replaced(self._directory)
+            self.manifest = {**manifest, **about}
             write_manifest(self._directory, self.manifest)
 
     def save(self, folder: Path, **about: Any) -> None:
@@ -302,20 +435,16 @@ class Collection:
             self._lock.release()
 
     def remove(self) -> None:
-        """Delete the collection with all its files.
+        """Delete the collection with all its files; a crash half-way leaves nothing that looks like a dataset.
 
         Raises:
+            ReplacedError: another process has deleted it, or made it anew.
             LockedError: another process is writing to it.
         """
         with self._writing:
-            self._lock.acquire()
             self._let_go()
-            # Out of the way first: a crash half-way must not leave what looks like a dataset.
-            doomed = self._directory.with_name(f".{self._directory.name}.{os.getpid()}.removed")
-            self._directory.rename(doomed)
-            (doomed / _MANIFEST).unlink()
-            shutil.rmtree(doomed, ignore_errors=False)
-            self._lock.release()
+            if not _drop(self._directory, self._lock, self.truth.identity):
+                raise _replaced(self._directory)
 
     # ── proving ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -339,6 +468,49 @@ class Collection:
         return Verification(len(alive), len(in_keyword), len(in_vectors), tuple(problems))
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _open(self, about: dict[str, Any]) -> tuple[Truth, dict[str, Any]]:
+        """The truth and the manifest, which belong together; made when there is nothing."""
+        while True:
+            create_collection(self._directory, about)
+            with steady(self._directory) as there:
+                self._stamp = file_stamp(self._directory / _MANIFEST)
+                manifest = read_manifest(self._directory)
+                if manifest is not None:
+                    truth = Truth(self._directory / _TRUTH, create=False)
+                    if manifest.get("identity") != truth.identity:
+                        truth.close()
+                        raise CorruptStoreError(
+                            f"{self._directory}: {_MANIFEST} and {_TRUTH} belong to different datasets; "
+                            "restore both from one backup"
+                        )
+                    return truth, manifest
+            if there:
+                self._complete(about)
+            elif self._directory.exists() and not self._directory.is_dir():
+                raise StoreError(f"{self._directory} is no directory; delete it, or name another path")
+            # else another process has deleted it this moment
+
+    def _complete(self, about: dict[str, Any]) -> None:
+        """Make a directory that has lost its manifest, or never had one, a collection.
+
+        Raises:
+            LockedError: another process is at it, and does not come to an end.
+        """
+        try:
+            with self._lock.line(monotonic() + _COMPLETING_SECONDS):
+                self._lock.acquire()
+                if read_manifest(self._directory) is None:
+                    log.warning("%s has no %s; it is written anew", self._directory, _MANIFEST)
+                    truth = Truth(self._directory / _TRUTH)
+                    truth.close()
+                    with translated(self._directory):
+                        write_manifest(self._directory, {"format": FORMAT, "identity": truth.identity, **about})
+                        _sync_names(self._directory)
+        except (FileNotFoundError, NotADirectoryError):
+            log.debug("%s was deleted while it was completed", self._directory)
+        finally:
+            self._lock.release()
 
     @property
     def _wants_base(self) -> bool:
@@ -378,31 +550,43 @@ class Collection:
                 self._become_writer()
                 self._inside += 1
                 return
-        with self._lock.line(until):
-            while True:
-                try:
-                    with self._writing:
-                        self._become_writer()
-                        self._inside += 1
-                        return
-                except LockedError:
-                    if monotonic() >= until:
+        try:
+            with self._lock.line(until):
+                while True:
+                    try:
+                        with self._writing:
+                            self._become_writer()
+                            self._inside += 1
+                            return
+                    except ReplacedError:
                         raise
-                sleep(POLL_SECONDS)
+                    except LockedError:
+                        if monotonic() >= until:
+                            raise
+                    sleep(POLL_SECONDS)
+        except FileNotFoundError as error:
+            raise _replaced(self._directory) from error
 
     def _become_writer(self) -> None:
         """Take the lock unless it is held; then see what others have written meanwhile.
 
         Raises:
             LockedError: another process holds it.
-            StoreError: another process has deleted the collection; nobody would ever see what is written here.
+            ReplacedError: another process has deleted the collection; nobody would ever see what is written here.
         """
         if self._lock.held:
             return
-        self._lock.acquire()
+        try:
+            self._lock.acquire()
+        except FileNotFoundError as error:
+            raise _replaced(self._directory) from error
         try:
             if self.replaced:
-                raise StoreError(f"{self._directory} was deleted, or made anew, by another process; open it again")
+                raise _replaced(self._directory)
+            if not self._named:  # who made it may have died before that
+                with translated(self._directory):
+                    _sync_names(self._directory)
+                self._named = True
             with self._deriving:
                 self._derive_in_memory(save=False)
             self.keyword.reload()

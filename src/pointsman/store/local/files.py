@@ -1,20 +1,79 @@
-"""Files that are there whole or not at all, and the lock that makes one process the writer."""
+"""Files that are there whole or not at all, names that nobody changes meanwhile, and the lock of the one writer.
+
+Durable means: the file is synced, and so is the directory that has its name. Whoever makes, replaces or removes
+something here syncs that directory before it says that it is done.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import logging
 import os
-from contextlib import contextmanager
+import re
+import shutil
+import uuid
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import get_ident
-from time import monotonic
+from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, Final
 
-from filelock import FileLock, Timeout
-
-from pointsman.errors import LockedError, StoreError
+from pointsman.errors import LockedError, StorageFullError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NOT_FOR_US: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_HOLD_SECONDS: Final = 10.0  # for whoever has a directory under its hands; that takes milliseconds
+POLL_SECONDS: Final = 0.005
+"""How often who waits for a lock looks whether it is free; a look costs some 20 microseconds."""
+
+
+# ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def store_error(place: Path, error: OSError, kept: str = "") -> StoreError:
+    """The operating system's error as one of ours: which file, what is the matter, what to do.
+
+    Args:
+        place: the file or directory.
+        error: what the system says.
+        kept: what is safe all the same, where that is not plain.
+    """
+    if error.errno in _FULL:
+        return full(place, kept)
+    reason = error.strerror or str(error)
+    if error.errno in _NOT_FOR_US:
+        return StoreError(f"{place} cannot be written to: {reason}")
+    if error.errno in _NO_HANDLES:
+        return StoreError(f"{place}: {reason}; close what is open, or raise the limit ('ulimit -n'), and try again")
+    kept = kept or "what was acknowledged is kept"
+    return StoreError(f"{place}: {reason}; {kept}; look after the disk and try again")
+
+
+def full(place: Path, kept: str = "") -> StorageFullError:
+    """No room is left for this file."""
+    return StorageFullError(
+        f"{place}: no room is left on the disk (or in the quota); {kept or 'what was acknowledged before is kept'}; "
+        "searching goes on; make room and try again"
+    )
+
+
+@contextmanager
+def translated(place: Path, kept: str = "") -> Iterator[None]:
+    """Turn the operating system's errors into ours; see `store_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(place, error, kept) from error
+
+
+# ── durable changes of a directory ───────────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
@@ -32,11 +91,17 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     sync_directory(path.parent)
 
 
+def remove_file(path: Path) -> None:
+    """Delete a file for good; one that is not there is fine."""
+    path.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
 def file_stamp(path: Path) -> tuple[int, int, int] | str:
     """Tells one state of a file that is only ever replaced from another; ``"absent"`` when there is none."""
     try:
-        found = path.stat()
-    except FileNotFoundError:
+        found = os.stat(path)  # noqa: PTH116  # every search asks; the other way takes twice as long
+    except (FileNotFoundError, NotADirectoryError):
         return "absent"
     return found.st_ino, found.st_mtime_ns, found.st_size
 
@@ -55,13 +120,15 @@ def make_directory(directory: Path) -> None:
         make_directory(directory.parent)
     try:
         directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
     except OSError as error:
+        if error.errno in _FULL:
+            raise full(directory) from error
         raise StoreError(f"{directory} cannot be made: {error.strerror}; name another path") from error
-    sync_directory(directory.parent)
 
 
 def sync_directory(directory: Path) -> None:
-    """Make renames inside a directory durable."""
+    """Make durable what was made, renamed or removed inside a directory."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -69,8 +136,180 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-POLL_SECONDS: Final = 0.005
-"""How often who waits for the lock looks whether it is free; a look costs some 20 microseconds."""
+# ── one at a time ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def steady(directory: Path, *, alone: bool = False) -> Iterator[bool]:
+    """Within the block the directory keeps its name, and nobody replaces its manifest.
+
+    SQLite names its log by path when a database is opened and when its last connection is closed. If the directory
+    were renamed at that very moment, and another one made of that name, it would take, or delete, the log of the other
+    one. So whoever opens or closes shares the directory, and whoever renames it, or writes its manifest, is alone.
+
+    Args:
+        directory: it need not be there.
+        alone: nobody else may be inside.
+
+    Yields:
+        Whether the directory is there.
+
+    Raises:
+        LockedError: others do not come out.
+    """
+    descriptor = _held(directory, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _held(directory: Path, operation: int) -> int | None:
+    """A descriptor that locks the directory of this name; None when there is none."""
+    until = monotonic() + _HOLD_SECONDS
+    while True:
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            if _try_lock(descriptor, operation):
+                if _is(directory, descriptor):
+                    return descriptor
+                os.close(descriptor)  # it was renamed while we waited
+                continue
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        if monotonic() >= until:
+            raise LockedError(f"{directory} is being made, described or deleted by another process; try again")
+        sleep(POLL_SECONDS)
+
+
+def _try_lock(descriptor: int, operation: int) -> bool:
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is(path: Path, descriptor: int) -> bool:
+    """Whether that is what the path names, by now."""
+    try:
+        named, held = path.stat(), os.fstat(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
+
+
+# ── made and removed as a whole ──────────────────────────────────────────────────────────────────────────────────────
+
+# Names of their own, so that a long name of a dataset does not grow too long for a file.
+_LEFTOVER: Final = re.compile(r"\.pointsman-[0-9a-f]{32}\.(new|removed)|\..+\.\d+\.removed")
+
+
+@contextmanager
+def directory_aside(folder: Path) -> Iterator[Path]:
+    """A new directory that is renamed within the block, or else goes when the block ends.
+
+    While the block lasts it is locked: what nobody holds is what a process that died has left.
+    """
+    while True:
+        aside = folder / f".pointsman-{uuid.uuid4().hex}.new"
+        aside.mkdir()
+        descriptor = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
+        if _try_lock(descriptor, fcntl.LOCK_SH) and _is(aside, descriptor):  # shared: it is opened in the block
+            break
+        os.close(descriptor)  # somebody who collects leftovers was quicker
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)  # what cannot be removed now is collected later
+        os.close(descriptor)
+
+
+def remove_directory(directory: Path) -> None:
+    """Remove a directory durably and at once: whatever happens, it is there whole or not at all.
+
+    The caller is alone with it (`steady`). What cannot be removed is out of the way, and collected later.
+    """
+    doomed = directory.with_name(f".pointsman-{uuid.uuid4().hex}.removed")
+    directory.rename(doomed)
+    sync_directory(directory.parent)
+    try:
+        shutil.rmtree(doomed)
+    except OSError as error:
+        log.warning("%s was deleted, but not all of its files could be removed from %s: %s", directory, doomed, error)
+
+
+def collect_leftovers(folder: Path) -> int:
+    """Remove what processes that died have left among the datasets of a folder. Returns how many directories."""
+    try:
+        left = [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    removed = 0
+    for path in left:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            log.debug("%s is not collected (%s)", path, error)
+            continue
+        try:
+            if _try_lock(descriptor, fcntl.LOCK_EX) and _is(path, descriptor):
+                shutil.rmtree(path)
+                removed += 1
+        except OSError as error:
+            log.info("%s cannot be removed: %s", path, error)
+        finally:
+            os.close(descriptor)
+    return removed
+
+
+# ── the writer ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Lock:
+    """An exclusive lock on a file of its own, in a directory that is there; the kernel frees it when its holder dies.
+
+    It belongs to the object, whichever thread asks.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor is not None
+
+    def acquire(self) -> bool:
+        """Whether the lock is ours now."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            # A lock on a file that has been removed, or that went with its directory, would lock nobody out.
+            if _try_lock(descriptor, fcntl.LOCK_EX) and _is(self.path, descriptor):
+                self._descriptor, descriptor = descriptor, -1
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+        return self.held
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it is held, and the path still names what is locked."""
+        return self._descriptor is not None and _is(self.path, self._descriptor)
+
+    def release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.release()  # for those who never call close
 
 
 class WriterLock:
@@ -80,43 +319,52 @@ class WriterLock:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / "writer.lock"
+        self._directory = directory
         self._queue = directory / "writer.queue"
         self._holder = directory / "writer.pid"
-        # It belongs to the object, whichever thread asks; the library's default is one lock for each thread.
-        self._lock = FileLock(self._path, thread_local=False)
+        self._lock = _Lock(directory / "writer.lock")
 
     @property
     def held(self) -> bool:
         """Whether this object holds the lock."""
-        return self._lock.is_locked
+        return self._lock.held
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether what has the lock's name is nothing that anybody could hold."""
+        return self._lock.path.is_dir()
 
     def acquire(self) -> None:
         """Become the writer, at once or not at all.
 
         Raises:
             LockedError: someone else is; the message says who, as far as is known.
+            FileNotFoundError: there is no such directory.
             StoreError: nothing can be written there.
         """
         if self.held:
             return
         try:
-            self._lock.acquire(timeout=0)
-            self._holder.write_text(str(os.getpid()))
-        except Timeout as error:
-            raise self._locked() from error
+            acquired = self._lock.acquire()
+        except FileNotFoundError:
+            raise
         except OSError as error:
-            self._lock.release()
-            raise StoreError(f"{self._path.parent} cannot be written to: {error.strerror or error}") from error
+            raise store_error(self._directory, error) from error
+        if not acquired:
+            raise self._locked()
+        with suppress(OSError):  # on a full disk the message to others does without the number
+            self._holder.write_text(str(os.getpid()))
 
     @property
     def wanted(self) -> bool:
         """Whether somebody waits in line."""
+        place = _Lock(self._queue)
         try:
-            with FileLock(self._queue, timeout=0):
-                return False
-        except Timeout:
-            return True
+            return not place.acquire()
+        except OSError:
+            return False  # where no line can be made, nobody stands in it
+        finally:
+            place.release()
 
     @contextmanager
     def line(self, until: float) -> Iterator[None]:
@@ -124,14 +372,19 @@ class WriterLock:
 
         Raises:
             LockedError: the time is over.
+            FileNotFoundError: there is no such directory.
+            StoreError: nothing can be written there.
         """
-        place = FileLock(self._queue, thread_local=False)  # its own for each who waits, also of one process
+        place = _Lock(self._queue)  # its own for each who waits, also of one process
         try:
-            place.acquire(timeout=max(0.0, until - monotonic()), poll_interval=POLL_SECONDS)
-        except Timeout as error:
-            raise self._locked() from error
+            while not place.acquire():
+                if monotonic() >= until:
+                    raise self._locked()
+                sleep(POLL_SECONDS)
+        except FileNotFoundError:
+            raise
         except OSError as error:
-            raise StoreError(f"{self._path.parent} cannot be written to: {error.strerror or error}") from error
+            raise store_error(self._directory, error) from error
         try:
             yield
         finally:
@@ -139,13 +392,18 @@ class WriterLock:
 
     def release(self) -> None:
         """Let others write."""
-        if self.held:
-            self._holder.unlink(missing_ok=True)
-            self._lock.release()
+        self.unsign()
+        self._lock.release()
+
+    def unsign(self) -> None:
+        """Take away the note that says who holds the lock, before its directory gets another name."""
+        if self._lock.in_place:
+            with suppress(OSError):  # where it says something false, only a message is wrong
+                self._holder.unlink()
 
     def _locked(self) -> LockedError:
         return LockedError(
-            f"{self._path.parent} is being written to by {self._who()}; "
+            f"{self._directory} is being written to by {self._who()}; "
             "readers may go on, a second writer has to wait until that one closes the dataset"
         )
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pointsman._batched import batched
-from pointsman.errors import CorruptStoreError, StoreError
-from pointsman.store.local.files import sync_directory
+from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
+from pointsman.store.local.files import full, steady, store_error, sync_directory
 from pointsman.store.prepared import digest, metadata_of, storable
 from pointsman.types import AddResult, Document
 
@@ -82,22 +82,26 @@ class VectorChanges:
 class Truth:
     """The SQLite file of one dataset. Reads from any thread and process; one writer at a time.
 
+    Args:
+        path: the file.
+        create: make it when it is not there; without it, that is an error.
+
     Attributes:
         identity: drawn when the file was made; derived indexes carry it, so one of another dataset is recognised.
+
+    Raises:
+        CorruptStoreError: the file is damaged, or missing.
+        StoreError: it cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, create: bool = True) -> None:
         self._path = path
         self._process = os.getpid()
         self._idle: list[sqlite3.Connection] = []
-        weakref.finalize(self, _close_all, self._idle, os.getpid()).atexit = False  # for those who never call close
-        self._uri = f"file:{quote(str(path))}"
-        if path.exists() and not os.access(path.parent, os.W_OK):
-            self._uri += self._immutable()
-        with self._connection() as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tombstones_seq'").fetchone():
-                self._create(connection)
-        self.identity = self.meta("identity") or ""
+        # for those who never call close
+        weakref.finalize(self, _close_all, self._idle, path.parent, os.getpid()).atexit = False
+        self.identity = ""
+        self._take_back(self._connect(create=create))
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -300,12 +304,7 @@ class Truth:
 
     def close(self) -> None:
         """Close the idle connections of this process."""
-        while self._idle:
-            self._idle.pop().close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_process", None) == os.getpid():
-            self.close()
+        _close_all(self._idle, self._path.parent, self._process)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -317,19 +316,23 @@ class Truth:
         connection.executescript(f"{settings} BEGIN IMMEDIATE; {_SCHEMA} {birth} COMMIT;")
         sync_directory(self._path.parent)
 
-    def _immutable(self) -> str:
-        """How to open the file where nothing can be written, not even SQLite's bookkeeping of readers.
+    def _how(self, *, create: bool) -> str:
+        """How to open the file; where nothing can be written, without SQLite's bookkeeping of readers.
 
         Raises:
             StoreError: its last writer was cut short, so the newest writes are in a log that cannot be taken in.
         """
+        if not self._path.exists():
+            return "mode=rwc" if create else "mode=rw"
+        if os.access(self._path.parent, os.W_OK):
+            return "mode=rw"
         log = self._path.with_name(f"{self._path.name}-wal")
         if log.exists() and log.stat().st_size:
             raise StoreError(
                 f"{self._path.parent} cannot be written to, and its last writer left {log.name}; "
                 "open the dataset once where it can be written, or copy it to such a place"
             )
-        return "?immutable=1"
+        return "immutable=1"
 
     def _same(
         self, stored: Mapping[str, tuple[int, bytes]], prepared: Sequence[Prepared], vectors: Sequence[bytes] | None
@@ -405,34 +408,87 @@ class Truth:
         if len(self._idle) < _IDLE:
             self._idle.append(connection)
         else:
-            connection.close()
+            _close(connection, self._path.parent)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, *, create: bool = False) -> sqlite3.Connection:
+        """A new connection, to the very database that the others are connected to.
+
+        Raises:
+            ReplacedError: another process has deleted it, or made it anew.
+            CorruptStoreError: it is damaged, or missing.
+        """
         try:
-            connection = sqlite3.connect(
-                self._uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
-            )
+            with steady(self._path.parent) as there:
+                if not (self._path.exists() or (create and there)):
+                    if self.identity:
+                        raise self._replaced()
+                    raise CorruptStoreError(f"{self._path} is missing; {_REMEDY}")
+                connection = sqlite3.connect(
+                    f"file:{quote(str(self._path))}?{self._how(create=create)}",
+                    uri=True,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    timeout=_BUSY_SECONDS,
+                )
+                try:
+                    connection.executescript(_SETTINGS)
+                    identity = self._identify(connection, create=create)
+                except BaseException:
+                    connection.close()
+                    raise
         except sqlite3.Error as error:
             raise self._told(error) from error
-        try:
-            connection.executescript(_SETTINGS)
-        except sqlite3.Error as error:
-            connection.close()
-            raise self._told(error) from error
+        except OSError as error:
+            raise store_error(self._path, error) from error
+        if self.identity not in {"", identity}:
+            _close(connection, self._path.parent)
+            raise self._replaced()
+        self.identity = identity
         return connection
 
+    def _identify(self, connection: sqlite3.Connection, *, create: bool) -> str:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tombstones_seq'").fetchone():
+            if not create:
+                raise CorruptStoreError(f"{self._path} is damaged (it has no tables); {_REMEDY}")
+            self._create(connection)
+        row = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()
+        if row is None:
+            raise CorruptStoreError(f"{self._path} is damaged (it has no identity); {_REMEDY}")
+        return str(row[0])
+
+    def _replaced(self) -> ReplacedError:
+        return ReplacedError(f"{self._path.parent} was deleted, or made anew, by another process; open it again")
+
     def _told(self, error: sqlite3.Error) -> StoreError:
-        """SQLite's error in terms of the file; only the base class itself, or text that is no text, means damage."""
-        if type(error) is sqlite3.DatabaseError or "decode to UTF-8" in str(error):
-            return CorruptStoreError(
-                f"{self._path} is damaged ({error}); restore it from a backup, or delete the dataset and index it again"
+        """SQLite's error in terms of the file."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it tells kinds of the same
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or "decode to UTF-8" in str(error):
+            return CorruptStoreError(f"{self._path} is damaged ({error}); {_REMEDY}")
+        if code == sqlite3.SQLITE_FULL:
+            return full(self._path, "nothing of this batch was written, and what was acknowledged before is kept")
+        if code == sqlite3.SQLITE_BUSY:
+            return LockedError(f"{self._path} is in use by another process for longer than {_BUSY_SECONDS:.0f} s")
+        if code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+            return StoreError(
+                f"{self._path}: {error}; what was acknowledged is kept; look after the disk and try again"
             )
         return StoreError(f"{self._path}: {error}")
 
 
-def _close_all(connections: list[sqlite3.Connection], opened_by: int) -> None:
+def _close_all(connections: list[sqlite3.Connection], directory: Path, opened_by: int) -> None:
     while connections and os.getpid() == opened_by:  # after a fork they are the parent's
-        connections.pop().close()
+        _close(connections.pop(), directory)
+
+
+def _close(connection: sqlite3.Connection, directory: Path) -> None:
+    try:
+        with steady(directory):  # the last connection of a file deletes its log, by name
+            connection.close()
+    except (OSError, LockedError):
+        connection.close()
+
+
+_REMEDY = "restore it from a backup, or delete the dataset and index it again"
 
 
 _SEQUENCE = "SELECT value FROM meta WHERE name = 'seq'"

@@ -1,0 +1,199 @@
+"""A name stands for a whole dataset or for none, whoever makes, describes and drops it at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pointsman.errors import CorruptStoreError, LockedError, ReplacedError
+from pointsman.store.local.collection import Collection, create_collection, drop_collection
+from pointsman.store.local.files import collect_leftovers, directory_aside, steady
+from store_kit import add, corpus, opened, sound
+from two_kit import Two
+
+
+def test_two_processes_and_one_name(tmp_path: Path) -> None:
+    two = Two(tmp_path, seed=3)
+    for number in range(20):
+        two.interleave(number)
+    two.close()
+    assert two.problems == []
+    assert sum(count for outcome, count in two.outcomes.items() if outcome.endswith("done")) > 50
+
+
+class TestMaking:
+    def test_it_is_whole_at_once(self, tmp_path: Path) -> None:
+        assert create_collection(tmp_path / "x", {"name": "x"})
+        assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["documents.sqlite", "manifest.json"]
+        assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+    def test_what_is_there_stays(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        add(store, corpus(3))
+        assert not create_collection(tmp_path / "dataset", {"name": "another"})
+        assert len(store.truth) == 3
+        store.close()
+
+    def test_a_folder_without_a_manifest_becomes_a_dataset(self, tmp_path: Path) -> None:
+        (tmp_path / "dataset").mkdir()
+        (tmp_path / "dataset" / "writer.lock").touch()
+        store = opened(tmp_path)
+        add(store, corpus(3))
+        sound(store)
+        store.close()
+
+    def test_a_file_of_that_name(self, tmp_path: Path) -> None:
+        (tmp_path / "dataset").write_text("noise")
+        from pointsman.errors import StoreError
+
+        with pytest.raises(StoreError, match="no directory"):
+            opened(tmp_path)
+
+
+class TestDropping:
+    def make(self, path: Path) -> None:
+        store = opened(path)
+        add(store, corpus(20))
+        store.close()
+
+    def damage_manifest(self, path: Path) -> None:
+        (path / "manifest.json").write_text("{")
+
+    def damage_documents(self, path: Path) -> None:
+        (path / "documents.sqlite").write_bytes(b"noise" * 3000)
+
+    def lose_documents(self, path: Path) -> None:
+        (path / "documents.sqlite").unlink()
+
+    def newer_format(self, path: Path) -> None:
+        (path / "manifest.json").write_text('{"format": 99}')
+
+    def lose_all(self, path: Path) -> None:
+        shutil.rmtree(path)
+        path.mkdir()
+
+    def noise(self, path: Path) -> None:
+        shutil.rmtree(path)
+        (path / "writer.lock" / "deep").mkdir(parents=True)
+
+    def a_file(self, path: Path) -> None:
+        shutil.rmtree(path)
+        path.write_text("noise")
+
+    def a_link(self, path: Path) -> None:
+        shutil.move(path, path.with_name("elsewhere"))
+        path.symlink_to(path.with_name("elsewhere"))
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            damage_manifest,
+            damage_documents,
+            lose_documents,
+            newer_format,
+            lose_all,
+            noise,
+            a_file,
+            a_link,
+        ],
+    )
+    def test_whatever_has_the_name(self, tmp_path: Path, damage: Callable[[TestDropping, Path], None]) -> None:
+        self.make(tmp_path)
+        damage(self, tmp_path / "dataset")
+        assert drop_collection(tmp_path / "dataset")
+        assert not os.path.lexists(tmp_path / "dataset")
+        assert not drop_collection(tmp_path / "dataset")
+        assert (tmp_path / "elsewhere").exists() == (damage is TestDropping.a_link)  # a link goes, not what it names
+        self.make(tmp_path)
+        with opened(tmp_path).truth._connection() as connection:
+            assert connection.execute("SELECT count(*) FROM documents").fetchone() == (20,)
+
+    def test_not_while_another_process_writes(self, tmp_path: Path) -> None:
+        store = opened(tmp_path)
+        add(store, corpus(3))
+        with pytest.raises(LockedError):
+            drop_collection(tmp_path / "dataset")
+        with pytest.raises(LockedError):
+            opened(tmp_path).remove()
+        store.remove()
+        assert list(tmp_path.iterdir()) == []
+
+    def test_one_who_has_it_open_is_told(self, tmp_path: Path) -> None:
+        self.make(tmp_path)
+        store = opened(tmp_path)
+        store.keyword.search("rail", 5)
+        assert drop_collection(tmp_path / "dataset")
+        self.make(tmp_path)
+        for action in (
+            lambda: store.keyword.search("rail", 5),
+            lambda: store.describe(description="x"),
+            lambda: store.delete(["d1"]),
+            store.truth._connect,
+            store.remove,
+        ):
+            with pytest.raises(ReplacedError, match="open it again"):
+                action()
+        store.close()
+        again = opened(tmp_path)
+        assert len(again.truth) == 20
+        assert "description" not in again.manifest
+        sound(again)
+        again.close()
+
+    def test_a_name_too_long_to_be_made_longer(self, tmp_path: Path) -> None:
+        directory = tmp_path / ("я" * 120)
+        Collection(directory).close()
+        assert drop_collection(directory)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestLeftovers:
+    def test_what_the_dead_have_left_is_collected(self, tmp_path: Path) -> None:
+        for name in (f".pointsman-{'0' * 32}.new", f".pointsman-{'1' * 32}.removed", ".notes.123.removed"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "documents.sqlite").touch()
+        others = [".hidden", "notes", ".pointsman-x.new", f".pointsman-{'0' * 32}"]
+        for name in others:
+            (tmp_path / name).mkdir()
+        assert collect_leftovers(tmp_path) == 3
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+
+    def test_what_the_living_are_at_stays(self, tmp_path: Path) -> None:
+        with directory_aside(tmp_path) as aside:
+            assert collect_leftovers(tmp_path) == 0
+            assert aside.is_dir()
+        assert not aside.exists()
+
+    @pytest.mark.parametrize("drop", [False, True])
+    def test_making_and_dropping_collect_them(self, tmp_path: Path, drop: bool) -> None:
+        store = opened(tmp_path)
+        left = tmp_path / f".pointsman-{'0' * 32}.removed"
+        left.mkdir()
+        if drop:
+            store.remove()
+        else:
+            store.close()
+            Collection(tmp_path / "another").close()
+        assert not left.exists()
+
+
+def test_who_opens_waits_for_who_renames(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with steady(tmp_path / "x") as one, steady(tmp_path / "x") as other:
+        assert one
+        assert other
+    with steady(tmp_path / "nothing") as there:
+        assert not there
+
+
+def test_damage_is_no_other_dataset(tmp_path: Path) -> None:
+    """What the others of a race see as another dataset is damage where nobody has raced."""
+    for name in ("one", "two"):
+        Collection(tmp_path / name).close()
+    shutil.copy(tmp_path / "two" / "documents.sqlite", tmp_path / "one" / "documents.sqlite")
+    with pytest.raises(CorruptStoreError, match="different datasets"):
+        Collection(tmp_path / "one")

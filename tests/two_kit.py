@@ -1,0 +1,208 @@
+"""Two processes that make, fill, describe, search and drop one dataset in every order; for the test and the benchmark.
+
+``python two_kit.py WHERE`` is one of them: it reads scripts, one JSON list a line, and answers with what came of them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from pointsman.errors import InputError, LockedError, PointsmanError, UnknownNameError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.store.local.collection import Collection, drop_collection, read_manifest
+from pointsman.types import Document
+from pointsman.workspace import Workspace
+from store_kit import add, sound
+
+OPERATIONS: Final = ("make", "add", "add", "describe", "drop", "search")
+NAME: Final = "notes"
+
+
+class Stores:
+    """The operations, on the stores themselves."""
+
+    def __init__(self, root: Path) -> None:
+        self._directory = root / "datasets" / NAME
+        self._store: Collection | None = None
+
+    def _opened(self) -> Collection:
+        if self._store is None:
+            if read_manifest(self._directory) is None:
+                raise UnknownNameError("dataset", NAME)
+            self._store = Collection(self._directory)
+        return self._store
+
+    def make(self) -> str:
+        if self._store is None or self._store.replaced:
+            self.forget()
+            self._store = Collection(self._directory, about={"name": NAME, "description": ""})
+        return self._store.truth.identity
+
+    def add(self, id_: str) -> str:
+        store = self._opened()
+        with store.writing(wait=0.2):
+            add(store, [Document(id_, f"rail signal {id_}")])
+            return store.truth.identity
+
+    def describe(self, text: str) -> str:
+        self._opened().describe(description=text)
+        return ""
+
+    def search(self) -> str:
+        store = self._opened()
+        keys = [key for key, _ in store.keyword.search("rail", 100)]
+        assert all(document is not None for document in store.truth.fetch(keys))
+        return ""
+
+    def drop(self) -> str:
+        if self._store is not None:
+            store, self._store = self._store, None
+            store.remove()
+        elif not drop_collection(self._directory):
+            raise UnknownNameError("dataset", NAME)
+        return ""
+
+    def forget(self) -> None:
+        """Open it again next time."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
+class Workspaces(Stores):
+    """The same on a workspace."""
+
+    def __init__(self, root: Path) -> None:
+        self._workspace = Workspace(root, embedder=HashingEmbedder())
+
+    def make(self) -> str:
+        return self._workspace.dataset(NAME).stores.truth.identity
+
+    def add(self, id_: str) -> str:
+        dataset = self._workspace.dataset(NAME, create=False)
+        with dataset.writing(wait=0.2):
+            dataset.add([Document(id_, f"rail signal {id_}")])
+            return dataset.stores.truth.identity
+
+    def describe(self, text: str) -> str:
+        self._workspace.dataset(NAME, create=False).describe(text)
+        return ""
+
+    def search(self) -> str:
+        self._workspace.dataset(NAME, create=False).retriever("bm25").retrieve("rail")
+        return ""
+
+    def drop(self) -> str:
+        self._workspace.drop(NAME)
+        return ""
+
+    def forget(self) -> None:
+        """It looks by itself."""
+
+
+def serve(where: str) -> None:
+    """Do what is asked for on standard input."""
+    kept: dict[str, Stores] = {}
+    for line in sys.stdin:
+        root, script = json.loads(line)
+        kind = Workspaces if where == "workspace" else Stores
+        stores = kept.get(root) or kept.setdefault(root, kind(Path(root)))
+        answers = []
+        for pause, operation, *arguments in script:
+            time.sleep(pause)
+            try:
+                answers.append(["", getattr(stores, operation)(*arguments), ""])
+            except Exception as error:  # noqa: BLE001  (this is what is looked for)
+                expected = isinstance(error, LockedError | UnknownNameError)
+                ours = isinstance(error, PointsmanError)
+                kind_of = type(error).__name__ if expected else f"{'' if ours else 'foreign '}{type(error).__name__}!"
+                answers.append([kind_of, "", f"{error}"])
+                if isinstance(error, LockedError | InputError):
+                    stores.forget()
+        sys.stdout.write(json.dumps(answers) + "\n")
+        sys.stdout.flush()
+
+
+class Two:
+    """Two such processes, and what must come of what they do."""
+
+    def __init__(self, folder: Path, seed: int, where: str = "store") -> None:
+        command = [sys.executable, "-W", "error", __file__, where]
+        self._processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+        ]
+        self._folder, self._chance = folder, random.Random(seed)
+        self.outcomes: Counter[str] = Counter()
+        self.problems: list[str] = []
+
+    def interleave(self, number: int) -> None:
+        """One random script for each of them, run at once; both go on with what they have open from the last ones."""
+        root = self._folder / f"workspace{number // 20}"
+        scripts = [[self._step(f"{number}-{who}-{place}") for place in range(5)] for who in range(2)]
+        for process, script in zip(self._processes, scripts, strict=True):
+            assert process.stdin is not None
+            process.stdin.write(json.dumps([str(root), script]) + "\n")
+            process.stdin.flush()
+        answers = []
+        for process in self._processes:
+            assert process.stdout is not None
+            answers.append(json.loads(process.stdout.readline()))
+        told = []
+        for script, answer in zip(scripts, answers, strict=True):
+            for (_, operation, *_rest), (error, _, message) in zip(script, answer, strict=True):
+                self.outcomes[f"{operation}: {error or 'done'}"] += 1
+                told.append(f"{operation}: {error} {message}")
+                if error.endswith("!"):
+                    self.problems.append(f"{number}: {operation}: {error} {message}")
+        added = [
+            (script[2], identity)
+            for who in range(2)
+            for script, (error, identity, _) in zip(scripts[who], answers[who], strict=True)
+            if script[1] == "add" and not error
+        ]
+        dropped = any(one[1] == "drop" for script in scripts for one in script)
+        self._compare(number, root, added, dropped=dropped)
+
+    def _step(self, id_: str) -> list[Any]:
+        operation = self._chance.choice(OPERATIONS)
+        pause = self._chance.choice((0, 0, 0, 0.001, 0.005, 0.02))
+        return [pause, operation, *([id_] if operation in {"add", "describe"} else [])]
+
+    def _compare(self, number: int, root: Path, added: list[tuple[str, str]], *, dropped: bool) -> None:
+        """What was acknowledged of the dataset that there is now is in it, and nothing was lost that nobody dropped."""
+        directory = root / "datasets" / NAME
+        try:
+            if read_manifest(directory) is None:
+                if added and not dropped:
+                    self.problems.append(f"{number}: the dataset is gone, and nobody has dropped it")
+                if directory.exists():
+                    self.problems.append(f"{number}: something is left of it: {list(directory.iterdir())}")
+            else:
+                store = Collection(directory)
+                ids = set(store.truth.ids())
+                lost = [id_ for id_, identity in added if identity == store.truth.identity and id_ not in ids]
+                if lost:
+                    self.problems.append(f"{number}: acknowledged and lost: {lost}")
+                sound(store)
+                store.close()
+        except (PointsmanError, AssertionError, OSError) as error:
+            self.problems.append(f"{number}: afterwards: {type(error).__name__}: {error}")
+        left = [path.name for path in (root / "datasets").glob(".*")] if (root / "datasets").exists() else []
+        if left:
+            self.problems.append(f"{number}: left over: {left}")
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.communicate()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
