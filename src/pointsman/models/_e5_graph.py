@@ -7,7 +7,8 @@ of the same weights with float activations (mean cosine .9998):
 
 *Pairs of weights.* x86 processors without VNNI add two neighbouring products in 16 bits, and saturate. The scales of
 weights are chosen so that no activations can take a pair that far (see ``_integers``), which costs a fraction of a
-bit; with all weights in 7 bits the cosine falls by .0003. So every processor computes the same integers.
+bit; with all weights in 7 bits the cosine falls by .0003. So the sums are the same on every processor,
+and no vector depends on whether there is VNNI.
 
 *Loud channels.* A few channels are far larger than the rest, and would leave too few of the 8 bits to the others
 (mean cosine .9992). They are divided before quantisation and their weights multiplied (see ``_LOUD``).
@@ -53,26 +54,8 @@ _MICROSOFT: Final = "com.microsoft"
 _OPSET, _IR_VERSION = 18, 9  # the oldest that have what is used
 
 
-def build_graph(weights: E5Weights) -> bytes:
-    """The model, serialised."""
-    from onnx import TensorProto, helper
-
-    hidden = weights.header.hidden
-    graph = _Graph(weights)
-    graph.write()
-    sequence = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["texts", "tokens", hidden])
-    pooled = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["texts", hidden])
-    model = helper.make_model(
-        helper.make_graph(graph.nodes, "multilingual-e5-small", [sequence], [pooled], graph.constants),
-        opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(_MICROSOFT, 1)],
-        ir_version=_IR_VERSION,
-    )
-    serialised: bytes = model.SerializeToString()
-    return serialised
-
-
-class _Graph:
-    """The transformer's layers. Rows are tokens: (texts * tokens, hidden)."""
+class Graph:
+    """The model, layer by layer. Rows are tokens: (texts * tokens, hidden)."""
 
     def __init__(self, weights: E5Weights) -> None:
         self.weights = weights
@@ -81,27 +64,43 @@ class _Graph:
         self.loudness = np.ones(weights.header.hidden, np.float32)
         self.loudness[list(_LOUD)] = list(_LOUD.values())
 
-    def write(self) -> None:
-        header = self.weights.header
-        self.constant("rows", np.array([-1, header.hidden], np.int64))
+    def serialised(self) -> bytes:
+        """The whole model, in the form that onnxruntime opens."""
+        from onnx import TensorProto, helper
+
+        hidden = self.weights.header.hidden
+        self.add_shared()
+        state = self.normalise("input rows", "emb.ln", "embedded")
+        for layer in range(self.weights.header.layers):
+            state = self.layer(f"l{layer}.", state)
+        self.add("Reshape", [state, "sequence"], "last layer")
+        self.add("ReduceMean", ["last layer", "last axis"], OUTPUT, keepdims=0)
+        sequence = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["texts", "tokens", hidden])
+        pooled = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["texts", hidden])
+        model = helper.make_model(
+            helper.make_graph(self.nodes, "multilingual-e5-small", [sequence], [pooled], self.constants),
+            opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(_MICROSOFT, 1)],
+            ir_version=_IR_VERSION,
+        )
+        serialised: bytes = model.SerializeToString()
+        return serialised
+
+    def add_shared(self) -> None:
+        """Add the input's rows, and the constants of all layers."""
+        self.constant("rows", np.array([-1, self.weights.header.hidden], np.int64))
         self.constant("last axis", np.array([1], np.int64))
-        self.add("Shape", [INPUT], "sequence")
-        self.add("Reshape", [INPUT, "rows"], "input rows")
         self.constant("quiet", 1 / self.loudness)
         self.constant("one", np.array(1, np.float32))
         self.constant("step", np.array(1 / 127, np.float32))
         self.constant("step after GELU", np.array(1 / (255 - _LOW), np.float32))
         self.constant("least scale after GELU", np.array(-_LEAST_GELU / _LOW, np.float32))
         self.constant("smallest", np.array(1e-12, np.float32))  # a row of zeros has a scale, too
+        self.add("Shape", [INPUT], "sequence")
+        self.add("Reshape", [INPUT, "rows"], "input rows")
         self.add("Shape", ["input rows"], "row count", end=1)
         for zero in (_MIDDLE, _LOW):
             self.constant(f"zero {zero}", np.array(zero, np.uint8))
             self.add("Expand", [f"zero {zero}", "row count"], f"zeros {zero}")
-        state = self.normalise("input rows", "emb.ln", "embedded")
-        for layer in range(header.layers):
-            state = self.layer(f"l{layer}.", state)
-        self.add("Reshape", [state, "sequence"], "last layer")
-        self.add("ReduceMean", ["last layer", "last axis"], OUTPUT, keepdims=0)
 
     def layer(self, name: str, state: str) -> str:
         """Attention and feed-forward, each added to its input and normalised; gives the new state."""

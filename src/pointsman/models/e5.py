@@ -14,7 +14,7 @@ import numpy as np
 
 from pointsman.errors import InputError, ModelError
 from pointsman.models._cache import artefact, cache_directory
-from pointsman.models._e5_graph import GRAPH_VERSION, INPUT, OUTPUT, build_graph
+from pointsman.models._e5_graph import GRAPH_VERSION, INPUT, OUTPUT, Graph
 from pointsman.models._e5_tokens import UnigramTokenizer
 from pointsman.models._e5_weights import FILE_SHA256, E5Weights
 from pointsman.models._runs import equal_runs
@@ -168,7 +168,7 @@ def _session(weights: E5Weights, folder: Path) -> InferenceSession:
 
     def graph() -> bytes:
         weights.verify()
-        return build_graph(weights)
+        return Graph(weights).serialised()
 
     model = artefact(folder / f"graph-{_KEY}-{GRAPH_VERSION}", graph)
     options = onnxruntime.SessionOptions()
