@@ -157,8 +157,15 @@ class Workspace:
             UnknownNameError: there is none of this name.
             LockedError: another process is writing to it.
         """
-        self.dataset(name, create=False).store.drop()
-        self._datasets.pop(name, None)
+        from pointsman.store.local.collection import drop_collection
+
+        check_name(name)
+        with self._opening:
+            dataset = self._datasets.pop(name, None)
+            if dataset is not None:
+                dataset.close()
+            if not drop_collection(self.path / "datasets" / name):
+                raise UnknownNameError("dataset", name, tuple(self.names()))
 
     def status(self, name: str) -> dict[str, Any]:
         """What a dataset holds and how it is kept: documents, embedder, bytes on disk, and whether its index is behind.

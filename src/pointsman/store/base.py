@@ -199,7 +199,7 @@ class Store(Protocol):
         A document written without its vector loses the one that it had.
 
         Raises:
-            InputError: a document cannot be stored, or the vectors are not of this store's embedder; nothing is written.
+            InputError: a document cannot be stored, or the vectors are of another embedder; nothing is written.
         """
         ...
 

@@ -22,10 +22,10 @@ from pointsman.store.base import (
     StoreInfo,
 )
 from pointsman.store.local.collection import Collection, Verification
-from pointsman.store.local.truth import Change
 from pointsman.store.prepared import prepare
 
 if TYPE_CHECKING:
+    from pointsman.store.local.truth import Change
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
