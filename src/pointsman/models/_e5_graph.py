@@ -7,8 +7,8 @@ of the same weights with float activations (mean cosine .9998):
 
 *Pairs of weights.* x86 processors without VNNI add two neighbouring products in 16 bits, and saturate. The scales of
 weights are chosen so that no activations can take a pair that far (see ``_integers``), which costs a fraction of a
-bit; with all weights in 7 bits the cosine falls by .0003. So the sums are the same on every processor,
-and no vector depends on whether there is VNNI.
+bit; with all weights in 7 bits the cosine falls by .0003. So there is one graph for all processors, and between two of
+them vectors differ by no more than float arithmetic does.
 
 *Loud channels.* A few channels are far larger than the rest, and would leave too few of the 8 bits to the others
 (mean cosine .9992). They are divided before quantisation and their weights multiplied (see ``_LOUD``).

@@ -44,8 +44,8 @@ class E5Embedder(BaseEmbedder):
     text far beyond what 512 tokens can hold is cut before it costs time. An empty text has a vector, too: that of
     the bare prefix.
 
-    Runs go side by side, each on one core: a run is too short to be cut up (on two cores, 96 abstracts took 22 s with
-    two threads in each run, 14 s with one, and 10 s as two runs at a time).
+    Runs go side by side, each on one core: a run is too short to be cut up, and with two threads in each it was
+    measured to take longer than with one.
 
     Opening is lazy and happens once; all methods are safe to call from several threads.
     """
