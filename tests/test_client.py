@@ -47,15 +47,15 @@ from pointsman.errors import (
 )
 from pointsman.filters import And, Exists, Filter, In, Not, Or, Range, parse_filter
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.request import Limits as Spending
 from pointsman.retrieval.refuse import Refuser, Threshold
 from pointsman.retrieval.rerank import CalibratedReranker
-from pointsman.request import Limits as Spending
-from pointsman.workflow import RetrievalWorkflow
 from pointsman.server import Limits, create_app
 from pointsman.server.keys import KeyStore
 from pointsman.settings import Settings
 from pointsman.testing import DOCUMENTS, WorkspaceConformance
 from pointsman.types import AddResult, Message, Plan, Refusal, RetrievalContext, Trace
+from pointsman.workflow import RetrievalWorkflow
 from serving import serving
 from test_conformance import after, instead, looping
 

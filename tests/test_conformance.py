@@ -32,7 +32,6 @@ from pointsman import (
     EnsembleSelector,
     Filter,
     Hit,
-    HybridRetriever,
     HybridSelector,
     KeywordRetriever,
     LLMRouter,
@@ -55,12 +54,12 @@ from pointsman import (
 from pointsman.dataset import DatasetRetriever
 from pointsman.errors import InputError
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.base import checked
 from pointsman.retrieval.compress import ExtractiveCompressor, LLMCompressor, LostInTheMiddle
 from pointsman.retrieval.diversity import Diversifier
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.rerank import BaseReranker, CalibratedReranker, LLMReranker
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.transform import (
     BaseTransformer,
     LLMExpander,
@@ -146,15 +145,6 @@ class TestKeywordRetriever(OverAllDocuments):
 class TestVectorRetriever(OverAllDocuments):
     def make(self) -> Retriever:
         return vector()
-
-
-class TestHybridRetriever(OverAllDocuments):
-    def make(self) -> Retriever:
-        near = stores().vectors
-        assert near is not None
-        return HybridRetriever(
-            stores().keyword, near, stores().truth, HashingEmbedder(), spread=lambda: dataset().cosine_spread
-        )
 
 
 class TestSimpleHybridRetriever(OverAllDocuments):
@@ -367,7 +357,7 @@ class TestTruth(DocumentStoreConformance):
 
 class TestKeywordIndex(KeywordIndexConformance):
     def make(self) -> tuple[KeywordIndex[int], Sequence[int]]:
-        return stores().keyword, [dataset().keys([document.id])[document.id] for document in DOCUMENTS]
+        return stores().keyword, [dataset().store.keys([document.id])[document.id] for document in DOCUMENTS]
 
 
 class TestExactKeywordIndex(KeywordIndexConformance):
@@ -378,7 +368,9 @@ class TestExactKeywordIndex(KeywordIndexConformance):
         if cls.made is None:
             cls.made = Dataset("exact", "", "keyword", bm25_k1=0.9, bm25_b=0.4)
             cls.made.add(DOCUMENTS)
-        return cls.made._local.collection.keyword, [cls.made.keys([document.id])[document.id] for document in DOCUMENTS]
+        return cls.made._local.collection.keyword, [
+            cls.made.store.keys([document.id])[document.id] for document in DOCUMENTS
+        ]
 
 
 class TestVectorIndex(VectorIndexConformance):
@@ -391,7 +383,7 @@ class TestVectorIndex(VectorIndexConformance):
             cls.made.add(DOCUMENTS, vectors=self.vectors())
         near = cls.made._local.collection.vectors
         assert near is not None
-        return near, [cls.made.keys([document.id])[document.id] for document in DOCUMENTS]
+        return near, [cls.made.store.keys([document.id])[document.id] for document in DOCUMENTS]
 
 
 # ── the suites bite ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,8 +10,8 @@ import pytest
 from pointsman.errors import RetrievalError
 from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.journal import listening
-from pointsman.workflow import RetrievalWorkflow
 from pointsman.types import Document, Hit, Plan, Query, Span
+from pointsman.workflow import RetrievalWorkflow
 
 News = Plan | Span
 

@@ -3,24 +3,23 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from pointsman import BaseRetriever, HybridRetriever, KeywordRetriever, VectorRetriever
+from pointsman import BaseRetriever, Dataset, KeywordRetriever, RetrievalWorkflow, VectorRetriever
 from pointsman.errors import InputError, UnknownNameError
-from pointsman.filters import Range
+from pointsman.filters import Filter, Range
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.fusion import METHODS
-from pointsman.retrieval.pool import gather, merge
+from pointsman.retrieval.pool import LISTS, Pool, merge
+from pointsman.store.base import BaseStore, Lists, Look, Page, Scale, Statistics, StoreInfo
 from pointsman.types import Document, Hit, Query
-from store_kit import DIMENSIONS, add, corpus, opened, unit
+from store_kit import DIMENSIONS, corpus, unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from pointsman.store.local.collection import Collection
 
 SPREAD = CosineSpread(0.0, 0.1)
 
@@ -37,28 +36,29 @@ class Given:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
-    collection = opened(tmp_path_factory.mktemp("retrievers"))
-    add(collection, corpus(150))
-    yield collection
-    collection.close()
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dataset]:
+    documents = corpus(150)
+    with Dataset("rails", path=tmp_path_factory.mktemp("retrievers") / "rails", embedder=Given()) as made:
+        made.add(documents, vectors=np.stack([unit(document.id) for document in documents]))
+        yield made
 
 
 @pytest.fixture(scope="module")
-def retrievers(store: Collection) -> dict[str, BaseRetriever]:
-    assert store.vectors is not None
-    made: dict[str, BaseRetriever] = {
-        "bm25": KeywordRetriever(store.keyword, store.truth),
-        "vector": VectorRetriever(store.vectors, store.truth, Given()),
+def retrievers(dataset: Dataset) -> dict[str, BaseRetriever]:
+    collection = dataset._local.collection
+    assert collection.vectors is not None
+    return {
+        "keyword": KeywordRetriever(collection.keyword, collection.truth),
+        "near": VectorRetriever(collection.vectors, collection.truth, Given()),
+        **{method: dataset.retriever(method) for method in LISTS},
     }
-    for fusion in ("hybrid", *METHODS):
-        made[fusion] = HybridRetriever(
-            store.keyword, store.vectors, store.truth, Given(), spread=SPREAD, fusion=fusion, depth=20
-        )
-    return made
 
 
-@pytest.mark.parametrize("name", ["bm25", "vector", "hybrid", *METHODS])
+def gather(dataset: Dataset, method: str) -> Pool[Any]:
+    return dataset.candidates(Query("rail lamp"), method, 10)
+
+
+@pytest.mark.parametrize("name", ["keyword", "near", *LISTS])
 def test_every_retriever(retrievers: dict[str, BaseRetriever], name: str) -> None:
     retriever = retrievers[name]
     hits = retriever.retrieve("rail lamp", 7)
@@ -74,37 +74,40 @@ def test_every_retriever(retrievers: dict[str, BaseRetriever], name: str) -> Non
             retriever.retrieve("rail", top_k)  # type: ignore[arg-type]
 
 
-def test_ranks_and_raw_scores_are_kept(retrievers: dict[str, BaseRetriever], store: Collection) -> None:
+def test_ranks_and_raw_scores_are_kept(retrievers: dict[str, BaseRetriever], dataset: Dataset) -> None:
     words = {hit.id: (rank, hit.score) for rank, hit in enumerate(retrievers["bm25"].retrieve("rail lamp", 40), 1)}
     near = {hit.id: (rank, hit.score) for rank, hit in enumerate(retrievers["vector"].retrieve("rail lamp", 40), 1)}
-    everywhere = store.truth.keys(store.truth.ids())
+    collection, spread = dataset._local.collection, dataset.cosine_spread
+    assert collection.vectors is not None
+    assert spread is not None
     for hit in retrievers["hybrid"].retrieve("rail lamp", 40):
         by_source = {way.source: way for way in hit.provenance}
         assert list(by_source) == ["bm25", "vector", "fuse"]
-        assert by_source["bm25"].rank == words.get(hit.id, (None,))[0]
-        assert by_source["vector"].rank == near.get(hit.id, (None,))[0]
-        key = everywhere[hit.id]
-        assert store.vectors is not None
-        bm25, cosine = store.keyword.score("rail lamp", [key])[0], store.vectors.score(unit("rail lamp"), [key])[0]
+        if hit.id in words:
+            assert by_source["bm25"].rank == words[hit.id][0]
+        if hit.id in near:
+            assert by_source["vector"].rank == near[hit.id][0]
+        key = dataset.store.keys([hit.id])[hit.id]
+        bm25 = collection.keyword.score("rail lamp", [key])[0]
+        cosine = collection.vectors.score(unit("rail lamp"), [key])[0]
         assert by_source["bm25"].score == pytest.approx(bm25)
         assert by_source["vector"].score == pytest.approx(cosine, abs=1e-5)
-        assert hit.score == pytest.approx(bm25 + 3.3 / 0.1 * cosine, abs=1e-3)
+        assert hit.score == pytest.approx(bm25 + 3.3 / spread.sigma * (cosine - spread.mean), abs=1e-3)
 
 
-def test_pools(store: Collection) -> None:
-    pool = gather("rail lamp", unit("rail lamp"), store.keyword, store.vectors, depth=10)
+def test_pools(dataset: Dataset) -> None:
+    pool = gather(dataset, "hybrid")
     assert [len(ranking) for ranking in pool.lists.values()] == [10, 10]
     assert pool.scores["bm25"].keys() == pool.scores["vector"].keys()
     assert len(pool) == len(pool.scores["bm25"]) == len({key for ranking in pool.lists.values() for key, _ in ranking})
-    only_words = gather("rail lamp", None, store.keyword, None, depth=10)
+    only_words, only_near = gather(dataset, "bm25"), gather(dataset, "vector")
     assert only_words.lists.keys() == only_words.scores.keys() == {"bm25"}
-    only_near = gather("rail lamp", unit("rail lamp"), None, store.vectors, depth=10)
     assert only_near.lists.keys() == {"vector"}
-    everyone = merge({"a": pool, "b": only_words, "c": only_near})
+    everyone = merge({0: pool, 1: only_words, 2: only_near})
     assert everyone.scores["bm25"].keys() == everyone.scores["vector"].keys()
     assert len(everyone) == len(pool) + len(only_words) + len(only_near)
-    assert all(math.isnan(everyone.scores["vector"][key]) for key in everyone.scores["vector"] if key[0] == "b")
-    assert all(everyone.scores["bm25"][key] == 0 for key in everyone.scores["bm25"] if key[0] == "c")
+    assert all(math.isnan(everyone.scores["vector"][key]) for key in everyone.scores["vector"] if key[0] == 1)
+    assert all(everyone.scores["bm25"][key] == 0 for key in everyone.scores["bm25"] if key[0] == 2)
     for ranking in everyone.lists.values():
         assert [score for _, score in ranking] == sorted((score for _, score in ranking), reverse=True)
     fused = everyone.fused("hybrid", SPREAD)
@@ -114,9 +117,52 @@ def test_pools(store: Collection) -> None:
         pool.fused("best", SPREAD)
 
 
+class Words(BaseStore):
+    """A store whose keys are strings, and whose scores are its own business."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids_ = ids
+
+    @property
+    def info(self) -> StoreInfo:
+        return StoreInfo("words", "w", None, None, {"bm25": Scale.FOREIGN}, frozenset())
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        return [Lists({"bm25": [(id_, 100.0 - rank) for rank, id_ in enumerate(self.ids_)]}) for _ in looks]
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        return [Document(id_, f"text {id_}") if id_ in self.ids_ else None for id_ in ids]
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        return Page([], None)
+
+    def statistics(self) -> Statistics:
+        return Statistics(1)
+
+    def close(self) -> None:
+        pass
+
+
+def test_keys_of_a_store_may_be_of_any_kind() -> None:
+    """Stores whose keys are strings are found beside others, and beside retrievers, like all others."""
+    one = Dataset("one", indexing_technique="keyword", store=Words("a", "b"))
+    two = Dataset("two", indexing_technique="keyword", store=Words("b", "c"))
+    answer = RetrievalWorkflow().search("q", [one, two], 10, refuse=False)
+    assert {(hit.dataset, hit.id) for hit in answer} == {("one", "a"), ("one", "b"), ("two", "b"), ("two", "c")}
+    assert {way.source for hit in answer for way in hit.provenance} == {"one bm25", "two bm25", "fuse"}
+
+    class Beside(BaseRetriever):
+        def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+            return [Hit(Document("b", "text b"), 3.0, "one"), Hit(Document("z", "text z"), 2.0)]
+
+    answer = RetrievalWorkflow().search("q", [one, Beside()], 10, refuse=False)
+    assert next((hit.dataset, hit.id) for hit in answer) == ("one", "b")  # one document, found by both
+    assert {hit.id for hit in answer} == {"a", "b", "z"}
+
+
 @pytest.mark.parametrize("method", ["hybrid", *METHODS])
-def test_what_lists_add_is_the_fused_score(store: Collection, method: str) -> None:
-    pool = gather("rail lamp", unit("rail lamp"), store.keyword, store.vectors, depth=10)
+def test_what_lists_add_is_the_fused_score(dataset: Dataset, method: str) -> None:
+    pool = gather(dataset, "hybrid")
     weights = {"bm25": 2.0, "vector": 0.5}
     fused = pool.fused(method, SPREAD, weights)
     ranks = {name: {key: rank for rank, (key, _) in enumerate(ranking, 1)} for name, ranking in pool.lists.items()}
@@ -126,18 +172,19 @@ def test_what_lists_add_is_the_fused_score(store: Collection, method: str) -> No
         assert together(part for part in added if part is not None) == pytest.approx(score)
 
 
-def test_a_document_deleted_meanwhile_is_left_out(store: Collection) -> None:
+def test_a_document_deleted_meanwhile_is_left_out(dataset: Dataset) -> None:
+    collection = dataset._local.collection
+
     class Forgetful:
         def fetch(self, keys: Sequence[int]) -> list[Document | None]:
-            return [None, *store.truth.fetch(keys)[1:]]
+            return [None, *collection.truth.fetch(keys)[1:]]
 
-    assert len(KeywordRetriever(store.keyword, Forgetful()).retrieve("rail", 5)) == 4
+    assert len(KeywordRetriever(collection.keyword, Forgetful()).retrieve("rail", 5)) == 4
 
 
-def test_an_unknown_fusion(store: Collection) -> None:
-    assert store.vectors is not None
-    with pytest.raises(UnknownNameError, match="no fusion named 'best'"):
-        HybridRetriever(store.keyword, store.vectors, store.truth, Given(), spread=SPREAD, fusion="best")
+def test_an_unknown_fusion(dataset: Dataset) -> None:
+    with pytest.raises(UnknownNameError, match="no strategy named 'best'"):
+        dataset.retriever("best")
 
 
 def test_spreads() -> None:
@@ -148,6 +195,7 @@ def test_spreads() -> None:
     measured = CosineSpread.measured(queries, documents)
     assert measured.mean == pytest.approx(0, abs=0.02)
     assert measured.sigma == pytest.approx(1 / 8, abs=0.02)
-    shared = CosineSpread.shared([CosineSpread(0.1, 0.2), CosineSpread(0.3, 0.4)])
+    shared = CosineSpread.shared([CosineSpread(0.1, 0.2), None, CosineSpread(0.3, 0.4)])
+    assert shared is not None  # and a source without vectors has no say in it
     assert (shared.mean, shared.sigma) == pytest.approx((0.2, 0.3))
-    assert CosineSpread.shared([]).sigma == 1.0
+    assert CosineSpread.shared([None]) is None

@@ -14,8 +14,8 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.models.scripted_llm import ScriptedLLM
 from pointsman.registry import STRATEGIES
 from pointsman.strategies import BaseRetrievalStrategy, register_strategy
-from pointsman.workflow import RetrievalWorkflow
 from pointsman.types import Hits, Query
+from pointsman.workflow import RetrievalWorkflow
 from store_kit import corpus
 
 

@@ -290,19 +290,22 @@ class Engine:
         Raises:
             UnmetNeedError: no source keeps what the method needs.
         """
-        if method == "hybrid" and not all(
-            one.keeps(method) for one in recipe.sources.values() if isinstance(one, Source)
-        ):
+        own = {name: one for name, one in recipe.sources.items() if isinstance(one, Source)}
+        if not own and method in PLAIN:  # of a retriever nobody knows what it has; it is asked as it is
+            return replace(recipe, strategy=method)
+        unable = [name for name, one in own.items() if not one.keeps(method)]
+        missing = _lists_missing(method, list(recipe.sources.values()))
+        if missing is not None:
+            own[unable[0]].check_keeps(method, missing)
+        if not unable:
+            return replace(recipe, method=method)
+        if method == "hybrid":
             return recipe  # each by what it keeps, weighed by nothing
-        unable = [n for n, one in recipe.sources.items() if isinstance(one, Source) and not one.keeps(method)]
-        if unable and len(unable) == len(recipe.sources):
-            recipe.sources[unable[0]].lists_for(method)  # says why
         sources = {name: one for name, one in recipe.sources.items() if name not in unable}
-        notes = tuple(
-            f"{name}: it is indexed for {recipe.sources[name].indexing_technique!r} search only and was left out of "
-            f"{method!r}"
+        notes = [
+            f"{name}: indexed for {own[name].indexing_technique!r} search only, so {method!r} leaves it out"
             for name in unable
-        )
+        ]
         return replace(recipe, method=method, sources=sources, notes=(*recipe.notes, *notes))
 
     def _registered(self, recipe: Recipe, name: str, request: SearchRequest) -> Recipe:
@@ -360,8 +363,6 @@ class Engine:
         if not wanted:
             return recipe.deciding("rerank", "off", by, "switched off")
         if reranker is not None:
-            if recipe.alone and request.rerank is None:
-                return recipe.deciding("rerank", "off", by, f"{strategy!r} was chosen for its own order")
             if any(getattr(one, "refiner", None) is reranker for one in recipe.refiners):
                 return recipe.deciding("rerank", reranker.stage, by, "by the strategy, on what it compressed")
             name = str(getattr(reranker, "name", type(reranker).__name__))
@@ -477,14 +478,14 @@ _STRATEGIES_KEPT: Final = 64
 def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
     """Which lists a strategy needs that no source keeps; retrievers may have any."""
     keeps = [one.lists_for("auto") for one in sources if isinstance(one, Source)]
-    if not sources or len(keeps) < len(sources) or name == "hybrid":
+    if not sources or len(keeps) < len(sources):
         return None
     words, near = LISTS.get(name, (False, name == "hyde"))
     if near and not any(kept for _, kept in keeps):
         return "there are no vectors to search"
     if words and not any(kept for kept, _ in keeps):
         return "there is no keyword index to search"
-    if words and near and not any(all(kept) for kept in keeps):
+    if words and near and name != "hybrid" and not any(all(kept) for kept in keeps):
         return "no dataset keeps both indexes"
     return None
 

@@ -18,7 +18,7 @@ from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.rerank.foreign import as_refiner
 from pointsman.retrieval.retrievers import VectorRetriever
 from pointsman.retrieval.source import Source
-from pointsman.settings import Settings
+from pointsman.settings import TASKS, Settings
 from pointsman.trace import Span, Trace
 from pointsman.types import Hits, Query
 
@@ -35,18 +35,20 @@ class ServiceHits(Hits):
 
     Attributes:
         strategy: what was searched by.
+        recommendation: why, where the look of the query has decided; else None.
         confidence: how sure the choice of the strategy is (I7); None where nobody knows.
         reranked: whether a reranker has ordered them.
         refused: set where nothing is relevant enough; there are no hits then.
         context: the whole answer.
     """
 
-    def __init__(self, context: RetrievalContext) -> None:
+    def __init__(self, context: RetrievalContext, recommendation: Recommendation | None = None) -> None:
         trace = context.trace
-        choice = next((one for one in context.plan.decisions if one.what == "strategy" and one.by == "settings"), None)
-        if choice is not None:
-            trace = Trace((Span("recommend", f"{choice.value}: {choice.reason}", 0.0), *trace.spans), trace.records)
+        if recommendation is not None:
+            detail = f"{recommendation.strategy}: {recommendation.reason}"
+            trace = Trace((Span("recommend", detail, 0.0), *trace.spans), trace.records)
         super().__init__(context.hits, trace, context.degraded)
+        self.recommendation = recommendation
         self.context, self.strategy, self.confidence = context, context.plan.strategy, context.plan.confidence
         self.refused: Refusal | None = context.refused
         self.reranked = context.reranked
@@ -131,7 +133,7 @@ class EnhancedRetrievalService:
         """
         request = _request(query, k, strategy, use_rerank, filters, refuse)
         sources = await in_thread(self._sources, strategy)  # opens files the first time
-        return ServiceHits(await self.engine.asearch(request, sources))
+        return ServiceHits(await self.engine.asearch(request, sources), self._recommendation(request, sources))
 
     asearch = search
 
@@ -146,8 +148,8 @@ class EnhancedRetrievalService:
         refuse: bool | None = None,
     ) -> ServiceHits:
         """The same without awaiting; it needs no event loop, and one may be running."""
-        request = _request(query, k, strategy, use_rerank, filters, refuse)
-        return ServiceHits(self.engine.search(request, self._sources(strategy)))
+        request, sources = _request(query, k, strategy, use_rerank, filters, refuse), self._sources(strategy)
+        return ServiceHits(self.engine.search(request, sources), self._recommendation(request, sources))
 
     def recommend_strategy(self, query: str | Query) -> Recommendation:
         """What the query asks for by its look, among the strategies that can be used here (I5, I8)."""
@@ -166,7 +168,13 @@ class EnhancedRetrievalService:
         return _Strategies(self.engine.registry.names(), self._strategy)
 
     def llm(self, task: str = "general") -> ChosenLLM:
-        """The language model of a task, or why there is none."""
+        """The language model of a task, or why there is none.
+
+        Raises:
+            InputError: there is no such task.
+        """
+        if task not in (*TASKS, "general"):
+            raise InputError(f"a language model is for one of {', '.join(TASKS)} or general, not {task!r:.80}")
         return model_for(self.engine.models, task)
 
     def close(self) -> None:
@@ -181,6 +189,10 @@ class EnhancedRetrievalService:
         self.close()
 
     # ── sources ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _recommendation(self, request: SearchRequest, sources: Sequence[Any]) -> Recommendation | None:
+        """Why the strategy was chosen, where the look of the query decided."""
+        return self.engine.recommend(request.query, sources) if self.engine.looks_decide(request) else None
 
     def _strategy(self, name: str) -> Any:
         sources = self._sources(name)
@@ -228,9 +240,8 @@ class EnhancedRetrievalService:
             wanted = {"bm25": words, "vector": near}
             chosen = [one for name, one in self._foreign.items() if wanted[name]]
             if not chosen:
-                raise UnmetNeedError(
-                    f"strategy {strategy!r} cannot be used here: the store has {', '.join(self._foreign)} only"
-                )
+                missing = "there are no vectors" if near else "there is no keyword index"
+                raise UnmetNeedError(f"strategy {strategy!r} cannot be used here: {missing} to search")
             return chosen
         sources = list(_flat(self.vector_store))
         own = getattr(self.embedding_service, "name", None)
@@ -257,21 +268,23 @@ def _request(
 
 
 class Bm25Retriever(BaseRetriever):
-    """The hits of a `BM25IndexManager`; it cannot filter."""
+    """The hits of a `BM25IndexManager`; filters are applied to what it ranks, as deep as it takes (I9)."""
+
+    name = "bm25"
 
     def __init__(self, manager: BM25IndexManager) -> None:
         self.manager = manager
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits with raw BM25 scores, best first.
-
-        Raises:
-            InputError: the query has filters.
-        """
+        """At most ``top_k`` hits with raw BM25 scores, best first."""
         query = Query.of(query)
-        if query.filters is not None:
-            raise InputError("the keyword index over this store cannot filter; search by 'vector', or use a dataset")
-        return self.manager.search(query.text, checked(top_k))
+        filters, depth = query.filters, checked(top_k)
+        while True:
+            hits = self.manager.search(query.text, depth)
+            matching = hits if filters is None else [hit for hit in hits if filters.matches(hit.metadata)]
+            if filters is None or len(matching) >= top_k or len(hits) < depth:
+                return matching[:top_k]
+            depth *= 4
 
 
 class _Strategies(Mapping[str, BaseRetriever]):

@@ -97,7 +97,7 @@ class Pool(Generic[Key]):
             InputError: a weight cannot be used.
         """
         weights = weights or {}
-        if method in SCALES:
+        if method in SCALES and (method in self.lists or not self.lists):
             return self._alone(method)
         if method == "hybrid":
             if spread is not None and self.lists.keys() >= SCALES.keys() <= self.scores.keys():
@@ -105,6 +105,8 @@ class Pool(Generic[Key]):
                 return own if self.lists.keys() <= OWN else self._beside(own, weights)
             if len(self.lists) <= 1:
                 return self._alone(next(iter(self.lists), ""))
+            method = "rrf"
+        elif method in SCALES:  # the lists that there are have no such scores
             method = "rrf"
         if method not in METHODS:
             raise UnknownNameError("ranking method", method, tuple(LISTS))

@@ -75,11 +75,21 @@ class Source(ABC):
         """
         if method == "auto":
             return self.indexing_technique != "vector", self.indexing_technique != "keyword"
+        self.check_keeps(method)
+        return LISTS[method]
+
+    def check_keeps(self, method: str, reason: str = "") -> None:
+        """Check that the source keeps every list that a method needs.
+
+        Raises:
+            UnknownNameError: there is no such method.
+            UnmetNeedError: it does not; ``reason`` says more.
+        """
         if not self.keeps(method):
             raise UnmetNeedError(
                 f"dataset {self.name!r} is indexed for {self.indexing_technique!r} search only, not for {method!r}"
+                f"{reason and ': ' + reason}"
             )
-        return LISTS[method]
 
     def keeps(self, method: str) -> bool:
         """Whether the source keeps every list that a method needs.

@@ -25,7 +25,6 @@ from pointsman.store.local.collection import Collection, Verification
 from pointsman.store.prepared import prepare
 
 if TYPE_CHECKING:
-    from pointsman.store.local.truth import Change
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Filter
+    from pointsman.store.local.truth import Change
     from pointsman.types import AddResult, Document
 
 _INTERNAL: Final = frozenset({"seq", "identity", "embedder", "dimensions"})
