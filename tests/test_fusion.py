@@ -173,7 +173,7 @@ def test_scores_that_are_no_numbers_are_refused_with_their_list(method: str, sco
 
 
 def test_names_and_options_are_checked() -> None:
-    with pytest.raises(UnknownNameError, match="no fusion method named 'rff'; known: dbsf"):
+    with pytest.raises(UnknownNameError, match="no fusion method named 'rff'; did you mean 'rrf'"):
         fuse([], "rff")
     with pytest.raises(InputError, match="'k'"):
         fuse([], "min_max", k=3)
