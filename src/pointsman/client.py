@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from urllib.parse import quote, urlencode
 
 from pointsman import wire
@@ -37,15 +37,20 @@ from pointsman._remote import (
     time_limit,
 )
 from pointsman.errors import FilterError, InputError, PointsmanError, UnknownNameError, UnmetNeedError
-from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, Range, parse_filter
+from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, Range
+from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
-from pointsman.types import AddResult, Document, Explanation, Plan, Query, RetrievalContext, Trace
+from pointsman.types import TRACE_DETAILS, AddResult, Document, Explanation, Plan, Query, RetrievalContext, Trace
+from pointsman.workflow import several
 
 if TYPE_CHECKING:
     from pointsman._remote import Transport
     from pointsman.filters import Filter
     from pointsman.retrieval.policy import Policy
+    from pointsman.retrieval.recommend import Recommendation
+    from pointsman.retrieval.source import IndexingTechnique
     from pointsman.store.local.collection import Verification
+    from pointsman.types import TraceDetail
     from pointsman.workspace import Routing
 
 _WINDOW, _WINDOW_BYTES, _WINDOW_SECONDS = 1024, 2**20, 1.0
@@ -132,10 +137,10 @@ class Client:
         name: str,
         *,
         description: str | None = None,
-        indexing_technique: str | None = None,
+        indexing_technique: IndexingTechnique | None = None,
         create: bool = True,
     ) -> RemoteDataset:
-        """The dataset of this name, made when there is none.
+        """The dataset of this name; one that does not exist yet is made by the first thing written to it.
 
         Args:
             name: see `Dataset`.
@@ -149,20 +154,21 @@ class Client:
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
         try:
-            found = self.status(name)
+            about = self.status(name)
         except UnknownNameError:
             if not create:
                 raise
-        else:
-            known = found["indexing_technique"]
-            if indexing_technique not in {None, known}:
-                raise UnmetNeedError(
-                    f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}"
-                )
-            if description in {None, found["description"]}:
-                return self._dataset(found)
-        wanted = {"name": name, "description": description, "indexing_technique": indexing_technique}
-        return self._dataset(self._service.call(Request("POST", "/api/datasets", as_json(wanted))))
+            technique = indexing_technique or "hybrid"
+            return RemoteDataset(self, self._service, name, description or "", technique, exists=False)
+        known = about["indexing_technique"]
+        if indexing_technique not in {None, known}:
+            raise UnmetNeedError(
+                f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}"
+            )
+        dataset = self._dataset(about)
+        if description is not None and description != dataset.description:
+            dataset.describe(description)
+        return dataset
 
     def names(self) -> list[str]:
         """The names of all datasets that the key is for, sorted."""
@@ -170,9 +176,7 @@ class Client:
 
     def datasets(self) -> list[RemoteDataset]:
         """All datasets that the key is for, by name."""
-        found = self._service.call(Request("GET", "/api/datasets"))
-        with self._service.reading("list of datasets"):
-            return [self._dataset(one) for one in found["datasets"]]
+        return run(self._datasets(Threads()))
 
     def drop(self, name: str) -> None:
         """Delete a dataset with all its documents.
@@ -200,94 +204,66 @@ class Client:
         query: str | Query,
         k: int = 5,
         *,
-        datasets: str | Sequence[str] | None = None,
-        strategy: str = "auto",
-        filters: str | Mapping[str, Any] | Filter | None = None,
-        rerank: bool | None = None,
-        refuse: bool | None = None,
-        effort: str = "balanced",
-        timeout: float | None = None,
-        trace: wire.TraceDetail = "stages",
+        trace: TraceDetail = "stages",
+        **options: Unpack[WorkspaceOptions],
     ) -> RetrievalContext:
         """Search datasets and answer with the best hits of all.
 
         Args:
             query: what is asked.
             k: how many hits.
-            datasets: names; all that the key is for unless given.
-            strategy: see `Workspace.search`; language models are the service's.
-            filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
-            rerank: False leaves the ranking as fused; True reranks; as the service is set unless given.
-            refuse: False answers with whatever was found, relevant or not.
-            effort: of ``"auto"``: ``"fast"``, ``"balanced"`` or ``"thorough"``.
-            timeout: seconds after which the service answers with what there is, where it does not do so sooner.
             trace: how much of the trace comes along: ``"none"``, ``"stages"``, or ``"lists"`` with every ranking.
+            options: see `pointsman.request.WorkspaceOptions`. Unless ``datasets`` are given, all that the key is for
+                are searched. Settings and language models are the service's, and objects cannot be sent: ``rerank``
+                and ``refuse`` are True, False or None, ``effort`` is a name.
 
         Raises:
             InputError: any of these cannot be used, or cannot be sent.
             RetrievalError: nothing could be searched; it carries every cause.
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
-        options = _options(k, datasets, strategy, rerank, refuse, effort, timeout, trace)
-        return run(self._search(Threads(), _asked(query, filters), options))
+        request = SearchRequest.of(query, k, options)
+        return run(self._search(Threads(), request.query, _sent_options(request, trace)))
 
     async def asearch(
         self,
         query: str | Query,
         k: int = 5,
         *,
-        datasets: str | Sequence[str] | None = None,
-        strategy: str = "auto",
-        filters: str | Mapping[str, Any] | Filter | None = None,
-        rerank: bool | None = None,
-        refuse: bool | None = None,
-        effort: str = "balanced",
-        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
-        trace: wire.TraceDetail = "stages",
+        trace: TraceDetail = "stages",
+        **options: Unpack[WorkspaceOptions],
     ) -> RetrievalContext:
         """The same, awaited. To explain documents without blocking, take ``trace="lists"``."""
-        options = _options(k, datasets, strategy, rerank, refuse, effort, timeout, trace)
-        return await self._search(Tasks(), _asked(query, filters), options)
+        request = SearchRequest.of(query, k, options)
+        return await self._search(Tasks(), request.query, _sent_options(request, trace))
 
     def search_many(
         self,
         queries: Sequence[str | Query],
         k: int = 5,
         *,
-        datasets: str | Sequence[str] | None = None,
-        strategy: str = "auto",
-        filters: str | Mapping[str, Any] | Filter | None = None,
-        rerank: bool | None = None,
-        refuse: bool | None = None,
-        effort: str = "balanced",
-        timeout: float | None = None,
-        trace: wire.TraceDetail = "stages",
+        trace: TraceDetail = "stages",
+        **options: Unpack[WorkspaceOptions],
     ) -> list[RetrievalContext]:
         """Answer many questions, one context each in their order, embedding and reranking them in common batches.
 
         Options are those of `search`, and hold for every question. They go in as many requests as the service's limits
         ask for; questions with different filters or histories go apart.
         """
-        options = _options(k, datasets, strategy, rerank, refuse, effort, timeout, trace)
-        return run(self._search_many(Threads(), _all_asked(queries, filters), options))
+        request = several(queries, k, options)
+        return run(self._search_many(Threads(), request.queries, _sent_options(request, trace)))
 
     async def asearch_many(
         self,
         queries: Sequence[str | Query],
         k: int = 5,
         *,
-        datasets: str | Sequence[str] | None = None,
-        strategy: str = "auto",
-        filters: str | Mapping[str, Any] | Filter | None = None,
-        rerank: bool | None = None,
-        refuse: bool | None = None,
-        effort: str = "balanced",
-        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
-        trace: wire.TraceDetail = "stages",
+        trace: TraceDetail = "stages",
+        **options: Unpack[WorkspaceOptions],
     ) -> list[RetrievalContext]:
         """The same, awaited."""
-        options = _options(k, datasets, strategy, rerank, refuse, effort, timeout, trace)
-        return await self._search_many(Tasks(), _all_asked(queries, filters), options)
+        request = several(queries, k, options)
+        return await self._search_many(Tasks(), request.queries, _sent_options(request, trace))
 
     def route(
         self, query: str | Query, datasets: Sequence[RemoteDataset] | None = None, strategy: str = "auto"
@@ -299,30 +275,30 @@ class Client:
             datasets: those to choose from; all that the key is for unless given.
             strategy: as of a search: what it would be asked to do.
         """
-        from pointsman.retrieval.router import RouteDecision
-        from pointsman.selector.base import Fallback
-        from pointsman.workspace import Routing
+        return run(self._route(Threads(), query, datasets, strategy))
 
-        asked = Query.of(query)
-        known: dict[str, Any] = {one.name: one for one in (self.datasets() if datasets is None else datasets)}
-        found, plan = self._route(asked.text, list(known), strategy)
-        with self._service.reading("route"):
-            about, decision = found["datasets"], None
-            if about is not None:
-                fallback = about["fallback"]
-                decision = RouteDecision(
-                    tuple(known[name] for name in about["chosen"]),
-                    about["reason"],
-                    dict(about["scores"]),
-                    about["confidence"],
-                    fallback and Fallback(fallback["why"], fallback["policy"]),
-                )
-            look = found["router_select"]
-            return Routing(found["query"], {"route": look["route"], "reasons": list(look["reasons"])}, plan, decision)
+    async def aroute(
+        self, query: str | Query, datasets: Sequence[RemoteDataset] | None = None, strategy: str = "auto"
+    ) -> Routing:
+        """`route`, awaited."""
+        return await self._route(Tasks(), query, datasets, strategy)
 
-    def plan(self, datasets: Sequence[RemoteDataset], strategy: str = "auto") -> Plan:
+    def plan(self, datasets: Sequence[RemoteDataset], strategy: str = "auto", query: str | Query = "") -> Plan:
         """What a search of these datasets would do, and why."""
-        return self._route("", [dataset.name for dataset in datasets], strategy)[1]
+        plan = self.route(query, datasets, strategy).plan
+        assert plan is not None, "a service has a workspace"
+        return plan
+
+    def recommend(self, query: str | Query, datasets: Sequence[str] | None = None) -> Recommendation:
+        """What a question asks for by its look, among what can be used in these datasets (I5, I8)."""
+        from pointsman.retrieval.recommend import Recommendation
+
+        wanted = [("query", sendable(Query.of(query).text)), *(("datasets", name) for name in datasets or ())]
+        reply = self._service.call(Request("GET", f"/api/retrieval/recommend_strategy?{urlencode(wanted)}"))
+        with self._service.reading("recommendation"):
+            others = tuple((str(one["strategy"]), float(one["confidence"])) for one in reply["alternatives"])
+            name, confidence = str(reply["recommended_strategy"]), float(reply["confidence"])
+            return Recommendation(name, confidence, str(reply["reason"]), others)
 
     def keep(self, policy: Policy | None) -> None:
         """Have the service decide by this policy from now on; None: by the measured one.
@@ -372,12 +348,36 @@ class Client:
         about = _described(self._service, about)
         return RemoteDataset(self, self._service, about["name"], about["description"], about["indexing_technique"])
 
-    def _route(self, text: str, names: Sequence[str], strategy: str) -> tuple[Any, Plan]:
-        body = as_json({"query": sendable(text), "datasets": names, "strategy": strategy})
-        found = self._service.call(Request("POST", "/api/retrieval/route", body))
+    async def _route(
+        self, mode: Mode, query: str | Query, datasets: Sequence[RemoteDataset] | None, strategy: str
+    ) -> Routing:
+        from pointsman.retrieval.router import RouteDecision
+        from pointsman.selector.base import Fallback
+        from pointsman.workspace import Routing
+
+        known: dict[str, Any] = {
+            one.name: one for one in (await self._datasets(mode) if datasets is None else datasets)
+        }
+        body = as_json({"query": sendable(Query.of(query).text), "datasets": list(known), "strategy": strategy})
+        reply = await self._service.ask(mode, Request("POST", "/api/retrieval/route", body), self._service.timeout)
         with self._service.reading("route"):
-            plan = found["strategy"]
-            return found, Plan(tuple(names), plan["recommended"], plan["reason"])
+            about, look, decision = reply["datasets"], reply["router_select"], None
+            if about is not None:
+                fallback = about["fallback"]
+                decision = RouteDecision(
+                    tuple(known[name] for name in about["chosen"]),
+                    about["reason"],
+                    dict(about["scores"]),
+                    about["confidence"],
+                    fallback and Fallback(fallback["why"], fallback["policy"]),
+                )
+            heuristic: Any = {"route": look["route"], "reasons": list(look["reasons"])}
+            return Routing(reply["query"], heuristic, wire.plan_from_dict(reply["strategy"], tuple(known)), decision)
+
+    async def _datasets(self, mode: Mode) -> list[RemoteDataset]:
+        reply = await self._service.ask(mode, Request("GET", "/api/datasets"), self._service.timeout)
+        with self._service.reading("list of datasets"):
+            return [self._dataset(about) for about in reply["datasets"]]
 
     async def _search(self, mode: Mode, query: Query, options: dict[str, Any]) -> RetrievalContext:
         body = {**options, **_with_history(query), "query": sendable(query.text)}
@@ -417,7 +417,7 @@ class Client:
     def _context(self, value: Any, query: Query, body: Mapping[str, Any]) -> RetrievalContext:
         """The answer; where rankings have not come along, the service is asked to explain."""
         with self._service.reading("answer"):
-            context = wire.context_from_dict(value, query)
+            context = RetrievalContext.from_dict(value, query)
             nearest = context.refused.nearest if context.refused else None
             for hit in (*context.hits, *([nearest] if nearest else [])):
                 if isinstance(hit.score, bool) or not isinstance(hit.score, int | float):
@@ -437,7 +437,7 @@ class Client:
         found = run(self._service.ask(Threads(), request, self._time_for(body)))
         with self._service.reading("explanation"):
             explanation = wire.explanation_from_dict(found)
-            now = wire.context_from_dict(found["answer"])
+            now = RetrievalContext.from_dict(found["answer"])
         if [hit.key for hit in now.hits] != list(keys):
             verdict = f"{explanation.verdict}; this is of a search made now, whose answer is another one than then"
             return replace(explanation, verdict=verdict)
@@ -447,15 +447,27 @@ class Client:
 class RemoteDataset:
     """A dataset of a service, with those methods of `Dataset` that HTTP can carry.
 
+    One that does not exist yet is made by the first thing written to it. Until then it holds nothing, and searching it
+    raises `UnknownNameError`.
+
     Attributes:
         name: its name.
         description: what is in it, as it was when this object was made.
         indexing_technique: ``"vector"``, ``"keyword"`` or ``"hybrid"``.
     """
 
-    def __init__(self, client: Client, service: Service, name: str, description: str, indexing_technique: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        service: Service,
+        name: str,
+        description: str,
+        indexing_technique: str,
+        *,
+        exists: bool = True,
+    ) -> None:
         self.name, self.description, self.indexing_technique = name, description, indexing_technique
-        self._client, self._service = client, service
+        self._client, self._service, self._exists = client, service, exists
 
     def __repr__(self) -> str:
         return f"RemoteDataset({self.name!r}, indexing_technique={self.indexing_technique!r}, client={self._client!r})"
@@ -492,6 +504,7 @@ class RemoteDataset:
         stored = _Stored(on_progress or (lambda _: None))
         try:
             for window in _windows(documents):
+                self.make()
                 self._send(window, stored)
         except Exception as error:
             if stored.done and isinstance(error, PointsmanError):
@@ -505,7 +518,7 @@ class RemoteDataset:
         """Delete documents by id; unknown ids are passed over. Returns how many there were."""
         given = [ids] if isinstance(ids, str) else ids
         wanted = [one for one in given if not isinstance(one, str) or _can_be_an_id(one)]
-        if not wanted:
+        if not wanted or not self.exists:
             return 0
         limits, deleted = run(self._service.limits(Threads())), 0
         sizes = [len(as_json(one)) + 2 for one in wanted]
@@ -520,7 +533,7 @@ class RemoteDataset:
         """The document of this id, if there is one."""
         if not isinstance(id, str):
             raise InputError(f"a document's id is a str, not {id!r:.80}")
-        if not _can_be_an_id(id):
+        if not _can_be_an_id(id) or not self.exists:
             return None
         try:
             found = self._service.call(self._request("GET", f"/document?{urlencode({'id': id})}"))
@@ -533,7 +546,7 @@ class RemoteDataset:
     def ids(self, *, source: str | None = None) -> list[str]:
         """All ids, or those of documents whose metadata has this ``source``."""
         ids: list[str] = []
-        following: int | None = 0
+        following: int | None = 0 if self.exists else None
         while following is not None:
             wanted = {"after": following, **({} if source is None else {"source": source})}
             found = self._service.call(self._request("GET", f"/ids?{urlencode(wanted)}"))
@@ -558,7 +571,7 @@ class RemoteDataset:
                 f"a page begins after 0 or what the page before said, and has 1 or more, not {after}, {limit}"
             )
         documents: list[Document] = []
-        following: int | None = after
+        following: int | None = after if self.exists else None
         while following is not None and len(documents) < limit:
             wanted = {"after": following, "limit": min(limit - len(documents), _MOST_OF_A_PAGE)}
             found = self._service.call(self._request("GET", f"/documents?{urlencode(wanted)}"))
@@ -583,7 +596,7 @@ class RemoteDataset:
             after = following
 
     def __len__(self) -> int:
-        return number_of(self._client.status(self.name)["documents"])
+        return number_of(self._client.status(self.name)["documents"]) if self.exists else 0
 
     def __bool__(self) -> bool:
         return True  # an empty dataset is a dataset
@@ -593,24 +606,61 @@ class RemoteDataset:
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def search(self, query: str | Query, k: int = 5, **options: Any) -> RetrievalContext:
-        """Search this dataset alone, as `Dataset.search` does: without reranking and refusing unless asked for.
+    def search(
+        self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
+    ) -> RetrievalContext:
+        """Search this dataset alone; options and answer are those of `Client.search`."""
+        return self._client.search(query, k, trace=trace, **options, datasets=self.name)
 
-        Options are those of `Client.search`.
-        """
-        return self._client.search(query, k, **self._alone(options))
-
-    async def asearch(self, query: str | Query, k: int = 5, **options: Any) -> RetrievalContext:
+    async def asearch(
+        self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
+    ) -> RetrievalContext:
         """The same, awaited."""
-        return await self._client.asearch(query, k, **self._alone(options))
+        return await self._client.asearch(query, k, trace=trace, **options, datasets=self.name)
+
+    def search_many(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 5,
+        *,
+        trace: TraceDetail = "stages",
+        **options: Unpack[SearchOptions],
+    ) -> list[RetrievalContext]:
+        """Answer many questions in common batches, one context each in their order."""
+        return self._client.search_many(queries, k, trace=trace, **options, datasets=self.name)
+
+    async def asearch_many(
+        self,
+        queries: Sequence[str | Query],
+        k: int = 5,
+        *,
+        trace: TraceDetail = "stages",
+        **options: Unpack[SearchOptions],
+    ) -> list[RetrievalContext]:
+        """The same, awaited."""
+        return await self._client.asearch_many(queries, k, trace=trace, **options, datasets=self.name)
 
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def describe(self, description: str) -> None:
-        """Change the description."""
-        body = as_json({"name": self.name, "description": description})
-        _described(self._service, self._service.call(Request("POST", "/api/datasets", body)))
+        """Change the description; that of a dataset that has not been made is kept for when it is."""
+        if self.exists:
+            self._put({"name": self.name, "description": description})
         self.description = description
+
+    def make(self) -> None:
+        """Make the dataset unless it exists."""
+        if not self.exists:
+            wanted = {"description": self.description, "indexing_technique": self.indexing_technique}
+            self._put({"name": self.name, **wanted})
+            self._exists = True
+
+    @property
+    def exists(self) -> bool:
+        """Whether the dataset has been made; asked anew until it has been."""
+        if not self._exists:
+            self._exists = self.name in self._client.names()
+        return self._exists
 
     def verify(self) -> Verification:
         """Compare the three stores."""
@@ -639,10 +689,9 @@ class RemoteDataset:
         """Seconds for which nothing may be heard of a write: the service itself waits for other writers."""
         return self._service.timeout + _LOCK_SECONDS
 
-    def _alone(self, options: dict[str, Any]) -> dict[str, Any]:
-        if options.get("strategy", "") is None:
-            options = {**options, "strategy": "auto"}
-        return {"rerank": False, "refuse": False, "effort": "fast", **options, "datasets": [self.name]}
+    def _put(self, about: Mapping[str, Any]) -> None:
+        """Make the dataset, or describe it anew."""
+        _described(self._service, self._service.call(Request("POST", "/api/datasets", as_json(about))))
 
     def _request(self, method: str, path: str, body: bytes | None = None, *, repeatable: bool = True) -> Request:
         return Request(method, _path(self.name) + path, body, repeatable=repeatable)
@@ -801,56 +850,36 @@ def _line_of(item: Document | Mapping[str, Any]) -> _Line:
     return _Line(document.id, f'{{"id":{id_},"text":{text},"metadata":{prepared.metadata}}}\n'.encode())
 
 
-def _options(
-    k: int,
-    datasets: str | Sequence[str] | None,
-    strategy: str,
-    rerank: bool | None,
-    refuse: bool | None,
-    effort: str,
-    timeout: float | None,
-    trace: wire.TraceDetail,
-) -> dict[str, Any]:
+def _sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
     """The options of a search, as they are sent.
 
     Raises:
         InputError: one of them cannot be.
     """
-    for name, given in (("rerank", rerank), ("refuse", refuse)):
-        if given is not None and not isinstance(given, bool):
+    for name in ("rerank", "refuse"):
+        value = getattr(request, name)
+        if value is not None and not isinstance(value, bool):
             raise InputError(
-                f"{name} is True, False or None for a service, not a {type(given).__name__}: objects are not sent; "
+                f"{name} is True, False or None for a service, not a {type(value).__name__}: objects are not sent; "
                 "have the service use it, or open the workspace itself"
             )
-    for name, value in (("strategy", strategy), ("effort", effort)):
-        if not isinstance(value, str):
-            raise InputError(
-                f"{name} is sent by its name, and a {type(value).__name__} has none that a service knows; "
-                "give a name, or open the workspace itself"
-            )
-    if trace not in wire.TRACE_DETAILS:
-        raise InputError(f"trace is one of {', '.join(wire.TRACE_DETAILS)}, not {trace!r:.80}")
+    if not isinstance(request.effort, str):
+        raise InputError(
+            f"effort is sent by its name, and a {type(request.effort).__name__} has none that a service knows; "
+            "give a name, or open the workspace itself"
+        )
+    if trace not in TRACE_DETAILS:
+        raise InputError(f"trace is one of {', '.join(TRACE_DETAILS)}, not {trace!r:.80}")
     return {
-        "k": k,
-        "strategy": strategy,
-        "use_rerank": rerank,
-        "datasets": None if datasets is None else [datasets] if isinstance(datasets, str) else list(datasets),
-        "refuse": refuse,
-        "effort": effort,
-        "timeout": None if timeout is None else time_limit(timeout),
+        "k": request.k,
+        "strategy": request.strategy,
+        "use_rerank": request.rerank,
+        "datasets": None if request.datasets is None else list(request.datasets),
+        "refuse": request.refuse,
+        "effort": request.effort,
+        "timeout": None if request.timeout is None else time_limit(request.timeout),
         "trace": trace,
     }
-
-
-def _asked(query: str | Query, filters: str | Mapping[str, Any] | Filter | None) -> Query:
-    return Query.of(query, parse_filter(filters) if filters else None)
-
-
-def _all_asked(queries: Sequence[str | Query], filters: str | Mapping[str, Any] | Filter | None) -> list[Query]:
-    if isinstance(queries, str):
-        raise InputError("search_many takes a sequence of questions; search takes one")
-    parsed = parse_filter(filters) if filters else None
-    return [Query.of(query, parsed) for query in queries]
 
 
 def _with_history(query: Query) -> dict[str, Any]:

@@ -1,20 +1,70 @@
 """The plain form of decisions and explanations: what the HTTP service sends, and its client reads back.
 
-Answers have theirs: `pointsman.types.RetrievalContext.to_dict`.
+An answer's is `pointsman.types.RetrievalContext.to_dict`; what leaves this machine says nothing of its file system.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError
 from pointsman.trace import Explanation, Step
+from pointsman.types import Decision, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
+    from pointsman.types import RetrievalContext, TraceDetail
     from pointsman.workspace import Routing
+
+_PATH: Final = re.compile(r"(?<![\w:/.~\-])/(?:[^\s/:;,'\"()<>]+/)+([^\s/:;,'\"()<>]*)")
+"""An absolute path, but not the path of a URL; the group is its last part."""
+
+
+def answer_to_dict(context: RetrievalContext, folder: Path, *, trace: TraceDetail = "none") -> dict[str, Any]:
+    """An answer as it leaves this machine: `RetrievalContext.to_dict` without paths of the file system.
+
+    Args:
+        context: the answer.
+        folder: of the workspace.
+        trace: see `RetrievalContext.to_dict`.
+    """
+    answer = context.to_dict(trace=trace)
+    nearest = answer["refused"] and answer["refused"]["nearest"]
+    for hit in (*answer["results"], *([nearest] if nearest else [])):
+        hit["metadata"] = public_metadata(hit["metadata"])
+    answer["degraded"] = [without_paths(note, folder) for note in answer["degraded"]]
+    for span in answer["trace"]["spans"] if answer["trace"] else ():
+        span["error"] = span["error"] and without_paths(span["error"], folder)
+    return answer
+
+
+def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata without the folder that `pointsman index` read a file from; ``source`` names the file within it."""
+    root = metadata.get("root")
+    private = isinstance(root, str) and "source" in metadata and PurePath(root).is_absolute()
+    return {name: value for name, value in metadata.items() if not (private and name == "root")}
+
+
+def without_paths(text: str, folder: Path) -> str:
+    """A text with only the last part of each absolute path in it.
+
+    Args:
+        text: such as a note about what failed.
+        folder: of the workspace; its path may have spaces.
+
+    Example:
+        >>> from pathlib import Path
+        >>> without_paths("/srv/a b/datasets/x/documents.sqlite is missing", Path("/srv/a b"))
+        '…/documents.sqlite is missing'
+    """
+    for path in (str(folder.resolve()), str(folder)):
+        text = text.replace(path, "/workspace") if PurePath(path).is_absolute() else text
+    return _PATH.sub(r"…/\1", text)
 
 
 def route_to_dict(route: Routing) -> dict[str, Any]:
@@ -23,7 +73,7 @@ def route_to_dict(route: Routing) -> dict[str, Any]:
     return {
         "query": route.query,
         "router_select": route.heuristic,
-        "strategy": plan and {"recommended": plan.strategy, "reason": plan.reason},
+        "strategy": plan and plan_to_dict(plan),
         "datasets": decision
         and {
             "chosen": [dataset.name for dataset in decision.datasets],
@@ -33,6 +83,27 @@ def route_to_dict(route: Routing) -> dict[str, Any]:
             "fallback": decision.fallback and {"why": decision.fallback.why, "policy": decision.fallback.policy},
         },
     }
+
+
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    """What a search would do, and why."""
+    return {
+        "recommended": plan.strategy,
+        "reason": plan.reason,
+        "confidence": plan.confidence,
+        "decisions": [decision._asdict() for decision in plan.decisions],
+    }
+
+
+def plan_from_dict(value: Mapping[str, Any], datasets: tuple[str, ...]) -> Plan:
+    """The plan for these datasets that `plan_to_dict` was given.
+
+    Raises:
+        KeyError, TypeError: it is something else.
+    """
+    decisions = tuple(Decision(**decision) for decision in value["decisions"])
+    confidence = value["confidence"]
+    return Plan(datasets, value["recommended"], value["reason"], decisions=decisions, confidence=confidence)
 
 
 def explanation_to_dict(explanation: Explanation) -> dict[str, Any]:

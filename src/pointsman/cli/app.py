@@ -9,24 +9,22 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from pointsman._version import __version__
 from pointsman.cli import keys, output
 from pointsman.cli.backup import backup, restore
-from pointsman.cli.common import DEFAULT_WORKSPACE, DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption
+from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, workspace_at
 from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
 from pointsman.errors import InputError, PointsmanError
 
 if TYPE_CHECKING:
-    from pointsman.protocols import LLM, Embedder
-    from pointsman.workspace import Workspace
+    from pointsman.request import WorkspaceOptions
+    from pointsman.retrieval.source import IndexingTechnique
 
 app = typer.Typer(
     help="Decide where and how to look for each question, look there, and say why.\n\n"
@@ -47,7 +45,8 @@ def index(
         str | None, typer.Option(metavar="TECHNIQUE", help="hybrid (default), keyword or vector.", show_default=False)
     ] = None,
     hidden: Annotated[bool, typer.Option("--hidden", help="Also read what starts with a dot.")] = False,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
@@ -58,8 +57,9 @@ def index(
     """
     from pointsman.indexing import index_paths
 
-    with _opened(workspace, embedder) as opened:
-        target = opened.dataset(dataset, description=description, indexing_technique=technique)  # type: ignore[arg-type]  # checked there
+    with workspace_at(workspace, embedder, create=True) as opened:
+        kind = cast("IndexingTechnique | None", technique)  # checked there
+        target = opened.dataset(dataset, description=description, indexing_technique=kind)
         with output.progress("Indexing") as on_progress:
             report = index_paths(target, paths, hidden=hidden, on_progress=on_progress)
         output.index_report(report, target, as_json=as_json)
@@ -76,9 +76,13 @@ def search(
     filter: Annotated[  # noqa: A002  (the option's name)
         str | None, typer.Option(metavar="EXPR", help='Such as: year >= 2020 and lang = "ru"', show_default=False)
     ] = None,
-    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave the ranking as fused.")] = False,
+    rerank: Annotated[
+        bool | None, typer.Option("--rerank/--no-rerank", help="Rerank always, or never.", show_default="as configured")
+    ] = None,
     effort: Annotated[str, typer.Option(help="Of auto: fast, balanced or thorough.")] = "balanced",
-    no_refuse: Annotated[bool, typer.Option("--no-refuse", help="Answer also with what is hardly relevant.")] = False,
+    refuse: Annotated[
+        bool, typer.Option("--refuse/--no-refuse", help="Answer nothing rather than what is hardly relevant.")
+    ] = True,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Answer by then with what there is.", show_default=False)
     ] = None,
@@ -87,24 +91,23 @@ def search(
         list[str] | None,
         typer.Option(metavar="ID", help="Say why a document is, or is not, among the hits.", show_default=False),
     ] = None,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
     """Search one, several or all datasets."""
-    with _opened(workspace, embedder, existing=True) as opened:
-        opened.llm = _llm_for(strategy)
-        context = opened.search(
-            query,
-            k,
-            datasets=dataset,
-            strategy=strategy,
-            filters=filter,
-            rerank=False if no_rerank else None,
-            refuse=False if no_refuse else None,
-            effort=effort,
-            timeout=timeout,
-        )
+    with workspace_at(workspace, embedder) as opened:
+        options: dict[str, object] = {
+            "datasets": dataset,
+            "strategy": strategy,
+            "filters": filter,
+            "rerank": rerank,
+            "refuse": refuse,
+            "effort": effort,
+            "timeout": timeout,
+        }
+        context = opened.search(query, k, **cast("WorkspaceOptions", options))  # checked there
         output.search_results(context, explain=explain, why=why or (), as_json=as_json)
 
 
@@ -112,7 +115,8 @@ def search(
 def route(
     query: Annotated[str, typer.Argument(help="What would be asked.", show_default=False)],
     dataset: DatasetsOption = None,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
@@ -127,22 +131,22 @@ def route(
     if dataset is None and not (workspace / "datasets").is_dir():
         output.routes(Routing(query, router_select(query)), as_json=as_json)
         return
-    with _opened(workspace, embedder, existing=True) as opened:
+    with workspace_at(workspace, embedder) as opened:
         chosen = [opened.dataset(name, create=False) for name in dataset or opened.names()]
         output.routes(opened.route(query, chosen), as_json=as_json)
 
 
 @app.command()
-def datasets(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOption = False) -> None:
+def datasets(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """List the datasets."""
-    with _opened(workspace, existing=True) as opened:
+    with workspace_at(workspace) as opened:
         output.dataset_list(opened, as_json=as_json)
 
 
 @app.command()
-def status(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOption = False) -> None:
+def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """Show documents, indexes, sizes and embedders."""
-    with _opened(workspace, existing=True) as opened:
+    with workspace_at(workspace) as opened:
         output.status(opened, as_json=as_json)
 
 
@@ -154,11 +158,12 @@ def delete(
         list[str] | None, typer.Option(metavar="PATH", help="Everything of this file.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="The whole dataset.")] = False,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
     """Delete documents, everything of a file, or a whole dataset."""
-    with _opened(workspace, existing=True) as opened:
+    with workspace_at(workspace) as opened:
         target = opened.dataset(dataset, create=False)
         if everything:
             if ids or source:
@@ -170,17 +175,22 @@ def delete(
             if not (ids or source):
                 raise InputError("nothing to delete; name ids, --source PATH or --all")
             count = target.delete(wanted)
-        output.say({"dataset": dataset, "deleted": count}, f"{count} documents deleted from {dataset}", as_json=as_json)
+        documents = "1 document" if count == 1 else f"{count} documents"
+        sentence = (
+            f"dataset {dataset!r} with {documents} deleted" if everything else f"{documents} deleted from {dataset!r}"
+        )
+        output.say({"dataset": dataset, "deleted": count, "dropped": everything}, sentence, as_json=as_json)
 
 
 @app.command()
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="All datasets unless named.")] = None,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
     """Check that documents and indexes agree; exit 1 if not."""
-    with _opened(workspace, existing=True) as opened:
+    with workspace_at(workspace) as opened:
         found = {name: opened.dataset(name, create=False).verify() for name in names or opened.names()}
         output.verification(found, as_json=as_json)
     if any(result.problems for result in found.values()):
@@ -190,11 +200,12 @@ def verify(
 @app.command()
 def rebuild(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="All datasets unless named.")] = None,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
     """Build the indexes anew; nothing is embedded again."""
-    with _opened(workspace, existing=True) as opened:
+    with workspace_at(workspace) as opened:
         chosen = names or opened.names()
         for name in chosen:
             opened.dataset(name, create=False).rebuild()
@@ -228,6 +239,8 @@ def evaluate(
     Prints nDCG, recall and MRR as trec_eval counts them, and the latency of a search.
     """
     from pointsman.evaluation import run_eval
+    from pointsman.models.chosen import embedder_for
+    from pointsman.settings import Settings
 
     report = run_eval(
         folder,
@@ -235,7 +248,7 @@ def evaluate(
         k=k,
         rerank=not no_rerank,
         limit_queries=limit_queries,
-        embedder=_embedder(embedder),
+        embedder=embedder_for(Settings.load(), embedder),
     )
     output.evaluation(report, as_json=as_json)
     if workspace is not None:
@@ -253,7 +266,8 @@ def tune(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Holds queries.jsonl and qrels.tsv with your labels.")],
     dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Whose documents the labels name.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be kept, and keep nothing.")] = False,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
@@ -265,7 +279,7 @@ def tune(
     from pointsman.evaluation.collection import read_labels
     from pointsman.evaluation.tune import tune as fitted
 
-    with _opened(workspace, embedder, existing=True) as opened:
+    with workspace_at(workspace, embedder) as opened:
         target = opened.dataset(dataset, create=False)
         queries, qrels = read_labels(folder)
         with output.progress("Tuning") as on_progress:
@@ -361,45 +375,6 @@ def options(
     _ = version
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-
-
-@contextmanager
-def _opened(path: Path, embedder: str = "default", *, existing: bool = False) -> Iterator[Workspace]:
-    from pointsman.workspace import Workspace
-
-    if existing and not (path / "datasets").is_dir():
-        raise InputError(
-            f"there is no workspace at {str(path)!r}; make one with 'pointsman index PATH --dataset NAME "
-            f"--workspace {path}', or name another with --workspace"
-        )
-    with Workspace(path, embedder=_embedder(embedder)) as workspace:
-        yield workspace
-
-
-def _llm_for(strategy: str) -> LLM | None:
-    """The language model that the settings name for a strategy; None where it needs none.
-
-    Raises:
-        InputError: it needs one, and the settings name none; the message says what to set.
-    """
-    from pointsman.service import llm_for, needs_llm
-    from pointsman.settings import Settings
-
-    if not needs_llm(strategy):
-        return None
-    chosen = llm_for(Settings.load(), strategy)
-    if chosen.llm is None:
-        raise InputError(f"strategy {strategy!r} needs a language model: {chosen.reason}")
-    return chosen.llm
-
-
-def _embedder(spec: str) -> Embedder | None:
-    """The embedder of this name; None for the default one, which loads when it is needed."""
-    if spec == "default":
-        return None
-    from pointsman.models import load_embedder
-
-    return load_embedder(spec)
 
 
 def run() -> None:

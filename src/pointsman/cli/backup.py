@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pointsman.cli import output
-from pointsman.cli.common import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption
+from pointsman.cli.common import JsonOption, WorkspaceOption
 
 if TYPE_CHECKING:
     from pointsman.backup import BackupReport, RestoreReport
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to; new or empty.", show_default=False)],
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
     """Copy a workspace, also while it is served and written to.
@@ -35,7 +36,8 @@ def backup(
 
 def restore(
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The folder of a backup.", show_default=False)],
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Compare checksums alone; indexes are built when they are needed.")
     ] = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pointsman.cli import output
-from pointsman.cli.common import DEFAULT_WORKSPACE, JsonOption, WorkspaceOption
+from pointsman.cli.common import JsonOption, WorkspaceOption
 from pointsman.cli.output import table
 from pointsman.errors import InputError
 
@@ -42,7 +42,8 @@ def create(
         str | None,
         typer.Option(metavar="WHEN", help="Such as 12h, 30d, 2w, 1y, or 2030-01-31 (UTC).", show_default=False),
     ] = None,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
     """Make a key and print it, this once.
@@ -64,7 +65,7 @@ def create(
 
 
 @app.command("list")
-def list_keys(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOption = False) -> None:
+def list_keys(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """List the keys, also those that are worth nothing any more."""
     keys = _store(workspace).list()
     if as_json:
@@ -90,7 +91,8 @@ def list_keys(workspace: WorkspaceOption = DEFAULT_WORKSPACE, as_json: JsonOptio
 @app.command()
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'pointsman keys list' shows it.", show_default=False)],
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
     """Withdraw a key, at once and for good."""

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pointsman.cli.common import DEFAULT_WORKSPACE, DatasetsOption, EmbedderOption, WorkspaceOption
-from pointsman.errors import InputError
+from pointsman.cli.common import DatasetsOption, EmbedderOption, WorkspaceOption, workspace_at
 
 
 def mcp(
@@ -22,7 +21,8 @@ def mcp(
         typer.Option(metavar="NAME", help="A name it is served under, beside localhost; may be repeated."),
     ] = None,
     dataset: DatasetsOption = None,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
 ) -> None:
     """Let agents search the workspace, by the Model Context Protocol.
@@ -31,27 +31,12 @@ def mcp(
     HTTP it needs keys ('pointsman keys create') to listen beyond this machine.
     """
     from pointsman.integrations.mcp import serve_http, serve_stdio
-    from pointsman.settings import Settings
-    from pointsman.workspace import Workspace
-
-    if not (workspace / "datasets").is_dir():
-        raise InputError(
-            f"there is no workspace at {str(workspace)!r}; make one with 'pointsman index PATH --dataset NAME "
-            f"--workspace {workspace}', or name another with --workspace"
-        )
-    settings = Settings.load()
-    spec = settings.embedder if embedder == "default" else embedder
-    loaded = None
-    if spec != "default":
-        from pointsman.models import load_embedder
-
-        loaded = load_embedder(spec)
 
     def listening(address: str) -> None:
         sys.stderr.write(f"pointsman serves {workspace} at {address}\n")
         sys.stderr.flush()
 
-    with Workspace(workspace, embedder=loaded) as opened:
+    with workspace_at(workspace, embedder) as opened:
         if http:
             serve_http(
                 opened,
@@ -59,8 +44,7 @@ def mcp(
                 port=port,
                 hosts=allow_host or (),
                 datasets=dataset,
-                settings=settings,
                 on_listening=listening,
             )
         else:
-            serve_stdio(opened, datasets=dataset, settings=settings)
+            serve_stdio(opened, datasets=dataset)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pointsman.wire import hit_to_dict, refusal_to_dict, route_to_dict
+from pointsman.wire import route_to_dict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,10 +106,17 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         print_json(search_json(context, explain=explain, why=why))
         return
     out = console()
+    if context.asked is not None and context.asked.text != context.query.text:
+        out.print(
+            f"Showing results for {_plain(context.query.text)}; --effort fast searches for "
+            f"{_plain(context.asked.text)} instead.",
+            style="dim",
+            markup=False,
+        )
     if context.refused is not None:
         _print_refusal(out, context.refused)
     elif not context.hits:
-        out.print("Nothing found.", style="yellow")
+        out.print("No results.", style="yellow")
     for rank, hit in enumerate(context.hits, 1):
         print_hit(out, rank, hit, context.query.text, explain=explain)
     for cause in context.degraded:
@@ -129,27 +136,18 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
 def _print_refusal(out: Console, refusal: Refusal) -> None:
     from rich.text import Text
 
-    out.print(Text.assemble(("Nothing relevant: ", "bold yellow"), _plain(refusal.reason)))
-    if refusal.nearest is not None:
+    if refusal.nearest is None:
+        out.print("No relevant results", style="bold yellow")
+    else:
+        out.print(Text.assemble(("No relevant results: ", "bold yellow"), _plain(refusal.reason)))
         name = _plain(refusal.nearest.document.title or refusal.nearest.id)
         out.print(Text.assemble(("The nearest was ", "dim"), (name, "cyan"), ("; --no-refuse shows all.", "dim")))
     out.print()
 
 
 def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] = ()) -> dict[str, Any]:
-    """A search as ``--json`` prints it; ``trace`` and ``why`` only when they are asked for."""
-    answer: dict[str, Any] = {
-        "query": context.query.text,
-        "strategy": context.plan.strategy,
-        "reason": context.plan.reason,
-        "datasets": list(context.plan.datasets),
-        "hits": [hit_to_dict(rank, hit) for rank, hit in enumerate(context.hits, 1)],
-        "refused": context.refused and refusal_to_dict(context.refused),
-        "degraded": list(context.degraded),
-        "milliseconds": round(context.trace.milliseconds, 3),
-    }
-    if explain:
-        answer["trace"] = context.trace.to_dict()["spans"]
+    """A search as ``--json`` prints it: what the HTTP service answers, and ``why`` where that is asked for."""
+    answer = context.to_dict(trace="stages" if explain else "none")
     if why:
         answer["why"] = [asdict(context.explain(name)) for name in why]
     return answer

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pointsman.cli.common import DEFAULT_WORKSPACE, EmbedderOption, WorkspaceOption
+from pointsman.cli.common import EmbedderOption, WorkspaceOption
 from pointsman.errors import InputError
 
 
@@ -36,7 +36,8 @@ def serve(
     ] = None,
     log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
     log_text: Annotated[bool, typer.Option("--log-text", help="Log text rather than JSON.")] = False,
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    *,
+    workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
 ) -> None:
     """Serve the workspace over HTTP, with a console at /.

@@ -21,17 +21,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 import anyio
 import anyio.to_thread
 
 from pointsman._version import __version__
-from pointsman.errors import InputError, MissingDependencyError, PointsmanError
+from pointsman.errors import InputError, MissingDependencyError
 from pointsman.registry import STRATEGIES
-from pointsman.service import EnhancedRetrievalService, SettingsModels, choose
-from pointsman.settings import Settings
-from pointsman.wire import context_to_dict, explanation_to_dict, route_to_dict
+from pointsman.request import EffortName  # noqa: TC001  (pydantic reads it)
+from pointsman.wire import answer_to_dict, explanation_to_dict, route_to_dict
 
 try:
     import mcp_types as types
@@ -50,13 +49,15 @@ from pointsman.server.access import Access, access_of
 from pointsman.server.keys import FILE, KeyStore
 from pointsman.server.limits import Gate, Limits, secure
 from pointsman.server.problems import of_error
+from pointsman.server.state import configure
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from pointsman.retrieval.recommend import Recommendation
+    from pointsman.request import WorkspaceOptions
+    from pointsman.settings import Settings
     from pointsman.types import RetrievalContext
     from pointsman.workspace import Workspace
 
@@ -152,6 +153,14 @@ class _Searching(_Arguments):
             'an object such as {"lang": "ru", "year": {"gte": 2020}}.'
         ),
     ] = None
+    refuse: Annotated[bool, Field(description="false: also return results that are hardly relevant.")] = True
+    rerank: Annotated[bool | None, Field(description="Leave it out, unless the order itself is in question.")] = None
+    effort: Annotated[
+        EffortName, Field(description="'thorough' for questions of several parts; 'fast' keeps words as written.")
+    ] = "balanced"
+    timeout: Annotated[
+        float | None, Field(ge=0.001, le=600, description="Seconds after which to answer with what there is.")
+    ] = None
 
 
 class _SearchArguments(_Searching):
@@ -215,6 +224,7 @@ class _SearchAnswer(_Answer):
     refused: Annotated[
         _Refused | None, Field(description="Set where nothing relevant enough was found; results is empty then.")
     ]
+    query: Annotated[str, Field(description="What was searched for: the question, with slips corrected.")]
     strategy: Annotated[str, Field(description="How it was searched.")]
     reason: Annotated[str, Field(description="Why so.")]
     datasets: Annotated[list[str], Field(description="Where it was searched.")]
@@ -308,13 +318,11 @@ class _Library:
 
     Attributes:
         workspace: where is searched.
-        settings: how, where a call says nothing.
         only: datasets that are served; None: all.
         strategies: those that can be had.
     """
 
     workspace: Workspace
-    settings: Settings
     only: frozenset[str] | None
     strategies: tuple[str, ...]
 
@@ -337,31 +345,33 @@ class _Library:
         return chosen
 
     def search(self, access: Access, asked: _Searching) -> RetrievalContext:
-        """Search as a call asks, and as the settings say where it does not."""
+        """Search as a call asks.
+
+        Raises:
+            InputError: it asks for a strategy that is not offered.
+        """
         names = self.chosen(access, asked.datasets)
-        settings, strategy = self.settings, asked.strategy
-        if strategy not in self.strategies:
-            raise InputError(f"there is no strategy {strategy!r:.80} here; take one of {', '.join(self.strategies)}")
-
-        def recommended() -> Recommendation:
-            datasets = [self.workspace.dataset(name, create=False) for name in names]
-            return EnhancedRetrievalService(settings, datasets).recommend_strategy(asked.query)
-
-        strategy, _ = choose(settings, strategy, recommended)
-        return self.workspace.search(
-            asked.query,
-            asked.k,
-            datasets=names,
-            strategy=strategy,
-            filters=asked.filters,
-            rerank=None if settings.enable_reranker_by_default else False,
-            timeout=settings.timeout,
-        )
+        if asked.strategy not in self.strategies:
+            raise InputError(
+                f"there is no strategy {asked.strategy!r:.80} here; take one of {', '.join(self.strategies)}"
+            )
+        longest = self.workspace.workflow.timeout
+        hurried = asked.timeout is not None and (longest is None or asked.timeout < longest)
+        options: dict[str, object] = {
+            "datasets": names,
+            "strategy": asked.strategy,
+            "filters": asked.filters,
+            "rerank": asked.rerank,
+            "refuse": asked.refuse,
+            "effort": asked.effort,
+            "timeout": asked.timeout if hurried else None,
+        }
+        return self.workspace.search(asked.query, asked.k, **cast("WorkspaceOptions", options))  # checked there
 
 
 def _search(library: _Library, access: Access, asked: _SearchArguments) -> tuple[_SearchAnswer, str]:
     context = library.search(access, asked)
-    found = context_to_dict(context)
+    found = answer_to_dict(context, library.workspace.path)
     refused = found["refused"]
     nearest = refused and refused["nearest"]
     answer = _SearchAnswer(
@@ -372,6 +382,7 @@ def _search(library: _Library, access: Access, asked: _SearchArguments) -> tuple
             nearest=nearest
             and _Nearest(dataset=nearest["dataset"], id=nearest["id"], title=_cut(nearest["title"], _TITLE_CHARS)),
         ),
+        query=_cut(context.query.text, _QUERY_CHARS),
         strategy=found["strategy_used"],
         reason=_cut(found["reason"], _REASON_CHARS),
         datasets=found["datasets"][:MAX_DATASETS],
@@ -414,7 +425,7 @@ def _result(hit: Mapping[str, Any], most: int) -> _Result:
         dataset=hit["dataset"],
         id=hit["id"],
         title=_cut(hit["title"], _TITLE_CHARS),
-        score=_number(hit["score"]),
+        score=_finite(hit["score"]),
         text=text[:most],
         characters=len(text),
         cut=len(text) > most,
@@ -687,6 +698,11 @@ def _sound(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def _finite(value: float) -> float | None:
+    """A number that JSON has."""
+    return value if math.isfinite(value) else None
+
+
 def _number(value: float | None) -> float | None:
     """A number that JSON has, to six digits."""
     return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
@@ -713,7 +729,7 @@ def create_server(
         workspace: what is searched; it stays open when the server ends. Unless it has a language model of its own it
             takes those that the settings name.
         datasets: only these are served; all unless given, also those that are made later.
-        settings: of searches; those from environment and file unless given.
+        settings: of searches; the workspace's own unless given.
         limits: how many searches run at once, and how many wait.
         access: what a request may do; everything unless given, as for a transport that only its owner reaches.
 
@@ -721,13 +737,11 @@ def create_server(
         InputError: a setting cannot be used.
         UnknownNameError: there is no dataset of such a name.
     """
-    settings = settings or Settings.load()
+    configure(workspace, settings or workspace.settings)
     for name in datasets or ():
         workspace.dataset(name, create=False)
-    if workspace.llm is None or isinstance(workspace.llm, SettingsModels):  # else it has models of its own
-        workspace.llm = SettingsModels(settings)
     strategies = _strategies(workspace)
-    library = _Library(workspace, settings, None if datasets is None else frozenset(datasets), strategies)
+    library = _Library(workspace, None if datasets is None else frozenset(datasets), strategies)
     calls = _Calls(library, Gate(limits or Limits()), access or (lambda _: Access.open()))
 
     @asynccontextmanager
@@ -752,21 +766,15 @@ def create_server(
 
 def _strategies(workspace: Workspace) -> tuple[str, ...]:
     """What calls can choose from: not what lacks a model here, nor formulae of fusion, which a model cannot judge."""
-    from pointsman.dataset import Dataset
-
-    llm = workspace.llm
-    found = ["auto", "hybrid", "bm25", "vector"]
-    nothing = Dataset("nothing")
+    engine = workspace.engine
+    names = ["auto", "hybrid", "bm25", "vector"]
     for name in STRATEGIES.names():
-        try:
-            own = llm.get(name) or llm.get("general") if isinstance(llm, Mapping) else llm
-            STRATEGIES.create(name, nothing, llm=own)
-        except PointsmanError as error:
-            log.info("strategy %s is not offered: %s", name, error)
+        lack = engine.lack(name, ())
+        if lack is None:
+            names.append(name)
         else:
-            found.append(name)
-    nothing.close()
-    return tuple(dict.fromkeys(found))
+            log.info("strategy %s is not offered: %s", name, lack)
+    return tuple(dict.fromkeys(names))
 
 
 def _warm(library: _Library) -> None:

@@ -1,4 +1,4 @@
-"""Which language model a task has: the one handed over, or the one that the settings name."""
+"""Which models are used: those handed over, or those that the settings name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pointsman.errors import PointsmanError
 from pointsman.settings import TASKS
 
 if TYPE_CHECKING:
-    from pointsman.protocols import LLM
+    from pointsman.protocols import LLM, Embedder
     from pointsman.settings import Settings
 
 
@@ -91,6 +91,20 @@ class SettingsModels(Mapping[str, "LLM"]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
+    """The embedder of this name, or the one that the settings name; None for the default one, which loads when needed.
+
+    Raises:
+        InputError: it cannot be had; see `pointsman.models.load_embedder`.
+    """
+    name = settings.embedder if name == "default" else name
+    if name == "default":
+        return None
+    from pointsman.models import load_embedder
+
+    return load_embedder(name)
 
 
 def model_for(models: LLM | Mapping[str, LLM] | None, task: str) -> ChosenLLM:

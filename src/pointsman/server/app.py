@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,7 @@ from pointsman.server.problems import Problem
 from pointsman.server.reload import Reloader
 from pointsman.server.routes import console, datasets, operation, retrieval
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
-from pointsman.server.state import State
+from pointsman.server.state import State, configure
 from pointsman.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def create_app(
 
     Args:
         workspace: what is served.
-        settings: of searches; those from environment and file unless given.
+        settings: of searches; the workspace's own unless given.
         settings_file: where they are read again when it changes.
         limits: of requests.
         keys: who may do what; those kept in the workspace unless given.
@@ -81,10 +82,10 @@ def create_app(
     Raises:
         InputError: a host, an origin or a setting cannot be used.
     """
-    settings = settings or Settings.load(settings_file)
+    configure(workspace, settings or (Settings.load(settings_file) if settings_file else workspace.settings))
     limits = limits or Limits()
     keys = keys or KeyStore(workspace.path / FILE)
-    state = State(workspace, settings, keys, limits, Gate(limits), Metrics(worker=worker))
+    state = State(workspace, keys, limits, Gate(limits), Metrics(worker=worker))
     state.metrics.queued.set_function(lambda: state.gate.waiting)
     app = describe(FastAPI(lifespan=_lifespan(state, settings_file), **OPTIONS))
     app.state.pointsman = state
@@ -144,7 +145,8 @@ def _lifespan(state: State, settings_file: str | Path | None) -> Any:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         threads = ThreadPoolExecutor(state.limits.concurrency + 16, "pointsman-request")  # searches, and shorter reads
         asyncio.get_running_loop().set_default_executor(threads)
-        reloader = Reloader(state.workspace, state.settings, settings_file, on_change=state.take)
+        workspace = state.workspace
+        reloader = Reloader(workspace, workspace.settings, settings_file, on_change=partial(configure, workspace))
         async with anyio.create_task_group() as group:
             with reloader.on_hangup():
                 group.start_soon(reloader.run)
@@ -179,8 +181,7 @@ def _read_words(workspace: Workspace) -> None:
 
 def _open(workspace: Workspace) -> None:
     for dataset in workspace:
-        dataset.stores.refresh()
-        if dataset.indexing_technique != "keyword" and dataset.stores.embedder is not None:
+        if dataset.store.info.embedder is not None:
             dataset.query_vectors("ready")
     if workspace.names():
         workspace.search("ready", 1, refuse=False)

@@ -149,8 +149,7 @@ def application(options: Options) -> ASGIApp:
 
         loaded = load_embedder(embedder)
     return create_app(
-        Workspace(options.workspace, embedder=loaded),
-        settings=settings,
+        Workspace(options.workspace, embedder=loaded, settings=settings),
         settings_file=options.settings,
         limits=_limits(options),
         loopback=options.loopback,

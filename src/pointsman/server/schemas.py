@@ -1,7 +1,7 @@
 """The shapes of requests and answers, from which the OpenAPI description is made.
 
 Requests are strict: a number in quotes is no number, and a name that nobody knows is an error rather than ignored.
-Answers are described here and made by `pointsman.wire`.
+Answers are described here; `pointsman.types` and `pointsman.wire` make them.
 """
 
 from __future__ import annotations
@@ -119,6 +119,15 @@ class RouteRequest(_Request):
     strategy: Annotated[str, Field(min_length=1, max_length=64, description="As of a search.")] = "auto"
 
 
+class Decision(_Answer):
+    """One thing that was decided about the search."""
+
+    what: str
+    value: str
+    by: Annotated[str, Field(description="`request`, `settings`, `policy`, `workflow` or `default`.")]
+    reason: str
+
+
 class Provenance(_Answer):
     """How one list, or one stage, ranked a hit."""
 
@@ -163,7 +172,7 @@ class Performance(_Answer):
     """The time of the search, and how sure the choice of the strategy is."""
 
     latency_ms: float
-    strategy_confidence: float
+    strategy_confidence: Annotated[float | None, Field(description="0 to 1; null: nobody knows.")]
 
 
 class Span(_Answer):
@@ -191,10 +200,12 @@ class Answer(_Answer):
     strategy_used: str
     reranking_applied: bool
     performance: Performance
-    query: Annotated[str, Field(description="What was searched for, as the transformation of the query left it.")]
+    query: Annotated[str, Field(description="What was searched for: `asked`, with slips corrected and gaps filled in.")]
+    asked: Annotated[str, Field(description="The question as it came.")]
     reason: Annotated[str, Field(description="Of the choice of datasets and strategy.")]
     datasets: list[str]
     weights: dict[str, float]
+    decisions: Annotated[list[Decision], Field(description="What was decided about the search, and by whom.")]
     refused: Refusal | None
     degraded: Annotated[list[str], Field(description="What did not work as asked, and what was done instead.")]
     trace: Trace | None
@@ -250,6 +261,8 @@ class StrategyChoice(_Answer):
 
     recommended: str
     reason: str
+    confidence: Annotated[float | None, Field(description="0 to 1; null: nobody knows.")]
+    decisions: list[Decision]
 
 
 class Fallback(_Answer):

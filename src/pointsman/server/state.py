@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 
+from pointsman.models.chosen import SettingsModels
 from pointsman.server.access import Access, access_of
 from pointsman.server.problems import Problem
-from pointsman.service import SettingsModels
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
@@ -39,9 +39,7 @@ class State:
     """What all requests of one process share.
 
     Attributes:
-        workspace: what is served.
-        settings: as they are now; replaced as a whole when they are read again.
-        models: the language models that these settings name.
+        workspace: what is served; its settings change when they are read again.
         keys: who may do what.
         limits: of requests.
         gate: lets so many searches run at once.
@@ -52,25 +50,13 @@ class State:
     """
 
     workspace: Workspace
-    settings: Settings
     keys: KeyStore
     limits: Limits
     gate: Gate
     metrics: Metrics
     ready: bool = False
     not_ready: str = "the service is starting"
-    models: SettingsModels = field(init=False)
     writers: Executor = field(default_factory=lambda: ThreadPoolExecutor(_WRITERS, "pointsman-writer"))
-
-    def __post_init__(self) -> None:
-        self.take(self.settings)
-
-    def take(self, settings: Settings) -> None:
-        """Go by these settings from now on."""
-        own = self.workspace.llm is None or isinstance(self.workspace.llm, SettingsModels)
-        self.settings, self.models = settings, SettingsModels(settings)
-        if own:  # else somebody has given the workspace a model of theirs
-            self.workspace.llm = self.models
 
     def datasets(self, access: Access, names: list[str] | None = None) -> list[Dataset]:
         """The datasets that are asked for, or all that the key is for.
@@ -88,6 +74,19 @@ class State:
             Problem: it does not exist for the key.
         """
         return self.datasets(access, [name])[0]
+
+
+def configure(workspace: Workspace, settings: Settings) -> None:
+    """Have a workspace go by these settings from now on, and by the language models that they name.
+
+    A model that somebody has given the workspace stays, and so does a time limit. The parameters of BM25 are those that
+    its datasets were opened with.
+    """
+    if workspace.workflow.timeout == workspace.settings.timeout:
+        workspace.workflow = replace(workspace.workflow, timeout=settings.timeout)
+    if workspace.llm is None or isinstance(workspace.llm, SettingsModels):
+        workspace.llm = SettingsModels(settings)
+    workspace.settings = settings
 
 
 # Coroutines, though none of them waits: the framework would call each function in a thread of its own.

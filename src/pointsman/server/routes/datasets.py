@@ -18,6 +18,7 @@ from pointsman.server.schemas import NAME, DatasetRequest, DocumentRequest, Docu
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute, read_json
 from pointsman.types import AddResult, Document
+from pointsman.wire import public_metadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -64,9 +65,10 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
 
     def made() -> tuple[bool, dict[str, Any] | None]:
         new = body.name not in state.workspace.names()
-        state.workspace.dataset(
-            body.name, description=body.description, indexing_technique=body.indexing_technique, create=True
+        dataset = state.workspace.dataset(
+            body.name, description=body.description, indexing_technique=body.indexing_technique
         )
+        dataset.make()
         return new, _described(state, body.name)
 
     new, found = await in_writer(state, made)
@@ -300,7 +302,7 @@ def _added(result: AddResult) -> dict[str, int]:
 
 
 def _document(document: Document) -> dict[str, Any]:
-    return {"id": document.id, "text": document.text, "metadata": document.metadata}
+    return {"id": document.id, "text": document.text, "metadata": public_metadata(document.metadata)}
 
 
 def _described(state: State, name: str) -> dict[str, Any] | None:

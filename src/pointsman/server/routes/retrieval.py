@@ -12,8 +12,8 @@ from pointsman import wire
 from pointsman.retrieval.journal import listening
 from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, event
-from pointsman.server.schemas import ExplainRequest, RouteRequest, SearchManyRequest, SearchRequest
-from pointsman.server.searching import asked, described, recommended
+from pointsman.server.schemas import ExplainRequest, Name, RouteRequest, SearchManyRequest, SearchRequest
+from pointsman.server.searching import described, prepared
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
 from pointsman.types import Plan
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pointsman.retrieval.recommend import Recommendation
-    from pointsman.server.searching import Asked
+    from pointsman.server.searching import Search
     from pointsman.server.state import State
-    from pointsman.types import Explanation, RetrievalContext, Span
+    from pointsman.types import Explanation, RetrievalContext, Span, TraceDetail
 
 router = APIRouter(prefix="/api/retrieval", route_class=StrictRoute, tags=["retrieval"])
 
@@ -44,13 +44,12 @@ _READS = problem_responses("not-found", "invalid-input")
 async def search(state: Shared, access: Reader, body: SearchRequest) -> Response:
     """Search, and answer with the best hits of all datasets."""
 
-    def run() -> tuple[Asked, RetrievalContext]:
-        ready = asked(state, access, [body.query], body)
-        return ready, ready.run()
+    def run() -> RetrievalContext:
+        return prepared(state, access, [body.query], body).run()
 
     async with state.gate:
-        ready, context = await in_thread(run)
-    return Json(_answer(state, ready, context, body.trace))
+        context = await in_thread(run)
+    return Json(_answer(state, context, body.trace))
 
 
 @router.post("/search_many", response_model=schemas.Answers, responses=_SEARCHES, operation_id="search_many")
@@ -60,13 +59,12 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
         detail = f"{len(body.queries)} queries at once, the limit is {state.limits.max_batch}"
         raise problems.Problem("invalid-input", detail)
 
-    def run() -> tuple[Asked, list[RetrievalContext]]:
-        ready = asked(state, access, body.queries, body)
-        return ready, ready.run_all()
+    def run() -> list[RetrievalContext]:
+        return prepared(state, access, body.queries, body).run_all()
 
     async with state.gate:
-        ready, contexts = await in_thread(run)
-    return Json({"answers": [_answer(state, ready, context, body.trace) for context in contexts]})
+        contexts = await in_thread(run)
+    return Json({"answers": [_answer(state, context, body.trace) for context in contexts]})
 
 
 @router.post(
@@ -84,7 +82,7 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
 )
 async def stream(state: Shared, access: Reader, body: SearchRequest) -> Response:
     """Search, and tell how it gets on while it does, as server-sent events."""
-    ready = await in_thread(asked, state, access, [body.query], body)  # what is wrong is said with its own status
+    ready = await in_thread(prepared, state, access, [body.query], body)  # what is wrong is said with its own status
     return StreamingResponse(
         _events(state, ready, body.trace), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )
@@ -93,7 +91,7 @@ async def stream(state: Shared, access: Reader, body: SearchRequest) -> Response
 _under_way: set[asyncio.Task[None]] = set()
 
 
-async def _events(state: State, ready: Asked, detail: wire.TraceDetail) -> AsyncIterator[bytes]:
+async def _events(state: State, ready: Search, detail: TraceDetail) -> AsyncIterator[bytes]:
     """The events of a search; it runs beside, so that neither a slow client nor one that goes holds it up."""
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[bytes | None] = asyncio.Queue()  # a search has some dozen stages
@@ -113,7 +111,7 @@ async def _events(state: State, ready: Asked, detail: wire.TraceDetail) -> Async
         try:
             async with state.gate:
                 context = await in_thread(run)
-            events.put_nowait(event("result", _answer(state, ready, context, detail)))
+            events.put_nowait(event("result", _answer(state, context, detail)))
         except Exception as error:  # noqa: BLE001  (the status is out: it becomes the last event, or goes to the log)
             events.put_nowait(event("problem", problems.of_error(error).document()))
         finally:
@@ -133,13 +131,18 @@ async def _events(state: State, ready: Asked, detail: wire.TraceDetail) -> Async
     operation_id="recommend_strategy",
 )
 async def recommend_strategy(
-    state: Shared, access: Reader, query: Annotated[str, Query(description="What would be asked.")]
+    state: Shared,
+    access: Reader,
+    query: Annotated[str, Query(description="What would be asked.")],
+    datasets: Annotated[
+        list[Name] | None, Query(max_length=1000, description="Only these; all that the key is for unless given.")
+    ] = None,
 ) -> Response:
     """The strategy that a question asks for by its look, among those that can be used here."""
     check_text(state, query)
 
     def recommendation() -> Recommendation:
-        return recommended(state, access.visible(state.workspace.names()), query)
+        return state.workspace.engine.recommend(query, state.datasets(access, datasets))
 
     return Json((await in_thread(recommendation)).to_dict())
 
@@ -157,16 +160,15 @@ async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
 async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Response:
     """Search, and say why a document is, or is not, among the hits: where it stood in each list, after each stage."""
 
-    def run() -> tuple[Asked, RetrievalContext, Explanation]:
+    def run() -> tuple[RetrievalContext, Explanation]:
         if body.dataset is not None:
             access.chosen([body.dataset], state.workspace.names())
-        ready = asked(state, access, [body.query], body)
-        context = ready.run()
-        return ready, context, context.explain(body.document_id, body.dataset)
+        context = prepared(state, access, [body.query], body).run()
+        return context, context.explain(body.document_id, body.dataset)
 
     async with state.gate:
-        ready, context, explanation = await in_thread(run)
-    return Json({**wire.explanation_to_dict(explanation), "answer": _answer(state, ready, context, body.trace)})
+        context, explanation = await in_thread(run)
+    return Json({**wire.explanation_to_dict(explanation), "answer": _answer(state, context, body.trace)})
 
 
 @router.get("/strategies", response_model=schemas.Strategies, responses=_READS, operation_id="strategies")
@@ -175,6 +177,6 @@ async def strategies(state: Shared, access: Reader) -> Response:
     return Json({"strategies": await in_thread(described, state, access)})
 
 
-def _answer(state: State, ready: Asked, context: RetrievalContext, trace: wire.TraceDetail) -> dict[str, Any]:
+def _answer(state: State, context: RetrievalContext, trace: TraceDetail) -> dict[str, Any]:
     state.metrics.searched(context)
-    return wire.context_to_dict(context, confidence=ready.confidence(context), trace=trace)
+    return wire.answer_to_dict(context, state.workspace.path, trace=trace)
