@@ -2,7 +2,8 @@
 
 No model and no index, and the same answer every time. The rules, the first that applies:
 
-1. a word of comparison (*difference*, *versus*, 区别, плюсы и минусы …) -> ``decomposition``;
+1. a word of comparison (*difference*, *versus*, 区别, плюсы и минусы …) and something compared, which `RuleDecomposer`
+   then takes apart -> ``decomposition``;
 2. a question: it ends in a question mark or opens with a question word -> ``hyde``. Chinese leaves the question word
    where the answer would stand (环保设备是什么), so there it counts anywhere;
 3. fewer than 5 words -> ``multi_query``; 1.6 Chinese characters count as one;
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pointsman.errors import InputError
-from pointsman.grammar import COMPARISON, asks, count, plain
+from pointsman.grammar import asks, count, plain
+from pointsman.grammar.comparison import comparison
 from pointsman.text import detect
 from pointsman.types import Query
 
@@ -158,9 +160,10 @@ def _told(name: str, why_not: Mapping[str, str]) -> str:
 
 def _rule_for(text: str, language: str) -> tuple[_Rule, str]:
     """The first rule that applies, and what made it apply."""
+    compares = comparison(text)
+    if compares is not None and compares.cue:
+        return _COMPARES, compares.cue
     text = plain(text)
-    if compares := COMPARISON.first(text):
-        return _COMPARES, compares.text
     if cue := asks(text):
         return _ASKS, _CUES["mark"][language] if cue == "?" else _CUES["word"][language].format(cue)
     words = count(text)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pointsman.retrieval.transform._late import late
+from pointsman._late import late
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, same
 from pointsman.text import detect, fold
 from pointsman.text._stopwords import ENGLISH, RUSSIAN
