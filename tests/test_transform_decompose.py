@@ -76,6 +76,8 @@ SEEDS = [
     ("Kafka или RabbitMQ: что лучше", ["что лучше Kafka?", "что лучше RabbitMQ?"]),
     ("太阳能的优缺点", ["太阳能的优点", "太阳能的缺点"]),
     ("pros and cons of nuclear power", ["pros of nuclear power", "cons of nuclear power"]),
+    ("difference in price between iPhone 15 and iPhone 14", ["iPhone 15 price", "iPhone 14 price"]),
+    ("Python 3.11 vs 3.12 performance", ["Python 3.11 performance", "Python 3.12 performance"]),
     ("утилиты сравнения файлов", []),
     ("There is no difference between mice and rats.", []),
 ]

@@ -79,6 +79,7 @@ _AGAINST = {"en": late(en.AGAINST, re.IGNORECASE), "ru": late(ru.AGAINST, re.IGN
 _SHARED = {"en": late(en.SHARED, re.IGNORECASE), "ru": late(ru.SHARED, re.IGNORECASE)}
 _BEFORE, _AFTER = late(f"^{zh.BEFORE}"), late(f"{zh.AFTER}$")
 _POLITE = late(r"^(?:please|пожалуйста|请问一下|请问|请)[\s,，]*", re.IGNORECASE)
+_BETWEEN = late(r"\s(?:between|между)\s+", re.IGNORECASE)
 _FROM = late(r"\s+от\s+", re.IGNORECASE)
 _VERSUS = frozenset({"vs", "versus"})
 _OPPOSES = late(r"(?:differ|different from|отлича|лучше чем|better than|相)")
@@ -185,8 +186,8 @@ _COMPARATIVE = late(
 _THAN = late(
     rf"^(?P<aux>is|are|was|were|does|do|did|has|have|had|can|could|would|will)\s+(?:the )?"
     rf"(?P<a>{_UP}[\w'’. -]{{1,60}}?)\s+(?P<ask>(?:\w+\s+){{0,4}}?(?:\w+er|more|less|fewer|better|worse"
-    rf"|as \w+|born|formed|founded|built|published|released|die|died|live|lived)(?:\s+\w+){{0,4}}?)\s+(?:than|before|after|as|longer than)"
-    rf"\s+(?:the )?(?P<b>\D.{{1,80}})$",
+    rf"|as \w+|born|formed|founded|built|published|released|die|died|live|lived)(?:\s+\w+){{0,4}}?)\s+"
+    rf"(?:than|before|after|as|longer than)\s+(?:the )?(?P<b>\D.{{1,80}})$",
     re.IGNORECASE,
 )
 _BOTH = late(
@@ -339,6 +340,8 @@ def _split(text: str, language: str, *, against: bool = False) -> list[str]:
     """The sides that a stretch names; ``against``: as «X от Y и Z» does."""
     if language == "zh":
         return _split_han(text)
+    if (between := _BETWEEN.search(text)) and (of := _bare(text[: between.start()], language)):
+        return [f"{side} {of}" for side in _split(text[between.end() :], language)]  # «in price between X and Y»
     shared = _SHARED[language].search(text)
     joint = shared and any(joint[language].search(text, 0, shared.start()) for joint in (_AND, _AGAINST))
     rest = shared[0] if shared and joint else ""
@@ -359,8 +362,9 @@ def _shared(sides: Sequence[str], language: str) -> list[str]:
         firsts = [side if side.endswith(shared[0]) else side + shared[0] for side in firsts]
         if any(not side.endswith(shared[0]) for side in sides):
             return [*firsts, last]
-    if re.fullmatch(r"[\d.]+", last) and (lead := re.match(r"(.*?\D)\s*[\d.]+$", firsts[0])):
-        return [*firsts, f"{lead[1].rstrip()} {last}"]
+    number = re.match(r"\d[\d.]*(?=\s|$)", last)
+    if number and (lead := re.match(r"(.*?\D)\s*[\d.]+$", firsts[0])):
+        return [*(side + last[number.end() :] for side in firsts), f"{lead[1].rstrip()} {last}"]
     adjectives = r"[^\W\d_]+" if language == "en" else r"\w+(?:[ыиоеа][йех]|[ыи]ми?|[ое]го|[ое]му|ая|яя|ую|юю)"
     if len(last.split()) in {2, 3} and all(re.fullmatch(adjectives, side) and side.islower() for side in firsts):
         tail = last.split(maxsplit=1)[1]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pointsman.errors import InputError
-from pointsman.grammar import asks, count, plain
+from pointsman.grammar import COMPARISON, asks, count, plain
 from pointsman.grammar.comparison import comparison
 from pointsman.text import detect
 from pointsman.types import Query
@@ -160,10 +160,9 @@ def _told(name: str, why_not: Mapping[str, str]) -> str:
 
 def _rule_for(text: str, language: str) -> tuple[_Rule, str]:
     """The first rule that applies, and what made it apply."""
-    compares = comparison(text)
-    if compares is not None and compares.cue:
-        return _COMPARES, compares.cue
-    text = plain(text)
+    whole, text = text, plain(text)
+    if (word := COMPARISON.first(text)) and comparison(whole):
+        return _COMPARES, word.text
     if cue := asks(text):
         return _ASKS, _CUES["mark"][language] if cue == "?" else _CUES["word"][language].format(cue)
     words = count(text)
