@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from time import perf_counter
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grammar_kit import CASES, answer, right
 from pointsman import ToolMetadata, keyword_match_rule, recommend, router_select, semantic_query_rule
 from pointsman.grammar import (
     COMPARISON,
@@ -150,3 +152,16 @@ def test_a_megabyte_takes_no_longer_than_its_length(piece: str) -> None:
     for words in LISTS:
         words.all(text)
     assert perf_counter() - began < 60  # in quadratic time this would run for hours
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case["held_out"]], ids=lambda case: case["id"])
+def test_questions_and_dialogues(case: dict[str, Any]) -> None:
+    assert right(case), answer(case)
+
+
+def test_questions_and_dialogues_held_out() -> None:
+    """Forty a language, a third of them held out; these are to be made better, not to be fitted to."""
+    assert all(sum(case["language"] == language for case in CASES) == 40 for language in ("en", "ru", "zh"))
+    held_out = [case for case in CASES if case["held_out"]]
+    assert len(held_out) == 42
+    assert sum(map(right, held_out)) >= 33

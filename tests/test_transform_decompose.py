@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman import recommend
 from pointsman.errors import InputError
 from pointsman.retrieval.transform import Hop, RuleDecomposer, bridge_entities, chain, subquestions
 from pointsman.text import fold
@@ -68,6 +69,18 @@ CHAINS = [
     ("《红楼梦》的作者的出生地在哪里？", "《红楼梦》的作者", "作者"),
     ("获得奥斯卡奖的电影的导演是谁？", "获得奥斯卡奖的电影", "电影"),
 ]
+SEEDS = [
+    ("比较X和Y的差异", ["X", "Y"]),
+    ("A的特点和B的优缺点", ["A的特点", "B的优缺点"]),
+    ("比较北京、上海和广州的房价", ["北京的房价", "上海的房价", "广州的房价"]),
+    ("Kafka или RabbitMQ: что лучше", ["что лучше Kafka?", "что лучше RabbitMQ?"]),
+    ("太阳能的优缺点", ["太阳能的优点", "太阳能的缺点"]),
+    ("pros and cons of nuclear power", ["pros of nuclear power", "cons of nuclear power"]),
+    ("difference in price between iPhone 15 and iPhone 14", ["iPhone 15 price", "iPhone 14 price"]),
+    ("Python 3.11 vs 3.12 performance", ["Python 3.11 performance", "Python 3.12 performance"]),
+    ("утилиты сравнения файлов", []),
+    ("There is no difference between mice and rats.", []),
+]
 SIMPLE = [
     *("salt and pepper", "Romeo and Juliet", "research and development", "Who wrote Pride and Prejudice?"),
     *("the price of tea in China", "where and when was Bach born", "How do I sign in and out?", "Tell me how it works"),
@@ -94,9 +107,77 @@ SIMPLE = [
 ]
 
 
-@pytest.mark.parametrize(("question", "parts"), [*COMPARISONS, *CONJUNCTIONS])
+@pytest.mark.parametrize(("question", "parts"), [*COMPARISONS, *CONJUNCTIONS, *SEEDS])
 def test_taken_apart(question: str, parts: list[str]) -> None:
     assert list(subquestions(question)) == parts
+
+
+COMPARING = [
+    *(
+        "compare",
+        "difference",
+        "between",
+        "and",
+        "or",
+        "vs",
+        "from",
+        "with",
+        ",",
+        "the",
+        "of",
+        "than",
+        "better",
+        "what",
+    ),
+    *("is", "which", "pros", "cons", "differ", "сравни", "и", "разница", "между", "отличается", "от", "или", "лучше"),
+    *("что", "плюсы", "минусы", "чем", "比较", "区别", "的", "和", "、", "优缺点", "哪个更", "有什么", "相比"),
+]
+SIDES = ["Kafka", "RabbitMQ", "iPhone 15", "C++", "Redis", "PostgreSQL"]
+FORMS = [
+    *("compare {} and {}", "Compare {}, {} and {}", "What is the difference between {} and {}?", "{} vs {}"),
+    *(
+        "{} versus {} for beginners",
+        "how does {} differ from {}",
+        "which is better, {} or {}?",
+        "{} or {}: what is better",
+    ),
+    *("advantages and disadvantages of {}", "pros and cons of {}", "comparison of {} and {}", "is {} better than {}"),
+    *("сравни {} и {}", "Сравните {}, {} и {}", "в чём разница между {} и {}", "чем отличается {} от {}?"),
+    *(
+        "отличия {} от {}",
+        "{} или {}: что лучше",
+        "что лучше, {} или {}?",
+        "плюсы и минусы {}",
+        "чем {} отличается от {}",
+    ),
+    *(
+        "比较{}和{}",
+        "比较{}、{}和{}的性能",
+        "{}和{}有什么区别？",
+        "{}与{}的差异",
+        "{}的优缺点",
+        "{}和{}哪个更好",
+        "对比{}和{}",
+    ),
+]
+
+
+@given(st.sampled_from(FORMS), st.permutations(SIDES), st.sampled_from(["", "请问", "please ", "пожалуйста, "]))
+def test_what_is_recommended_for_decomposition_is_taken_apart(form: str, sides: list[str], lead: str) -> None:
+    """I3, I5: one grammar, one answer; every side that is named is looked up by a part of its own."""
+    query = lead + form.format(*sides)
+    assert recommend(query).strategy == "decomposition"
+    parts = [variant.text for variant in RuleDecomposer().transform(query).variants]
+    count = form.count("{}")
+    assert len(parts) == max(2, count)
+    if count > 1:
+        assert all(side in part for side, part in zip(sides, parts, strict=False))
+
+
+@given(st.lists(st.sampled_from([*SIDES, *COMPARING]), max_size=8).map(" ".join) | st.text(max_size=80))
+def test_recommend_and_decompose_agree_on_any_text(query: str) -> None:
+    if recommend(query).strategy == "decomposition":
+        assert RuleDecomposer().transform(query).variants
 
 
 @pytest.mark.parametrize("question", SIMPLE)

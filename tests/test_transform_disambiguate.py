@@ -65,6 +65,32 @@ def test_dialogues_held_out() -> None:
     assert sum(not missed(dialogue) for dialogue in HELD_OUT) >= 10
 
 
+SEEDS = [
+    ("鲁迅写了什么?", "", "他什么时候出生的?", "鲁迅什么时候出生的?"),
+    ("《战争与和平》的作者是谁？", "", "他什么时候去世的？", "《战争与和平》的作者什么时候去世的？"),
+    ("谁写了《战争与和平》？", "列夫·托尔斯泰。", "他什么时候去世的？", "列夫·托尔斯泰什么时候去世的？"),
+    ("谁写了《战争与和平》？", "", "他什么时候去世的？", "《战争与和平》的作者什么时候去世的？"),
+    ("谁写了《战争与和平》？", "列夫·托尔斯泰。", "它有多少页？", "《战争与和平》有多少页？"),
+    ("介绍一下北京。", "北京是首都。", "有多少人口？", "北京有多少人口？"),
+    ("上海有多少人口？", "", "面积呢？", "上海的面积"),
+    ("上海有多少人口？", "", "怎么做红烧肉？", "怎么做红烧肉？"),
+    ("Who is the author of War and Peace?", "", "When was he born?", "When was author of War and Peace born?"),
+    ("How heavy is the iPhone 15 Pro Max?", "", "Is it waterproof?", "Is iPhone 15 Pro Max waterproof?"),
+    ("Кто автор романа «Война и мир»?", "", "Когда он родился?", "Когда автор романа «Война и мир» родился?"),
+    ("Сколько стоит iPhone 15?", "", "А сколько он весит?", "Сколько iPhone 15 весит?"),
+    ("Как сбросить пароль?", "", "А логин?", "Как сбросить логин?"),
+    ("How do I reset my password?", "", "And my username?", "How do I reset my username?"),
+    ("Как сбросить пароль?", "", "А почему?", "Почему: Как сбросить пароль?"),
+]
+
+
+@pytest.mark.parametrize(("question", "reply", "query", "expected"), SEEDS)
+def test_the_seeds_own_and_their_like(question: str, reply: str, query: str, expected: str) -> None:
+    """R8: who made it and not what was made, 15 stays, and what was left out is put in."""
+    history = (Message("user", question), *([Message("assistant", reply)] if reply else []))
+    assert rules.transform(Query(query, history=history)).query.text == expected
+
+
 def test_ten_dialogues_a_language() -> None:
     for language in ("en", "zh", "ru"):
         mine = [dialogue for dialogue in DIALOGUES if dialogue["language"] == language]

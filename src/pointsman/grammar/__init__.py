@@ -34,6 +34,7 @@ __all__ = [
     "Words",
     "asks",
     "count",
+    "opens_question",
     "plain",
 ]
 
@@ -54,6 +55,7 @@ FILTERS = tuple(f"{en.FILTER} {ru.FILTER} {zh.FILTER}".split())
 
 _OPENING = Words(f"{en.QUESTION} {ru.QUESTION} {ru.OPENING}", _LOOKALIKES)
 _AUXILIARY, _SUBJECT = Words(en.AUXILIARY), Words(en.SUBJECT)
+_OPENS = Words(f"{en.QUESTION} {ru.QUESTION} {en.AUXILIARY} {en.IMPERATIVE} {ru.REQUEST} {ru.IMPERATIVE}")
 _LEAD = Words(f"{en.LEAD} {ru.LEAD}")
 _PREPOSITION = Words(f"{en.PREPOSITION} {ru.PREPOSITION}")
 _MARK = re.compile(r"[?؟][\s!.…\"'”’»)\]}」』】）]*\Z")
@@ -77,6 +79,26 @@ def asks(text: str) -> str:
         return opening
     found = QUESTION.first(text)
     return found.text if found is not None and HAN_RUN.match(found.text) else ""
+
+
+def opens_question(text: str, *, words_alone: bool = False) -> bool:
+    """Whether a clause in its plain form reads like a question or a request of its own.
+
+    Args:
+        text: the clause.
+        words_alone: question words count; verbs that open a question or a request do not.
+
+    >>> opens_question("and is it safe"), opens_question("and is it safe", words_alone=True)
+    (True, False)
+    """
+    if not text.isascii() and any(HAN_RUN.match(found.text) for found in QUESTION.all(text)):
+        return True
+    words = WORD.findall(text[:_BEGINNING])
+    while words and words[0] in _LEAD:
+        words = words[1:]
+    after = words[1:2] if words and words[0] in _PREPOSITION else []
+    opening = _OPENING if words_alone else _OPENS
+    return any(word in opening for word in [*words[:1], *after]) or words[1:2] == ["ли"]
 
 
 def _opening(text: str) -> str:

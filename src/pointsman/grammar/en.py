@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
+ARTICLE = "the a an"
+
 QUESTION = "what who whom whose which when where why how"
 """Words that open a question, or make a text conversational."""
 
-AUXILIARY = """is are was were do does did can could should would will has have had am may must
-    isn aren wasn weren don doesn didn can couldn shouldn wouldn won hasn haven hadn"""
+AUXILIARY = """is are was were do does did can could should would will has have had am may must isn aren wasn
+    weren don doesn didn can couldn shouldn wouldn won hasn haven hadn"""
 """Verbs that open a question where one of `SUBJECT` follows."""
 
 SUBJECT = """i you he she it we they there this that these those the a an my your our their his her its one
     any(,one,body,thing) some(,one,body,thing) people"""
 
-LEAD = "and but so or well"
+LEAD = "and but so or well also then please"
 """What may stand before the first word of a question."""
+
+IMPERATIVE = "tell list name explain describe compare"
+"""Verbs that open a request."""
 
 PREPOSITION = "in on at to for from with by about of under"
 
 REQUEST = "explain describe tell please"
 """What asks for an answer in whole sentences."""
 
-COMPARISON = """compar(e,ed,es,ing,ison,isons) contrast(,ing)_with differ(,s,ed,ing,ence,ences) different_(from,to,than)
-    distinction(,s)_between distinguish(,es) versus vs pros(_and,)_cons (dis,)advantages(_and,)_(dis,)advantages
-    strengths(_and,)_weaknesses (which,what)(_one,)_is_better better_than similarities_(and,between)"""
+COMPARISON = """compar(e,ed,es,ing,ison,isons) contrast(,ing)_with differ(,s,ed,ing,ence,ences)
+    different_(from,to,than) distinction(,s)_between distinguish(,es) versus vs pros(_and,)_cons
+    (dis,)advantages(_and,)_(dis,)advantages strengths(_and,)_weaknesses (which,what)(_one,)_is_better
+    better_than similarities_(and,between)"""
+
+ASPECT = """pros cons (dis,)advantages benefits drawbacks strengths weaknesses upsides downsides risks costs
+    merits demerits limitations features characteristics causes effects consequences symptoms treatment(,s) uses
+    price(,s) definition properties functions origin(,s) purpose(,s) challenges opportunities similarities
+    differences history structure"""
+"""What may be asked of a thing; two of them joined are two questions."""
+
+FILLING = """main key major biggest important please me about can could you explain describe tell list give name
+    show compare find there any know want overview two three both each these them ones things main between among
+    of in on with s t re ll ve"""
+"""Words that tell nothing of what is compared, beside the stop words."""
+
+AND = r"\s*,\s*(?:and|or)\s+|\s+(?:and|or|&)\s+|\s*,\s+"
+"""What joins the sides of a comparison."""
+
+AGAINST = r"\s+(?:with|to|against|from|than)\s+"
+"""What sets one side against the other."""
+
+SHARED = (
+    r"\s+(?:in terms of|with respect to|with regard to|regarding|when it comes to|by(?=\s(?-i:[a-z]))|for)\s.{2,80}$"
+)
+"""What is said after the last side, of all of them."""
 
 EXACT = "exact(,ly) keyword(,s) term(,s) verbatim"
 """What asks for an exact wording."""
@@ -37,9 +65,10 @@ FOR_MEANING = "semantic(,s,ally) vector(,s)"
 """What a description of a search by meaning says."""
 
 TIME = """today yesterday tomorrow now currently recent(,ly) latest newest lately nowadays tonight upcoming
-    (this,last,next,past)_(week,month,year,quarter,decade,century,summer,winter,spring,autumn) up_to_date
-    january february april june july august september october november december
-    since_(monday,tuesday,wednesday,thursday,friday,saturday,sunday) (a,one,two,three)_(day,week,month,year)(,s)_ago"""
+    (this,last,next,past)_(week,month,year,quarter,decade,century,summer,winter,spring,autumn) up_to_date january
+    february april june july august september october november december
+    since_(monday,tuesday,wednesday,thursday,friday,saturday,sunday)
+    (a,one,two,three)_(day,week,month,year)(,s)_ago"""
 """What speaks of a time, where dates and years do not."""
 
 FILTER = "channel date after before since until"

@@ -6,7 +6,7 @@ where words do. Chinese has no such places, so the lists also hold *lookalikes*,
 
 How entries are written: separated by white space; ``_`` between the words of a phrase; ``(a,b,)`` for either, or
 nothing. A Chinese entry that ends in ``~`` is not found where a syllable follows that makes a longer noun of it, as in
-解释器 and 准确率.
+解释器 and 准确率; ``^`` and ``$`` are put before and after one that is found only where a clause begins or ends.
 """
 
 from __future__ import annotations
@@ -114,12 +114,13 @@ class Words:
         return {word: sorted(phrases, key=lambda phrase: -len(phrase[0])) for word, phrases in table.items()}
 
     @cached_property
-    def _han(self) -> dict[str, list[tuple[str, bool, bool]]]:
-        """By first character: an entry, whether it counts and whether it is a stem, the longest first."""
-        table: dict[str, list[tuple[str, bool, bool]]] = {}
+    def _han(self) -> dict[str, list[tuple[str, bool, str]]]:
+        """By first character: an entry, whether it counts and the signs at its ends, the longest first."""
+        table: dict[str, list[tuple[str, bool, str]]] = {}
         for entry, counts in self._read():
             if HAN_RUN.search(entry):
-                table.setdefault(entry[0], []).append((entry.rstrip("~"), counts, entry[-1] == "~"))
+                bare = entry.strip("^~$")
+                table.setdefault(bare[0], []).append((bare, counts, entry.replace(bare, "")))
         return {first: sorted(forms, key=lambda form: -len(form[0])) for first, forms in table.items()}
 
     def _read(self) -> Iterator[tuple[str, bool]]:
@@ -168,11 +169,11 @@ class Words:
                 continue
             place, stop = run.span()
             while place < stop:
-                for form, counts, stem in self._han.get(text[place], ()):
-                    if not text.startswith(form, place):
-                        continue
+                for form, counts, signs in self._han.get(text[place], ()):
                     end = place + len(form)
-                    if stem and _makes_noun(text[end : end + 2]):
+                    if not text.startswith(form, place) or (signs and not _stands(text, place, end, signs)):
+                        continue
+                    if "~" in signs and _makes_noun(text[end : end + 2]):
                         end += 1
                     elif counts:
                         yield Match(form, place, end)
@@ -184,6 +185,12 @@ class Words:
 def _joined(text: str, words: list[re.Match[str]]) -> bool:
     """Whether nothing but spaces and hyphens stands between words."""
     return all(_GAP.fullmatch(text, one.end(), other.start()) for one, other in itertools.pairwise(words))
+
+
+def _stands(text: str, start: int, end: int, signs: str) -> bool:
+    """Whether an entry stands where its signs want it: where a clause begins, or where it ends."""
+    opens = start == 0 or not text[start - 1].isalnum()
+    return ("^" not in signs or opens) and ("$" not in signs or not text[end : end + 1].isalnum())
 
 
 def _makes_noun(following: str) -> bool:

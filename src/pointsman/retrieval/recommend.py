@@ -2,7 +2,8 @@
 
 No model and no index, and the same answer every time. The rules, the first that applies:
 
-1. a word of comparison (*difference*, *versus*, 区别, плюсы и минусы …) -> ``decomposition``;
+1. a word of comparison (*difference*, *versus*, 区别, плюсы и минусы …) and something compared, which `RuleDecomposer`
+   then takes apart -> ``decomposition``;
 2. a question: it ends in a question mark or opens with a question word -> ``hyde``. Chinese leaves the question word
    where the answer would stand (环保设备是什么), so there it counts anywhere;
 3. fewer than 5 words -> ``multi_query``; 1.6 Chinese characters count as one;
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError
 from pointsman.grammar import COMPARISON, asks, count, plain
+from pointsman.grammar.comparison import comparison
 from pointsman.text import detect
 from pointsman.types import Query
 
@@ -160,9 +162,9 @@ def _told(name: str, why_not: Mapping[str, str]) -> str:
 
 def _rule_for(text: str, language: str) -> tuple[_Rule, str]:
     """The first rule that applies, and what made it apply."""
-    text = plain(text)
-    if compares := COMPARISON.first(text):
-        return _COMPARES, compares.text
+    whole, text = text, plain(text)
+    if (word := COMPARISON.first(text)) and comparison(whole):
+        return _COMPARES, word.text
     if cue := asks(text):
         return _ASKS, _CUES["mark"][language] if cue == "?" else _CUES["word"][language].format(cue)
     words = count(text)

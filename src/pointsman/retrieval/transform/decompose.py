@@ -15,18 +15,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pointsman._late import late
 from pointsman.errors import InputError
-from pointsman.retrieval.transform._late import late
+from pointsman.grammar import QUESTION, STOP, WORD, opens_question, plain
+from pointsman.grammar.comparison import LONGEST, comparison, language_of
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct
 from pointsman.retrieval.transform.disambiguate import name_texts, resolved
-from pointsman.text import fold, scripts, sentences
+from pointsman.text import fold, sentences
 from pointsman.text._stopwords import ENGLISH, RUSSIAN
 from pointsman.types import Query
-
-_LONGEST = 1_000
-"""Characters of a query that are looked at; what is longer is no question that rules understand."""
-
-_STOP = ENGLISH | RUSSIAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +92,10 @@ def chain(text: str) -> tuple[Hop, ...]:
     >>> [hop.text for hop in chain("Who directed the film that won the Palme d'Or in 1994?")]
     ["film that won the Palme d'Or in 1994", 'Who directed the film?']
     """
-    if not text.strip() or len(text) > _LONGEST:
+    if not text.strip() or len(text) > LONGEST:
         return ()
     bare = " ".join(text.split())
-    return _CHAINS[_language(bare)](bare)
+    return _CHAINS[language_of(bare)](bare)
 
 
 def bridge_entities(query: str, passages: Sequence[str], limit: int = 3) -> list[str]:
@@ -116,10 +113,10 @@ def bridge_entities(query: str, passages: Sequence[str], limit: int = 3) -> list
     scores: Counter[str] = Counter()
     spelling: dict[str, str] = {}
     for rank, passage in enumerate(passages):
-        head, _, body = passage[:_LONGEST].strip().partition("\n")
+        head, _, body = passage[:LONGEST].strip().partition("\n")
         titled = bool(body.strip()) and len(head) <= 100 and not re.search(r"[.!?。！？]\s*$", head)
         found = [(head.strip(), 3.0)] if titled else []
-        text = body if titled else passage[:_LONGEST]
+        text = body if titled else passage[:LONGEST]
         ends = sentences(text)
         first = ends[0][1] if ends else len(text)
         found += [(name, 1.0) for name in _candidates(text[:first])]
@@ -130,7 +127,7 @@ def bridge_entities(query: str, passages: Sequence[str], limit: int = 3) -> list
                 len(key) < 2
                 or f" {key} " in asked
                 or (re.search("[\u4e00-\u9fff]", key) and key in asked)
-                or key in _STOP
+                or key in STOP
             ):
                 continue
             spelling.setdefault(key, name)
@@ -158,25 +155,18 @@ def _words(text: str) -> str:
 # --- which rule ------------------------------------------------------------------------------------------------------
 
 
-def _language(text: str) -> str:
-    shares = scripts(text)
-    if shares["han"] > 0.3:
-        return "zh"
-    return "ru" if shares["cyrillic"] > 0.3 else "en"
-
-
 def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
-    if not text.strip() or len(text) > _LONGEST:
+    if not text.strip() or len(text) > LONGEST:
         return (), ""
     parts = _listed(text) or _separate(text)
     if parts:
         return tuple(parts), "several questions in one"
     bare = " ".join(text.split())
-    language = _language(bare)
-    if parts := _COMPARISONS[language](bare):
-        return tuple(part.strip(" ,;:，；：、") for part in parts), "a comparison"
-    if parts := _CONJUNCTIONS[language](bare):
+    language = language_of(bare)
+    if parts := _chinese_conjunction(bare) if language == "zh" else _conjunction(bare, language):
         return tuple(_tidied(parts)), "several questions in one"
+    if compares := comparison(text):
+        return compares.parts, "a comparison"
     if hops := _CHAINS[language](bare):
         return tuple(_tidied([hop.text for hop in hops])), "a chain of hops"
     return (), ""
@@ -187,52 +177,24 @@ def _tidied(parts: Sequence[str]) -> list[str]:
 
 
 def _says_something(text: str) -> bool:
-    return any(word not in _STOP for word in re.findall(r"[^\W_]+", fold(text)))
+    return any(word not in STOP for word in re.findall(r"[^\W_]+", plain(text)))
+
+
+def _asks(text: str) -> bool:
+    """Whether it reads like a question of its own."""
+    return opens_question(plain(text)) and _says_something(text)
 
 
 # --- lists and sentences ---------------------------------------------------------------------------------------------
 
 _MARKERS = late(r"(?:(?<=\s)|^)[(（]?(\d{1,2}|[a-eа-д])[)）.、]\s*(?=\D)")
-_ASKS = {
-    "en": late(
-        r"^\W*(?:(?:and|also|so|then|please)\W+)*(?:what|who|whom|whose|when|where|why|how|which|is|are|was"
-        r"|were|do|does|did|can|could"
-        r"|will|would|should|has|have|had|in (?:what|which)|tell|list|name|explain|describe)\b",
-        re.IGNORECASE,
-    ),
-    "ru": late(
-        r"^\W*(?:(?:а|и|также|ещё|пожалуйста)\W+)*(?:(?:в|на|о|об|от|до|с|со|из|за|для|к|по|у|при"
-        r"|из-за)\s+)?(?:кто|что|чт[оё]|где|когда|куда|откуда|почему|зачем|как|как(?:ой|ая|ое|ие|ого|их|им"
-        r"|ими|ом|ую)"
-        r"|сколько|чем|чём|чего|чему|чей|чья|чьё|чьи|кого|кому|кем|ком|можно ли|есть ли|расскажите|опишите"
-        r"|объясните|назовите|перечислите)(?!\w)",
-        re.IGNORECASE,
-    ),
-}
-_ZH_ASKS = late(
-    "什么|哪|谁|多少|几[个位年种条名岁次]|怎么|怎样|如何|为何|为什么|何时|何地|何种|是否|多[长高大远重深久]|吗"
-)
-
-
-def _asks(text: str) -> bool:
-    """Whether it reads like a question of its own."""
-    language = _language(text)
-    if language == "zh":
-        return bool(_ZH_ASKS.search(text))
-    return bool(_ASKS[language].search(text)) and _says_something(text)
 
 
 def _listed(text: str) -> list[str]:
     """The items of «1) … 2) …»."""
     markers = list(_MARKERS.finditer(text))
-    if len(markers) < 2:
-        return []
-    names = [marker[1] for marker in markers]
-    if names not in (
-        [str(number) for number in range(1, len(names) + 1)],
-        list("abcde")[: len(names)],
-        list("абвгд")[: len(names)],
-    ):
+    names = "".join(marker[1] for marker in markers)
+    if len(markers) < 2 or not any(full.startswith(names) for full in ("1234567891011121314", "abcde", "абвгд")):
         return []
     ends = [*(marker.start() for marker in markers[1:]), len(text)]
     items = [text[marker.end() : end].strip(" \n,;，；") for marker, end in zip(markers, ends, strict=True)]
@@ -251,83 +213,23 @@ def _separate(text: str) -> list[str]:
     questions = [piece for piece in asking if _says_something(piece)]
     if len(questions) < 2 or not all(map(_asks, questions)):
         return []
-    first = questions[0]
-    return [first, *(resolved(question, first) for question in questions[1:])]
+    return [questions[0], *(resolved(question, questions[0]) for question in questions[1:])]
 
 
-# --- English ---------------------------------------------------------------------------------------------------------
+# --- several questions in one sentence -------------------------------------------------------------------------------
 
-_EN_COMPARE = (
-    late(
-        r"^(?:please |can you |could you )?(?:compare|contrast)\s+(?:the )?(?P<a>[^?]{2,120}?)\s+(?:and|with"
-        r"|to|vs\.?|versus|against)\s+(?P<b>[^?]{2,120}?)(?P<rest>\s+(?:in terms of|with respect to|regarding"
-        r"|by|for)\s.{2,80})?[.?!]*$",
-        re.IGNORECASE,
+_JOINTS = {
+    "en": late(r"(?:\s*[,;]\s*|\s+)(?:and|but)(?:\s+(?:also|then))?\s+|\s*[,;]\s*", re.IGNORECASE),
+    "ru": late(
+        r"\s*[,;]\s*(?:(?:а|и)\s+(?:также|ещё|еще)|а|и|но|или)\s+|\s+(?:а также|и(?:\s+также)?)\s+", re.IGNORECASE
     ),
-    late(
-        r"^(?P<lead>.{0,60}?)\b(?:differences?|distinctions?|similarit(?:y|ies)|comparison|choose"
-        r"|choosing) (?:\w+ )?between\s+(?:the )?(?P<a>[^?]{2,120}?)\s+and\s+(?P<b>[^?]{2,120}?)[.?!]*$",
-        re.IGNORECASE,
-    ),
-    late(
-        r"^how (?:do|does|is|are)\s+(?P<a>[^?]{2,80}?)\s+(?:differ|different"
-        r"|differs)\s+from\s+(?P<b>[^?]{2,80}?)[.?!]*$",
-        re.IGNORECASE,
-    ),
-    late(
-        r"^(?P<a>[^,?]{2,80}?)\s+(?:vs\.?|versus)\s+(?P<b>[^,?]{2,80}?)(?P<rest>\s*[,:]\s*.{2,80})?[.?!]*$",
-        re.IGNORECASE,
-    ),
-)
-_UP = r"[A-Z0-9\"“'‘]"
-_EN_EITHER = late(
-    rf"^(?P<ask>(?:(?:of|between) the two,? )?(?:which|who|what|where|whose|when|between|in which|are|is"
-    rf"|were|was)\b.{{3,160}}?)[,:—-]?\s+(?:either |between )?(?P<a>(?:the "
-    rf")?{_UP}[^,?]{{1,80}}?),?\s+or\s+(?P<b>(?:the )?{_UP}[^,?]{{1,80}}?)\s*\?*$"
-)
-_EN_EITHER_COMMA = late(
-    r"^(?P<ask>(?:which|who|what|where|whose)\b[^,]{3,160}),\s*(?P<a>[^,?]{2,80}?),?\s+or\s+(?P<b>[^,?]{2,80}?)\s*\?*$",
+}
+_OPEN = late(
+    r"(?<!\w)(?:know|wonder|to|of|о|об|про|то|тем|того|том|тому|так|знать|понять|узнать|сказать|объяснить|определить"
+    r"|указать|зависит|тот|те|та|случае|кроме|после|перед|до|потому|для)\s*$",
     re.IGNORECASE,
 )
-_EN_LEADING = late(
-    r"^(?:between|of)\s+(?P<a>[^?]{2,80}?)\s+and\s+(?P<b>[^?]{2,80}?),\s*(?P<ask>(?:which|who|what|where"
-    r"|whose)\b.{3,160}?)\s*\?*$",
-    re.IGNORECASE,
-)
-_EN_BOTH = late(
-    rf"^(?P<aux>(?:[Aa]re|[Ww]ere|[Ii]s|[Ww]as|[Dd]o|[Dd]id|[Dd]oes|[Hh]ave|[Hh]as|[Hh]ad|[Cc]an"
-    rf"|[Cc]ould))\s+(?P<both>both )?(?P<kind>the (?:[a-z]+ ){{1,4}})?(?P<a>(?:[Tt]he "
-    rf")?{_UP}[^,?]{{1,80}}?),?\s+and\s+(?P<b>(?:the )?{_UP}.{{1,140}}?)\s*\?*$"
-)
-_EN_ALL = late(r",?\s+(?=(?:both|each|all|either)\b)")
-_EN_NAME_THERE = late(
-    rf"(?:the\s+)?{_UP}[\w'’.&-]*(?:(?:\s+(?:of|the|and|de|von|van|in|a|for|to|from)){{0,2}}\s+{_UP}[\w'’.&-]*)*"
-)
-_EN_SHARED = late(
-    r"\s+(?=(?:both|each|all|either|located|in the same|on the same|from the same|of the same|the same"
-    r"|members?|directed|written|composed|born|"
-    r"used|known|made|based|found|considered|famous|named|published|produced|released|American|British"
-    r"|English|French|German|Canadian|Australian|"
-    r"in|an?|at|on|of|from|have|has|share|belong|live|play|work|native|still|also|currently|primarily"
-    r"|type|types|part|different|similar|"
-    r"films?|bands?|authors?|writers?|directors?|actors?|actresses|singers?|musicians|magazines?|plants?"
-    r"|cities|universities|mountains|companies|documentaries|genus|genera|breeds?|species|games?)\b)"
-)
-_EN_COMPARATIVE = late(
-    rf"^(?P<aux>is|are|was|were|does|do|did|has|have|had|can|could|would"
-    rf"|will)\s+(?:the )?(?P<a>{_UP}[\w'’. -]{{1,60}}?)\s+(?P<ask>(?:\w+\s+){{0,4}}?(?:\w+er|more|less"
-    rf"|fewer|better|worse|as \w+|born|formed|founded|built|published|released|die|died|live"
-    rf"|lived)(?:\s+\w+){{0,4}}?)\s+(?:than|before|after|as"
-    rf"|longer than)\s+(?:the )?(?P<b>.{{2,80}}?)\s*\?*$",
-    re.IGNORECASE,
-)
-_EN_AND_ASKS = late(
-    r"(?:\s*[,;]\s*|\s+)(?:and|or|but)(?:\s+(?:also|then))?\s+(?=(?:(?:in|at|on|from|to|for|of"
-    r"|with)\s+(?:what|which|whom)|what|who|when|where|why|how|which)\b\s+\w+\s+\w)"
-    r"|\s*[,;]\s*(?:and\s+)?(?=(?:what|when|where|why|how)\s+(?:is|are|was|were|do|does|did|can|will|has"
-    r"|have|much|many)\b)",
-    re.IGNORECASE,
-)
+"""What a question that comes after it belongs to."""
 _EN_AND_DOES = late(
     r"\s*,?\s+and\s+(?=(?:is|was|are|were|has|had|have|did|does|also|who|which|that|won|wrote|directed"
     r"|starred|produced|served|played|co-\w+|[a-z]{3,}ed)\b\s)"
@@ -341,104 +243,87 @@ _EN_SUBJECT = late(
 )
 
 
-def _english_comparison(text: str) -> list[str]:
-    for pattern in _EN_COMPARE:
-        if match := pattern.match(text):
-            groups = match.groupdict()
-            if (groups.get("lead") or "").strip() and not (_asks(text) or text.endswith("?")):
-                continue  # «There is no difference between …» is a claim
-            rest = (groups.get("rest") or "").strip(" ,:")
-            one, two = _tails(groups["a"], groups["b"])
-            return [f"{one} {rest}".strip(), f"{two} {rest}".strip()]
-    for pattern in (_EN_LEADING, _EN_EITHER_COMMA, _EN_EITHER):
-        if match := pattern.match(text):
-            ask = re.sub(r"\s*(?:between|either|among|,|:)\s*$", "", match["ask"]).strip()
-            if (
-                len(re.findall(r"\w+", ask)) < 2
-                or _without_the(match["a"])[:1].islower() != _without_the(match["b"])[:1].islower()
-            ):
-                continue
-            return [f"{_asked_of(ask)} {side}?" for side in (match["a"], match["b"])]
-    if match := _EN_BOTH.match(text):
-        return _english_both(match)
-    if (match := _EN_COMPARATIVE.match(text)) and not re.match(r"\d", match["b"]):
-        return [f"{match['ask']} {match['a']}", f"{match['ask']} {match['b']}"]
-    return []
-
-
-def _without_the(name: str) -> str:
-    return re.sub(r"^the\s+", "", name, flags=re.IGNORECASE)
-
-
-def _english_both(match: re.Match[str]) -> list[str]:
-    one, two, said = match["a"].strip(), match["b"].strip(), ""
-    # Where the second name ends is where something is said of both.
-    cut = _EN_ALL.search(two) or (None if match["both"] else _EN_SHARED.search(two))
-    if cut is not None:
-        two, said = two[: cut.start()], two[cut.end() :]
-    elif match["both"] and (name := _EN_NAME_THERE.match(two)):
-        two, said = name[0], two[name.end() :].strip()
-    if not said:
+def _conjunction(text: str, language: str) -> list[str]:
+    """A sentence in English or Russian, split where a question follows another one."""
+    if not opens_question(plain(text)):
         return []
-    said = re.sub(r"^(?:both|each|either|all)\b\s*", "", said)
-    kind = (match["kind"] or "").removeprefix("the ").removeprefix("The ").strip()
-    return [" ".join(part for part in (match["aux"], kind, name, said) if part).strip() + "?" for name in (one, two)]
-
-
-def _tails(one: str, two: str) -> tuple[str, str]:
-    """«Java 8 and 11» share the word before the numbers, «local and global variables» the one behind."""
-    if re.fullmatch(r"[^\W\d_]+", one) and one.islower() and len(two.split()) in {2, 3}:
-        return f"{one} {two.split(maxsplit=1)[1]}", two
-    if re.fullmatch(r"[\d.]+", two) and (lead := re.match(r"(.*?\D)\s*[\d.]+$", one)):
-        return one, f"{lead[1].rstrip()} {two}"
-    return one, two
-
-
-def _asked_of(ask: str) -> str:
-    """What is compared, without what only compares: «Which band was formed first» asks when each was formed."""
-    return re.sub(r"^(?:(?:of|between) the two,?\s*)", "", ask, flags=re.IGNORECASE).rstrip(" ,:?")
-
-
-def _english_conjunction(text: str) -> list[str]:
-    if not _ASKS["en"].search(text):
-        return []
-    parts = _split_where(text, _EN_AND_ASKS, _is_whole_question)
+    parts: list[str] = []
+    start = 0
+    for joint in _JOINTS[language].finditer(text):
+        left, right = text[start : joint.start()], text[joint.end() :]
+        comma = not joint[0].strip(" ,;")  # alone it opens a clause more often than a question
+        if _stands(left) and _follows(right, language, alone=comma):
+            parts.append(left)
+            start = joint.end()
+    parts.append(text[start:])
     if len(parts) > 1:
         return [f"{part.rstrip(' ?.,')}?" for part in (parts[0], *(resolved(part, parts[0]) for part in parts[1:]))]
+    return _shared_subject(text) if language == "en" else []
+
+
+def _stands(left: str) -> bool:
+    """Not «where and when was he born», nor «I wonder what it is and how it works»."""
+    words = WORD.findall(plain(left))
+    return _asks(left) and len(words) > 2 and words[-1] not in QUESTION and not _OPEN.search(left)
+
+
+def _follows(right: str, language: str, *, alone: bool) -> bool:
+    """Whether a question of its own comes after a conjunction, or after a comma alone."""
+    words = WORD.findall(plain(right))
+    if len(words) < _FEWEST[language] or not opens_question(plain(right), words_alone=True):
+        return False
+    place = int(words[0] not in QUESTION)
+    if words[place] == "whose" or re.match(r"\w+['’]", right) or not _says_something(right):
+        return False
+    return not alone or (words[place] not in _RELATIVE and words[place + 1] in _AFTER_COMMA)
+
+
+_FEWEST = {"en": 3, "ru": 2}
+_RELATIVE = frozenset({"who", "whom", "which"})
+_AFTER_COMMA = frozenset(
+    {"is", "are", "was", "were", "do", "does", "did", "can", "will", "has", "have", "much", "many", "такое"}
+)
+
+
+def _shared_subject(text: str) -> list[str]:
+    """«Which band released X and had a drummer who …?»."""
     subject = _EN_SUBJECT.match(text)
     if subject is None:
         return []
     pieces = [piece for piece in _EN_AND_DOES.split(text.rstrip(" ?.")) if piece]
     if len(pieces) < 2 or any(len(piece.split()) < 3 for piece in pieces):
         return []
-    # «Which band released X and had a drummer who …?»
     head = f"{subject['wh']} {subject['noun'].strip()}"
     others = (re.sub(r"^(?:which|who|that) ", "", piece) for piece in pieces[1:])
     return [f"{pieces[0]}?", *(f"{head} {piece}?" for piece in others)]
 
 
-def _split_where(text: str, pattern: re.Pattern[str], whole: Callable[[str, str], bool]) -> list[str]:
-    """The text split at those matches that have a whole question on either side."""
-    parts: list[str] = []
+_ZH_PARTS = late("[，,；;？?。！]+|以及|(?:而且|并且|另外|还有|同时)")
+
+
+def _chinese_conjunction(text: str) -> list[str]:
+    # Cut at 以及 where a question follows; a clause that asks nothing belongs to the question after it.
+    groups: list[str] = []
+    held = ""
     start = 0
-    for match in pattern.finditer(text):
-        left, right = text[start : match.start()], text[match.end() :]
-        if whole(left, right):
-            parts.append(left)
-            start = match.end()
-    return [*parts, text[start:]]
+    text = re.sub("^请问[，,]?", "", text)
+    for cut in (*_ZH_PARTS.finditer(text), None):
+        piece = text[start : cut.start() if cut else len(text)]
+        if cut and cut[0] == "以及" and not opens_question(plain(text[cut.end() : cut.end() + 12])):
+            continue
+        start = cut.end() if cut else len(text)
+        held = f"{held}，{piece.strip()}" if held and piece.strip() else held or piece.strip()
+        if opens_question(plain(piece)):
+            groups.append(held)
+            held = ""
+    if len(groups) < 2 or held:
+        return []
+    return [f"{question}？" for question in (groups[0], *(resolved(group, groups[0]) for group in groups[1:]))]
 
 
-def _is_whole_question(left: str, right: str) -> bool:
-    """Not «where and when was he born», nor «I wonder what it is and how it works»."""
-    return (
-        _asks(left)
-        and len(left.split()) >= 3
-        and not re.search(r"\b(?:what|who|when|where|why|how|which|know|wonder|to|of)\s*$", left, re.IGNORECASE)
-        and _says_something(right)
-    )
+# --- chains, English --------------------------------------------------------------------------------------------------
 
-
+_UP = r"[A-Z0-9\"“'‘]"
 _EN_RELATIONS = """father mother son daughter wife husband spouse brother sister sibling parents child children
     founder author writer director producer performer singer composer creator inventor designer developer
     publisher owner president chairman ceo leader king queen emperor ruler governor mayor captain coach manager
@@ -483,7 +368,9 @@ _EN_WEAK = frozenset(_EN_WEAK_TEXT.split())
 
 
 def _english_chain(text: str) -> tuple[Hop, ...]:
-    if not (_ASKS["en"].search(text) or text.rstrip().endswith("?") or re.search(r"\b(?:what|who|whom|which)\b", text)):
+    if not (
+        opens_question(plain(text)) or text.rstrip().endswith("?") or re.search(r"\b(?:what|who|whom|which)\b", text)
+    ):
         return ()
     bare = text.rstrip(" ?.!")
     hops = _english_inner(bare, 3)
@@ -602,52 +489,8 @@ def _content(text: str) -> list[str]:
     return [word for word in re.findall(r"[\w'’-]+", fold(text)) if word not in ENGLISH and word not in _EN_WEAK]
 
 
-# --- Russian ---------------------------------------------------------------------------------------------------------
+# --- chains, Russian --------------------------------------------------------------------------------------------------
 
-_RU_COMPARE = (
-    late(
-        r"^(?:пожалуйста,? )?сравни(?:те|ть)?\s+(?P<a>[^?]{2,100}?)\s+(?:и|с|со"
-        r"|vs\.?)\s+(?P<b>[^?]{2,100}?)(?P<rest>\s+(?:по|с точки зрения)\s.{2,80})?[.?!]*$",
-        re.IGNORECASE,
-    ),
-    late(
-        r"^(?:чем|как|в чём|в чем)\s+(?:\w+\s+)?(?:отлича(?:ется|ются)"
-        r"|различаются)\s+(?P<a>[^?]{2,100}?)\s+от\s+(?P<b>[^?]{2,100}?)[.?!]*$",
-        re.IGNORECASE,
-    ),
-    late(
-        r"^чем\s+(?P<a>[^?]{2,100}?)\s+(?:(?:принципиально|существенно|именно|вообще|сильно"
-        r"|в основном)\s+)?отлича(?:ется|ются)\s+от\s+(?P<b>[^?]{2,100}?)[.?!]*$",
-        re.IGNORECASE,
-    ),
-    late(
-        r"^(?:.{0,60}?\s)?(?:разниц\w|отличи\w|различи\w|сходств\w|общего"
-        r"|сравнени\w)\s+(?:\w+\s+)?между\s+(?P<a>[^?]{2,100}?)\s+и\s+(?P<b>[^?]{2,100}?)[.?!]*$",
-        re.IGNORECASE,
-    ),
-    late(r"^(?:.{0,60}?\s)?отличи\w\s+(?P<a>[^?]{2,100}?)\s+от\s+(?P<b>[^?]{2,100}?)[.?!]*$", re.IGNORECASE),
-    late(r"^(?P<a>[^,?]{2,80}?)\s+(?:vs\.?|versus)\s+(?P<b>[^,?]{2,80}?)(?P<rest>)[.?!]*$", re.IGNORECASE),
-)
-_RU_EITHER = late(
-    r"^(?P<ask>(?:что|кто|какой|какая|какое|какие|где|у кого|кого"
-    r"|чей)\s.{2,120}?)[,:—-]\s*(?P<a>[^,?]{1,80}?),?\s+или\s+(?P<b>[^,?]{1,80}?)\s*\?*$",
-    re.IGNORECASE,
-)
-_RU_COMPARATIVE = late(
-    r"(?<!\w)(?:\w{3,}(?:ее|ей|ше|же|че)|лучше|хуже|больше|меньше|выбрать|из них|первым|первой|позже|позднее)(?!\w)",
-    re.IGNORECASE,
-)
-_RU_AND_ASKS = late(
-    r"(?:\s*[,;]\s*(?:(?:а|и)\s+(?:также|ещё|еще)\s+|а\s+|и\s+|но\s+|или\s+)|\s+(?:а также|и(?:\s+также)?)\s+)"
-    r"(?=(?:(?:в|на|о|об|от|до|с|из|за|для|к|по|у|при)\s+)?(?:кто|что такое|что|где|когда|куда|откуда"
-    r"|почему|зачем|как|как(?:ой|ая|ое|ие|ого|их|им|ими|ом|ую)|сколько|чем|чём|кого|кому|кем|ком)\s+\w)",
-    re.IGNORECASE,
-)
-_RU_SUBORDINATE = late(
-    r"(?:о|об|про|то|тем|того|том|тому|так|знать|понять|узнать|сказать|объяснить|определить|расскажите"
-    r"|опишите|указать|зависит|тот|те|та|случае|кроме|после|перед|до|потому|для)\s*$",
-    re.IGNORECASE,
-)
 _RU_PERSONS = (
     "автор|писател|режисс[её]р|создател|основател|изобретател|композитор|исполнител|отец|отц|мат[ье]р"
     "|жен|муж|супруг|брат|сестр|сын"
@@ -672,44 +515,8 @@ _RU_OF = late(
 )
 
 
-def _russian_comparison(text: str) -> list[str]:
-    for pattern in _RU_COMPARE:
-        if match := pattern.match(text):
-            rest = (match.groupdict().get("rest") or "").strip()
-            one, two = _tails(match["a"], match["b"])
-            return [f"{one} {rest}".strip(), f"{two} {rest}".strip()]
-    match = _RU_EITHER.match(text)
-    if match and (":" in text or _RU_COMPARATIVE.search(match["ask"])):
-        return [f"{match['ask'].strip()} {side}?" for side in (match["a"], match["b"])]
-    return []
-
-
-def _russian_conjunction(text: str) -> list[str]:
-    if not _ASKS["ru"].search(text):
-        return []
-
-    def whole(left: str, right: str) -> bool:
-        return (
-            _asks(left)
-            and len(left.split()) >= 3
-            and not _RU_SUBORDINATE.search(left)
-            and not re.search(
-                r"(?<!\w)(?:кто|что|где|когда|почему|зачем|как|сколько|расскажите|опишите|объясните)\s*$",
-                left,
-                re.IGNORECASE,
-            )
-            and len(re.findall(r"\w+", right)) >= 2
-        )
-
-    parts = _split_where(text, _RU_AND_ASKS, whole)
-    # «Чем обусловлено то, что …»: a comma alone opens a clause more often than a question
-    if len(parts) < 2:
-        return []
-    return [f"{part.rstrip(' ?.,')}?" for part in (parts[0], *(resolved(part, parts[0]) for part in parts[1:]))]
-
-
 def _russian_chain(text: str) -> tuple[Hop, ...]:
-    if not (_ASKS["ru"].search(text) or text.rstrip().endswith("?")):
+    if not (opens_question(plain(text)) or text.rstrip().endswith("?")):
         return ()
     bare = text.rstrip(" ?.!")
     hops = _russian_inner(bare, 3)
@@ -743,34 +550,8 @@ _RU_WEAK_TEXT = """какой какая какое какие кто такой
 _RU_WEAK = frozenset(_RU_WEAK_TEXT.split())
 
 
-# --- Chinese ---------------------------------------------------------------------------------------------------------
+# --- chains, Chinese --------------------------------------------------------------------------------------------------
 
-_ZH_AND = "(?:和|与|跟(?![随踪从着])|同(?![属时样学意志盟类名年一胞行事期])|及(?![其时格第])|、|以及)"
-_ZH_COMPARE = (
-    late(
-        f"^(?:请问|请)?(?P<lead>[^，。？]{{0,12}}[，,])?(?P<a>[^，。？,]{{1,40}}?){_ZH_AND}(?P<b>[^，。？,]{{1"
-        f",40}}?)(?:之间|两者|二者)?(?P<rest>在[^，。？]{{1,20}}[上面中])?的?(?:主要)?(?:有什么|有何|有哪些"
-        f"|是什么|有啥|究竟有什么)?的?(?:本质|主要|具体)?(?:(?:区别|不同点?|差异|差别|异同点?|相同点|重合之处"
-        f"|共同点|相似之处|相同之处|不同之处)(?:和|与|及|、|以及)?)+(?:是什么|在哪里?|在于什么|有哪些"
-        f"|呢)?[？?。]*$"
-    ),
-    late(
-        f"^(?:请问|请)?(?:比较|对比)(?:一下)?(?P<a>[^，。？]{{1,40}}?){_ZH_AND}(?P<b>[^，。？]{{1,40}}?)(?P<re"
-        f"st>的[^，。？]{{1,20}})?[？?。]*$"
-    ),
-    late(
-        f"^(?:请问)?(?P<a>[^，。？]{{1,40}}?){_ZH_AND}(?P<b>[^，。？]{{1,40}}?)(?:相比)?[，,]?(?:哪一?[个家种"
-        f"部座款]|谁)(?P<rest>更[^，。？]{{1,20}}|比较[^，。？]{{1,20}}"
-        f"|(?:的[^，。？]{{1,8}}更?)?[大小高矮长短早晚多少快慢好强弱远近老深浅重先][^，。？]{{0,4}})[？?。]*$"
-    ),
-    late(
-        "^(?:请问)?(?P<ask>(?:哪一?[个家种部座款]|谁)[^，。？]{1,20})[，,：:](?P<a>[^，。？]{1,30}?)(?:还是"
-        "|或者?)(?P<b>[^，。？]{1,30}?)[？?。]*$"
-    ),
-)
-_ZH_PARTS = late(
-    "[，,；;？?。！]+|以及(?=[^，。？]{0,12}(?:什么|哪|谁|多少|怎|如何|为何|几))|(?:而且|并且|另外|还有|同时)"
-)
 _ZH_RELATIONS = (
     "导演|作者|主演|编剧|作曲者?|演唱者|创始人|创办人|创立者|发明者|发明人|设计者|父亲|母亲|妻子|丈夫"
     "|儿子|女儿|哥哥|弟弟|姐姐|妹妹|首都|省会|总部|总统|总理|国王|皇帝|校长|院长|董事长|总裁|队长|教练"
@@ -792,74 +573,19 @@ _ZH_NOTHING_LEFT = late(
 )
 
 
-def _chinese_comparison(text: str) -> list[str]:
-    for pattern in _ZH_COMPARE:
-        if match := pattern.match(text):
-            groups = match.groupdict()
-            rest = groups.get("rest") or ""
-            one, two = _zh_sides(text[match.start("a") : match.end("b")], match.start("b") - match.start("a"))
-            if (
-                min(len(one.strip()), len(two.strip())) < 1 + bool(re.match("[\u4e00-\u9fff]", two))
-                or len(one + two) > 60
-            ):
-                continue
-            lead = (groups.get("lead") or groups.get("ask") or "").strip("，,")
-            return [f"{lead}{' ' if lead else ''}{side}{rest}" for side in (one, two)]
-    return []
-
-
-def _zh_sides(both: str, first: int) -> tuple[str, str]:
-    """«甲与乙专业与丙专业»: of several conjunctions the one whose sides end alike; else the first."""
-    cuts = [
-        (match.start(), match.end())
-        for match in re.finditer(_ZH_AND, both)
-        if match.start() > 0 and match.end() < len(both)
-    ]
-    ends = [(both[:start], re.split("的|在|两[个门种者]|之间", both[end:])[0], both[end:]) for start, end in cuts]
-    alike = [
-        (max(_alike_at_the_end(one, other) for other in (head, two)), -number)
-        for number, (one, head, two) in enumerate(ends)
-    ]
-    best = max(alike, default=(0, 0))
-    if best[0]:
-        one, _, two = ends[-best[1]]
-        return one, two
-    cut = next((start for start, end in cuts if end == first), first)
-    return both[:cut], both[first:]
-
-
-def _alike_at_the_end(one: str, other: str) -> int:
-    """How many characters two texts have in common at their ends."""
-    pairs = zip(reversed(one), reversed(other), strict=False)
-    return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
-
-
-def _chinese_conjunction(text: str) -> list[str]:
-    parts = [part.strip() for part in _ZH_PARTS.split(text) if part and part.strip()]
-    if len(parts) < 2:
-        return []
-    groups: list[str] = []
-    # A clause that asks nothing belongs to the question after it.
-    held = ""
-    for part in parts:
-        held = f"{held}，{part}" if held else part
-        if _ZH_ASKS.search(part):
-            groups.append(held)
-            held = ""
-    if len(groups) < 2 or held:
-        return []
-    return [f"{question}？" for question in (groups[0], *(resolved(group, groups[0]) for group in groups[1:]))]
-
-
 def _chinese_chain(text: str) -> tuple[Hop, ...]:
     bare = re.sub("^请问", "", text).rstrip("？?。")
     hops: list[Hop] = []
-    if (clause := _ZH_CLAUSE.match(bare)) and _ZH_ASKS.search(clause["rest"]) and not _ZH_ASKS.search(clause["inner"]):
+    if (
+        (clause := _ZH_CLAUSE.match(bare))
+        and opens_question(plain(clause["rest"]))
+        and not opens_question(plain(clause["inner"]))
+    ):
         hops.append(Hop(clause["inner"]))
         bare = f"{clause['noun']}的{clause['rest']}"
     for _ in range(3):
         match = _ZH_HOP.match(bare)
-        if match is None or not _ZH_ASKS.search(match["rest"]) or _ZH_NOTHING_LEFT.match(match["rest"]):
+        if match is None or not opens_question(plain(match["rest"])) or _ZH_NOTHING_LEFT.match(match["rest"]):
             break
         slot = (0, len(match["noun"])) if hops else None
         inner = match["inner"]
@@ -871,9 +597,6 @@ def _chinese_chain(text: str) -> tuple[Hop, ...]:
     return (*hops, Hop(f"{bare}？", (0, noun.end() if noun else 0)))
 
 
-_Rule = Callable[[str], list[str]]
-_COMPARISONS: dict[str, _Rule] = {"en": _english_comparison, "ru": _russian_comparison, "zh": _chinese_comparison}
-_CONJUNCTIONS: dict[str, _Rule] = {"en": _english_conjunction, "ru": _russian_conjunction, "zh": _chinese_conjunction}
 _CHAINS: dict[str, Callable[[str], tuple[Hop, ...]]] = {
     "en": _english_chain,
     "ru": _russian_chain,

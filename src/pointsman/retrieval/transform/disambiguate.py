@@ -14,7 +14,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pointsman.retrieval.transform._late import late
+from pointsman._late import late
+from pointsman.grammar import QUESTION, STOP, WORD, en, plain
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, same
 from pointsman.text import detect, fold
 from pointsman.text._stopwords import ENGLISH, RUSSIAN
@@ -102,7 +103,9 @@ _NAME = late(
     rf"(?:(?:\s+(?:of|and|the|de|la|von|van|der|и|фон|де)){{1,2}}(?=\s+[{_UPPER}])"
     rf"|\s+[{_UPPER}][\w'’.+#-]*(?<![.])|\s+\d[\w.]*(?<![.]))*"
 )
-_IDENTIFIER = late(r"(?<!\w)(?:\w+(?:_\w+)+|[a-z]+[A-Z]\w*|--[a-z][\w-]+|\w+\(\))(?!\w)")
+_IDENTIFIER = late(
+    r"(?<!\w)(?:\w+(?:_\w+)+|[a-z]+[A-Z]\w*(?:\s+\d[\w.]*|\s+[A-Z]\w*)*(?<!\.)|--[a-z][\w-]+|\w+\(\))(?!\w)"
+)
 _TITLES = frozenset({"mr", "mrs", "ms", "dr", "sir", "prof"})
 _NO_NAMES_TEXT = """i i'm i'll ok okay yes no please thanks sure hello hi tell compare explain describe list
     show give find click run use create add open install set go see here however also first then next there our
@@ -133,7 +136,9 @@ def _names(text: str) -> list[_Name]:
     """Quoted texts, capitalised names, identifiers, in the order of the text."""
     found = [_Name(next(filter(None, m.groups())), m.start(), opens=False, quoted=True) for m in _QUOTED.finditer(text)]
     taken = [(m.start(), m.end()) for m in _QUOTED.finditer(text)]
-    found += [_Name(m[0], m.start(), opens=False) for m in _IDENTIFIER.finditer(text) if _free(m, taken)]
+    identifiers = [m for m in _IDENTIFIER.finditer(text) if _free(m, taken)]
+    found += [_Name(m[0], m.start(), opens=False) for m in identifiers]
+    taken += [m.span() for m in identifiers]
     for match in _NAME.finditer(text):
         if not _free(match, taken):
             continue
@@ -231,15 +236,6 @@ _EN_ABOUT = late(
     r"|or)\b)\s+(?P<rest>.{1,80}?)\s*(?:then|instead|though)?\s*[?.!]*\s*$",
     re.IGNORECASE,
 )
-_EN_BARE = late(
-    r"^\s*(?:and\s+|but\s+)?(?P<wh>why|how|when|where|who|since when|how (?:much|many|long|often|old|far)"
-    r"|in which year|what year|by whom|why not)\s*(?:exactly|then|is that|so)?\s*\?*\s*$",
-    re.IGNORECASE,
-)
-_EN_VERB = late(
-    r"\b(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have|had|what|who|when|where|why|how|which)\b",
-    re.IGNORECASE,
-)
 _EN_PREPOSITION = late(r"^(of|in|on|for|at|from|to|with|by|about|under|during|after|before|without)\s+", re.IGNORECASE)
 _EN_INNER = late(
     r"\b(?:and|but|if|when|because|while|that|which|who|or|so|then|after|before|although|than)\b|[,;:]", re.IGNORECASE
@@ -248,14 +244,14 @@ _EN_NOUN = late(r"\b(?:the|a|an|my|our|your|this)\s+((?:[\w'-]+\s+){0,4}[\w'-]+)
 
 
 def _english(text: str, past: _Past) -> str | None:
-    if (bare := _EN_BARE.match(text)) and past.question:
-        return f"{bare['wh'].capitalize()}: {past.question}"
+    if (bare := _bare_question(text)) and past.question:
+        return f"{bare}: {past.question}"
     masked = _EN_EXPLETIVE.sub(lambda match: "#" * len(match[0]), text)
     pronoun = _EN_PRONOUN.search(masked)
     if pronoun is not None:
         return _english_pronoun(text, pronoun, past)
     about = _EN_ABOUT.match(text)
-    if about and past.question and len(about["rest"].split()) <= 6 and not _EN_VERB.search(about["rest"]):
+    if about and past.question and len(about["rest"].split()) <= 6 and not _asks(about["rest"]):
         return _put(about["rest"], past.question, _EN_PREPOSITION, detached=_english_attribute)
     return None
 
@@ -272,9 +268,13 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     elif pronoun["that"]:
         entity = _choose(past, _is_name)
     elif pronoun["he"] or pronoun["she"]:
-        entity = _choose(past, _is_person) or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
+        entity = _choose(past, _is_person) or _role(past, _EN_ROLE)
+        entity = entity or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
     elif pronoun["they"]:
         entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
+        # «the Wright brothers»: what the name is that of
+        several = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
+        entity = several[0].removeprefix("the ") if several else entity
     else:
         # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
         entity = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
@@ -292,6 +292,24 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
         put = entity + (pronoun["s"] or "")
     filled = text[: pronoun.start()] + put + text[pronoun.end() :]
     return _capitalised(_EN_LEAD.sub("", filled))
+
+
+_EN_ROLE = late(
+    r"\b(?:author|writer|director|founder|inventor|creator|composer|designer|president|king|queen|ceo|owner|captain|coach)"
+    r" of [^?.,;]{2,60}",
+    re.IGNORECASE,
+)
+_RU_ROLE = late(
+    r"(?<!\w)(?:автор|писатель|режисс[её]р|основатель|изобретатель|создатель|композитор|президент|король|директор|владелец"
+    r"|капитан|тренер)\w{0,3} [^?.,;]{2,60}",
+    re.IGNORECASE,
+)
+
+
+def _role(past: _Past, role: re.Pattern[str]) -> str | None:
+    """Who is asked for by what they do, where nobody has said the name: «the author of War and Peace»."""
+    found = role.search(past.question)
+    return found[0].strip() if found else None
 
 
 def _is_plural(name: _Name) -> bool:
@@ -322,6 +340,26 @@ def _english_attribute(rest: str, question: str) -> str:
     if rest[:1].islower() and names and not _EN_PREPOSITION.match(rest):
         return f"{_capitalised(rest)} of {names[-1].text}?"
     return f"{question.rstrip(' ?.!')} {rest}?"
+
+
+def _asks(text: str) -> bool:
+    """Whether there is a word in it that asks."""
+    return any(word in QUESTION or word in _AUXILIARY for word in WORD.findall(plain(text)))
+
+
+_AUXILIARY = frozenset(en.AUXILIARY.split())
+_BESIDE_TEXT = """since by in not much many long often old far year then so is that does
+    в с на каких пор именно так это году долго"""
+_BESIDE = frozenset(_BESIDE_TEXT.split())
+
+
+def _bare_question(text: str) -> str:
+    """The question words of a text that is nothing but these: «And since when exactly?» is «Since when»."""
+    words = [word for word in WORD.findall(plain(_EN_LEAD.sub("", _RU_LEAD.sub("", text)))) if word != "exactly"]
+    asking = any(word in QUESTION for word in words)
+    if not asking or len(words) > 4 or not all(word in QUESTION or word in _BESIDE for word in words):
+        return ""
+    return " ".join(words).capitalize()
 
 
 def _content(text: str, stop: frozenset[str]) -> bool:
@@ -356,7 +394,22 @@ def _put(rest: str, question: str, prepositions: re.Pattern[str], *, detached: C
     if likeness and (best := max(likeness, key=lambda one: one[:2]))[0] > 0:
         old = best[2]
         return f"{body[: old.start]}{new}{body[old.start + len(old.text) :]}?"
-    return detached(rest, question)
+    return _other_thing(new, body) if not names and not preposition else detached(rest, question)
+
+
+_ARTICLE = late(r"(?:a|an|the|my|our)\s+\S", re.IGNORECASE)
+_HOW = late(r"\w+(?:ly|[ое]е|но)$")
+
+
+def _other_thing(new: str, body: str) -> str:
+    """A question without names, with something else in the place of its last noun: «to boil an egg», «a potato»."""
+    last = next((word for word in reversed(list(WORD.finditer(body))) if plain(word[0]) not in STOP), None)
+    phrase = [match for match in _EN_NOUN.finditer(body) if _ARTICLE.match(new)]
+    if phrase:
+        return f"{body[: phrase[-1].start()]}{new}{body[phrase[-1].end() :]}?"
+    if last is None or len(new.split()) > 2 or _HOW.match(new) or last.end() < len(body):
+        return f"{body} {new}?"
+    return f"{body[: last.start()]}{new}?"
 
 
 def _likeness(new: str, name: _Name) -> float:
@@ -388,15 +441,8 @@ _RU_ABOUT = late(
     r"|что (?:там )?(?:с|про|по поводу)|как там с|а|и|или)\s+(?P<rest>.{1,80}?)\s*[?.!]*\s*$",
     re.IGNORECASE,
 )
-_RU_BARE = late(
-    r"^\s*(?:а\s+|и\s+|но\s+)?(?P<wh>почему|зачем|как|когда|где|куда|откуда|кто|кем|сколько|в каком году"
-    r"|с каких пор|как долго|насколько)\s*(?:именно|так|это)?\s*\?*\s*$",
-    re.IGNORECASE,
-)
 _RU_VERB = late(
-    r"(?<!\w)(?:кто|что|где|когда|куда|откуда|почему|зачем|как|как(?:ой|ая|ое|ие|ого|ую|им|их)|сколько"
-    r"|чем|чей|можно|нужно|надо|есть|был[аои]?|будет"
-    r"|\w{3,}(?:ть|ться|ет|ёт|ют|ут|ит|ат|ят|ется|ются|ится|ался|илась))(?!\w)",
+    r"(?<!\w)(?:можно|нужно|надо|есть|был[аои]?|будет|\w{3,}(?:ть|ться|ет|ёт|ют|ут|ит|ат|ят|ется|ются|ится|ался|илась))(?!\w)",
     re.IGNORECASE,
 )
 _RU_PREPOSITION = late(r"^(во?|на|для|со?|из|от|до|у|к|по|при|без|под|о|об|за|после|перед|во время)\s+", re.IGNORECASE)
@@ -409,13 +455,19 @@ _RU_ASKS = frozenset(_RU_ASKS_TEXT.split())
 
 
 def _russian(text: str, past: _Past) -> str | None:
-    if (bare := _RU_BARE.match(text)) and past.question:
-        return f"{bare['wh'].capitalize()}: {past.question}"
+    if (bare := _bare_question(text)) and past.question:
+        return f"{bare}: {past.question}"
     pronoun = _RU_PRONOUN.search(text)
     if pronoun is not None:
         return _russian_pronoun(text, pronoun, past)
     about = _RU_ABOUT.match(text)
-    if about and past.question and len(about["rest"].split()) <= 5 and not _RU_VERB.search(about["rest"]):
+    if (
+        about
+        and past.question
+        and len(about["rest"].split()) <= 5
+        and not _asks(about["rest"])
+        and not _RU_VERB.search(about["rest"])
+    ):
         return _put(about["rest"], past.question, _RU_PREPOSITION, detached=_russian_attribute)
     return None
 
@@ -455,7 +507,7 @@ def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
     )
     if (masculine or feminine) and verb_of_life:
         person = _choose(past, lambda name: _is_person(name) and agrees(name))
-        if person is not None:
+        if person := person or _role(past, _RU_ROLE):
             return person
     return _choose(past, agrees) or _russian_noun(past.question)
 
@@ -488,120 +540,137 @@ def _russian_attribute(rest: str, question: str) -> str:
 # --- Chinese ---------------------------------------------------------------------------------------------------------
 
 _ZH_PRONOUN = late(
-    "(?P<they>他们|她们|它们)|(?P<he>(?<![其吉])他(?![人乡国妈日杀]))|(?P<she>她)|(?P<it>它)"
+    "(?P<person>他们|她们|(?<![其吉])他(?![人乡国妈日杀])|她)|(?P<thing>它们?)"
     "|(?P<its>(?<![尤极与及])其(?![中他实余次间它一二三]))"
     "|(?P<this>[这該该此](?=[个座部本家款位种条所项首只支名台片场幅届栋])"
     "|该(?=[校司国市片书剧企产项学机地城功方院系省县区岛族词奖赛]))"
 )
-_ZH_FILLER = late(
-    "^(?:那么|那|请问一下|请问|所以|还有|另外|你知道|我想知道|告诉我|为什么|为何|怎么|如何|什么时候|何时"
-    "|哪一?年|在哪里?|关于|对于|和|而|但是?|然后|此外|能介绍一下|介绍一下|是|说说|谈谈|有关|[，,、\\s])+"
+_ZH_THEN = late("^(?:那么?|所以|还有|另外|请问|[，,、\\s])*")
+_ZH_LEAD = late(
+    "^(?:那么?|所以|还有|另外|然后|此外|而|但是?|和|请问一下|请问|请|麻烦|帮我|给我|你知道|我想知道|告诉我|你能|能不能|可以|能"
+    "|关于|对于|有关|(?:介绍|讲|说|谈|解释|描述|查)一下|讲讲|讲一讲|说说|说一说|谈谈|查查|介绍|解释|描述|列出|什么是|何为|谁是"
+    "|为什么|为何|怎么|如何|什么时候|何时|哪一?年|在哪里?|是|[，,、\\s])+"
 )
-_ZH_NE = late(
-    "^(?:那么|那|还有|如果是|要是|换成|如果换成)?(?P<rest>[^，。？！?!]{1,20}?)(?:呢|怎么样|如何)[？?。!！]*$"
+_ZH_VERB = (
+    "创办|创立|创作|发明|发现|执导|主演|出版|提出|设计|建立|建成|成立|获得|荣获|赢得|毕业|担任|出生|去世|逝世|发表|发布"
+    "|推出|开发|属于|位于|拥有|流经|支持|包括|[写拍画唱演建住死赢输得买卖当做说打造教译](?=[了过着出到于什哪谁多几])"
 )
-_ZH_BARE = late(
-    "^(?:那么?|请问)?(?P<wh>(?:是?(?:什么时候|何时|哪一?年|哪天|在哪里?|哪里|谁|为什么|怎么"
-    "|由谁)[^，。的呢？?\\s]{0,4}的)"
-    "|多少钱|为什么|多高|多大|多长|多重|多远|怎么做|在哪里?|什么时候|谁|哪一年|为何)[呢啊呀]?[？?。]*$"
+_ZH_SUBJECT_END = late(
+    f"的|在|是|由|有|被|能|可以|会|要|用|吗|呢|什么|多少|哪|谁|怎|如何|为何|何时|几|多[长高大远重深久]|{_ZH_VERB}"
+    "|[，。？！?!、：:；（(]|(?<=[\u4e00-\u9fff])\\s|\\s(?=[\u4e00-\u9fff])"
 )
-_ZH_ASKED = (
-    "是谁|是什么|是哪|是多少|是怎|是不是|什么|多少|哪|谁|怎么|怎样|如何|为什么|为何|何时|几"
-    "|多[长高大远重深久]|有什么|有哪|有几|有没有|吗|呢"
+_ZH_ELLIPSIS = late(
+    "^(?P<lead>那么?|还有|如果是|要是|(?:如果)?换成)?(?P<rest>[^，。？！?!]{1,20}?)(?:呢|(?P<how>怎么样|如何))[？?。!！]*$"
 )
-_ZH_STOPS = late(
-    f"的|在|位于|是|由|有|获得|属于|成立|创立|创办|出生|去世|什么时候|{_ZH_ASKED}|包括|能|可以|会|要|用"
-    f"|被|[，。？！?!、：:；（(\\s]"
+_ZH_ATTRIBUTE = late(
+    "(?:面积|人口|重量|价格|长度|高度|深度|速度|容量|历史|海拔|票价|作者|首都|特点|优点|缺点|原理|用途)"
 )
-_ZH_REQUEST = late(
-    "^(?:请问一下|请问|请|麻烦|帮我|你能|能不能|可以|能|给我)?(?:介绍一下|介绍|讲一讲|讲讲|讲一下|说一说"
-    "|说说|谈谈|告诉我|解释一下|解释|描述一下|描述|查一下|查查|列出|什么是|何为|谁是|关于)?"
-)
-_ZH_IS_PERSON = late(
-    "(?:是|由|叫|为)(?P<name>[\u4e00-\u9fff·]{2,8}?)(?=[。，,；;]|$|写|创作|执导|导演|发明|创立|创办"
-    "|提出|设计|主演|担任|所)"
+_ZH_OMITTED = late(
+    f"^(?:{_ZH_ATTRIBUTE.pattern})?(?:是|有|在|能|会|要|用|叫|由|属于|支持|需要)*"
+    "(?:为什么|为何|怎么|如何|什么时候|何时|什么|哪[里儿些个年天种位]?|哪一年|谁|多少|多[长高大远重深久]|几[个种次年岁月])+"
+    "[\u4e00-\u9fff]{0,3}?(?:的|了|呢|啊)?[？?。]*$"
 )
 _ZH_BOOK = late("《[^《》\n]{1,60}》")
+_ZH_ROLE = late(
+    "(?:《[^《》]{1,60}》|[^，。？！的]{1,30})的(?:作者|导演|编剧|主演|作曲者?|创始人|创办人|发明者|发明人|设计者|父亲|母亲|妻子"
+    "|丈夫|儿子|女儿|总统|总理|国王|皇帝|校长|董事长|总裁|队长|教练|主席|市长)"
+)
+_ZH_MAKERS = {
+    "写": "作者",
+    "著": "作者",
+    "导": "导演",
+    "拍": "导演",
+    "发明": "发明者",
+    "创": "创始人",
+    "设计": "设计者",
+}
+_ZH_WHO = late("谁|作者|导演|哪位|什么人|创始人|发明|[总主]席|总统")
+_ZH_DOES = "写|著|创作|执导|导演|发明|发现|创立|创办|提出|设计|主演|担任|所"
+_ZH_PERSON = late(
+    f"(?:是|由|叫|为)(?P<name>[\u4e00-\u9fff·]{{2,12}}?)(?=[。，,；;]|$|{_ZH_DOES})"
+    f"|^(?P<first>[\u4e00-\u9fff·]{{2,12}}?)(?=[。！]?$|{_ZH_DOES})"
+)
 _LATIN_TERM = late(r"[A-Za-z][\w.+#-]*(?:\s+[A-Z0-9][\w.+#-]*)*", re.ASCII)
 
 
 def _chinese(text: str, past: _Past) -> str | None:
-    ne = _ZH_NE.match(text)
     pronoun = _ZH_PRONOUN.search(text)
     if pronoun is not None:
         return _chinese_pronoun(text, pronoun, past)
-    if ne and past.question and not re.search(_ZH_ASKED.replace("|吗|呢", ""), ne["rest"]):
-        return _chinese_ellipsis(ne["rest"], past.question)
-    bare = _ZH_BARE.match(text)
-    if bare is not None and (entity := _chinese_entity(past, person=False)):
-        return entity + text.removeprefix("请问").removeprefix("那么").removeprefix("那")
+    ellipsis = _ZH_ELLIPSIS.match(text)
+    if ellipsis and past.question and (ellipsis["lead"] or not ellipsis["how"]) and not QUESTION.all(ellipsis["rest"]):
+        return _chinese_ellipsis(ellipsis["rest"], past.question)
+    bare = text[_ZH_THEN.match(text).end() :]  # type: ignore[union-attr]  # it matches the empty string
+    if _ZH_OMITTED.match(bare) and (entity := _chinese_entity(past, person=False)):
+        return f"{entity}的{bare}" if _ZH_ATTRIBUTE.match(bare) else entity + bare
     return None
 
 
 def _chinese_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
-    before = _ZH_FILLER.sub("", text[: pronoun.start()])
-    if len(re.findall(r"\w", before)) >= 2:
-        return None
-    entity = _chinese_entity(past, person=bool(pronoun["he"] or pronoun["she"]))
+    if len(re.findall(r"\w", _ZH_LEAD.sub("", text[: pronoun.start()]))) >= 2:
+        return None  # it has an antecedent of its own
+    entity = _chinese_entity(past, person=bool(pronoun["person"]))
+    rest = text[pronoun.end() :]
     if entity is None:
         return None
-    start = re.match("(?:那么|那|所以|还有|[，,\\s])*", text).end()  # type: ignore[union-attr]  # it matches the empty string
-    start = min(start, pronoun.start())
-    kept = pronoun[0] if pronoun["this"] else "的" if pronoun["its"] else ""  # 故宫这座宫殿
-    rest = text[pronoun.end() :]
     if re.match("呢[？?]*$", rest):
         return f"{entity}{past.question}" if past.question else None
+    start = min(_ZH_THEN.match(text).end(), pronoun.start())  # type: ignore[union-attr]  # as above
+    kept = pronoun[0] if pronoun["this"] else "的" if pronoun["its"] else ""  # 故宫这座宫殿
     return text[start : pronoun.start()] + entity + kept + rest
 
 
 def _chinese_entity(past: _Past, *, person: bool) -> str | None:
     """What was last talked about: a person in the answer where one was asked for, else what the question is about."""
-    if (
-        person
-        and (found := _ZH_IS_PERSON.search(past.answer))
-        and re.search("谁|作者|导演|哪位|什么人|创始人|发明", past.question)
-    ):
-        return str(found["name"])
+    if person and _ZH_WHO.search(past.question) and (found := _ZH_PERSON.search(past.answer)):
+        return str(found["name"] or found["first"])
     for question in (past.question, *past.earlier):
-        if found_subject := _chinese_subject(question):
-            if _ZH_PRONOUN.match(found_subject):
-                continue
-            return found_subject
-    return _chinese_subject(past.answer)
+        subject = _chinese_subject(question, person=person)
+        if subject and not _ZH_PRONOUN.match(subject):
+            return subject
+    return _chinese_subject(past.answer, person=False)
 
 
-def _chinese_subject(text: str) -> str | None:
-    """What a question is about: a title, a term in Latin letters, or its words up to the first verb or particle."""
-    text = _ZH_REQUEST.sub("", text.strip(), count=1)
+def _chinese_subject(text: str, *, person: bool) -> str | None:
+    """What a question is about: a title, a term in Latin letters, or its words up to the first verb or particle.
+
+    For a pronoun that stands for a person it is who made a work: 《战争与和平》的作者.
+    """
+    bare = _ZH_LEAD.sub("", text.strip())
+    if person and (role := _ZH_ROLE.search(bare)):
+        return role[0]
     if book := _ZH_BOOK.search(text):
-        return book[0]
+        maker = next((maker for verb, maker in _ZH_MAKERS.items() if verb in text.replace(book[0], "")), None)
+        return f"{book[0]}的{maker}" if person and maker and "谁" in text else book[0]
     if quote := _QUOTED.search(text):
         return str(next(filter(None, quote.groups())))
-    bare = _ZH_FILLER.sub("", text)
-    stop = _ZH_STOPS.search(bare)
-    subject = (bare[: stop.start()] if stop else bare).strip()
+    end = _ZH_SUBJECT_END.search(bare)
+    subject = (bare[: end.start()] if end else bare).strip()
     if len(subject) >= 2:
         return subject if len(subject) <= 16 else None
-    if latin := _LATIN_TERM.search(text):
-        return latin[0]
-    return None
+    latin = _LATIN_TERM.search(text)
+    return latin[0] if latin else None
 
 
 def _chinese_ellipsis(rest: str, question: str) -> str:
     """The question with ``rest`` in the place of what it is like."""
-    new_latin, old_latin = _LATIN_TERM.findall(rest), list(_LATIN_TERM.finditer(question))
-    if new_latin and old_latin:
+    new, old = _LATIN_TERM.findall(rest), list(_LATIN_TERM.finditer(question))
+    if re.match(r"\d", rest) and (version := re.search(r"\d[\d.]*", question)):
+        return f"{question[: version.start()]}{rest}{question[version.end() :]}"  # another version
+    if new and old:
         # «Excel文件»: the term before the same word, else the last one
-        tail = rest[rest.rindex(new_latin[-1]) + len(new_latin[-1]) :]
-        best = next((m for m in reversed(old_latin) if tail and question[m.end() :].startswith(tail)), old_latin[-1])
-        if first := next((m for m in old_latin if m[0].split()[0] == new_latin[0].split()[0]), None):
-            best = first
+        tail = rest[rest.rindex(new[-1]) + len(new[-1]) :]
+        same_tail = next((term for term in reversed(old) if tail and question[term.end() :].startswith(tail)), old[-1])
+        best = next((term for term in old if term[0].split()[0] == new[0].split()[0]), same_tail)
         end = best.end() + (len(tail) if question[best.end() :].startswith(tail) else 0)
-        return question[: best.start()] + rest + question[end:]
+        before = question[: best.start()].removesuffix(rest[: rest.index(new[0])] or "\0")  # «在Ubuntu», «在macOS»
+        return before + rest + question[end:]
     subject = _ZH_BOOK.search(question)
-    old = subject[0] if subject else _chinese_subject(question)
-    if old and (at := question.find(old)) >= 0:
-        return question[:at] + rest + question[at + len(old) :]
+    old_subject = subject[0] if subject else _chinese_subject(question, person=False)
+    if _ZH_ATTRIBUTE.fullmatch(rest) and old_subject:
+        return f"{old_subject}的{rest}"
+    if old_subject and (at := question.find(old_subject)) >= 0:
+        return question[:at] + rest + question[at + len(old_subject) :]
     return f"{rest}{question}"
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pointsman._late import late
 from pointsman.errors import InputError
-from pointsman.retrieval.transform._late import late
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct
 from pointsman.text import DEFAULT_ANALYZER, fold, scripts
 from pointsman.text._stopwords import ENGLISH, RUSSIAN

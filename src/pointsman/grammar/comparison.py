@@ -1,0 +1,408 @@
+"""What a question compares: its sides, each with what is asked of all of them.
+
+One reading for whoever asks: `recommend` recommends taking a comparison apart where this finds parts, and
+`RuleDecomposer` takes it apart into them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pointsman._late import late
+from pointsman.grammar import COMPARISON, STOP, asks, en, ru, zh
+from pointsman.grammar.match import HAN_RUN, WORD, Match, Words, plain
+from pointsman.text import scripts, sentences
+from pointsman.text._stopwords import ENGLISH
+
+LONGEST_NAME = 12
+"""Characters of a text in capital letters that may be a name; a longer one is shouted."""
+
+LONGEST = 1_000
+"""Characters of a query that are looked at; what is longer is no question that rules understand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison.
+
+    Attributes:
+        cue: the word that says so, in its plain form; empty where only the form of the question does.
+        parts: what to look up for each side. One part, where the sides are not named: what is compared.
+    """
+
+    cue: str
+    parts: tuple[str, ...]
+
+
+def language_of(text: str) -> str:
+    """``en``, ``zh`` or ``ru``: that of the small words, as names are often in Latin letters."""
+    shares = scripts(text)
+    for script, language in (("han", "zh"), ("cyrillic", "ru")):
+        if shares[script] > 0.3 or (shares[script] and ENGLISH.isdisjoint(WORD.findall(plain(text)))):
+            return language
+    return "en"
+
+
+def comparison(text: str) -> Comparison | None:
+    """What a text compares; None where it compares nothing.
+
+    >>> comparison("Compare Kafka, RabbitMQ and NATS for logging").parts
+    ('Kafka for logging', 'RabbitMQ for logging', 'NATS for logging')
+    >>> comparison("Kafka или RabbitMQ: что лучше").parts, comparison("比较北京、上海和广州的房价").parts
+    (('что лучше Kafka', 'что лучше RabbitMQ'), ('北京的房价', '上海的房价', '广州的房价'))
+    """
+    if not text.strip() or len(text) > LONGEST:
+        return None
+    text = re.sub(r"[.?!。？！\s]+$", "", " ".join(_sentence(text).split()))
+    text = _POLITE.sub("", text)
+    text = text.lower() if text.isupper() and len(text) > LONGEST_NAME else text
+    text = re.sub(r"^\S(?=\s)", lambda first: first[0].lower(), text)  # «A comparison of …» begins with no name
+    language = language_of(text)
+    cues = COMPARISON.all(plain(text))
+    named = cues and not _claims(text)
+    parts = _aspects(text, language)
+    if named and not parts and not any(_asks_better(cue.text) for cue in cues):
+        parts = _sides(text, cues, language)
+    parts = parts or _formed(text, language) or (_sides(text, cues, language) if named else [])
+    parts = [part for part in (part.strip(" ,;:，；：、—-") for part in parts) if _tells(part)]
+    return Comparison(cues[0].text if cues else "", tuple(dict.fromkeys(parts))) if parts else None
+
+
+_ASPECT = Words(f"{en.ASPECT} {ru.ASPECT} {zh.ASPECT}")
+_FILLING = Words(f"{en.FILLING} {en.ARTICLE} {ru.FILLING}")
+_AUXILIARY = frozenset(en.AUXILIARY.split())
+_AND = {"en": late(en.AND, re.IGNORECASE), "ru": late(ru.AND, re.IGNORECASE), "zh": late(zh.AND, re.IGNORECASE)}
+_AGAINST = {"en": late(en.AGAINST, re.IGNORECASE), "ru": late(ru.AGAINST, re.IGNORECASE)}
+_SHARED = {"en": late(en.SHARED, re.IGNORECASE), "ru": late(ru.SHARED, re.IGNORECASE)}
+_BEFORE, _AFTER = late(f"^{zh.BEFORE}"), late(f"{zh.AFTER}$")
+_POLITE = late(r"^(?:please|пожалуйста|请问一下|请问|请)[\s,，]*", re.IGNORECASE)
+_BETWEEN = late(r"\s(?:between|между)\s+", re.IGNORECASE)
+_FROM = late(r"\s+от\s+", re.IGNORECASE)
+_VERSUS = frozenset({"vs", "versus"})
+_OPPOSES = late(r"(?:differ|different from|отлича|лучше чем|better than|相)")
+_LONG_LEAD = 8
+"""Words before the first word of comparison, from which on a text that asks nothing tells something."""
+
+
+def _sentence(text: str) -> str:
+    """The first of several sentences that has a word of comparison, or else all of them."""
+    ends = sentences(text)
+    found = (text[start:end] for start, end in ends if COMPARISON.first(plain(text[start:end])))
+    return next(found, text) if len(ends) > 1 else text
+
+
+def _tells(text: str) -> bool:
+    return any(map(_tells_word, WORD.findall(text))) or bool(HAN_RUN.search(text))
+
+
+def _tells_word(word: str) -> bool:
+    """Whether a word, as it is written, says what it is about: no small word, but a capital letter is a name."""
+    return word.isupper() or (plain(word) not in STOP and plain(word) not in _FILLING)
+
+
+def _claims(text: str) -> bool:
+    """«There is no difference between …» is a claim, not a question; so is what goes on for long before it compares."""
+    words = WORD.findall(plain(text))
+    if asks(plain(text)) or not words or words[0] in _AUXILIARY:
+        return False
+    cue = COMPARISON.first(plain(text))
+    if cue is not None and _asks_better(cue.text):
+        return False
+    return not _AUXILIARY.isdisjoint(words) or (cue is not None and len(WORD.findall(text[: cue.start])) > _LONG_LEAD)
+
+
+def _bare(text: str, language: str) -> str:
+    """A stretch beside a cue without the words that tell nothing, before and after it."""
+    if language == "zh":
+        return _AFTER.sub("", _BEFORE.sub("", text)).strip()
+    words = list(WORD.finditer(text))
+    telling = [word for word in words if _tells_word(word[0])]
+    if not telling:
+        return ""
+    # Signs that belong to a name stay: C++, .NET, «…»
+    start = max((word.end() for word in words if word.end() <= telling[0].start()), default=0)
+    end = min((word.start() for word in words if word.start() >= telling[-1].end()), default=len(text))
+    return re.sub(r"^[\s,;:.—-]*\s", "", text[start:end]).strip(" ,;:—-")
+
+
+# --- questions that compare by their form ---------------------------------------------------------------------------
+
+_UP = r"[A-Z0-9\"“'‘]"
+_EITHER = {
+    "en": (
+        late(
+            rf"^(?P<ask>(?:which|who|what|where|whose|when|in which|are|is|were|was)\b.{{3,160}}?)[,:—-]?\s+"
+            rf"(?:between )?(?P<a>(?:the )?{_UP}[^,?]{{1,80}}?),?\s+or\s+(?P<b>(?:the )?{_UP}[^,?]{{1,80}})$"
+        ),
+        late(
+            r"^(?P<ask>(?:which|who|what|where|whose)\b[^,:]{3,160}?)(?:[,:]|(?P<between>,? between))\s*"
+            r"(?P<a>[^,?]{2,80}?),?\s+(?:or|(?(between)and|or))\s+(?P<b>[^,?]{2,80})$",
+            re.IGNORECASE,
+        ),
+        late(
+            r"^(?:between|of)\s+(?P<a>[^?]{2,80}?)\s+and\s+(?P<b>[^?]{2,80}?),\s*"
+            r"(?P<ask>(?:which|who|what|where|whose)\b.{3,160})$",
+            re.IGNORECASE,
+        ),
+        late(
+            r"^(?P<a>[^,:?]{1,80}?)\s+or\s+(?P<b>[^,:?]{1,80})\s*[:,—-]+\s*"
+            r"(?P<ask>(?:which|who|what|where)\b.{3,160})$",
+            re.IGNORECASE,
+        ),
+        late(
+            rf"^(?P<ask>should (?:I|we|you)\b.{{2,60}}?)\s(?P<a>{_UP}\S*)\s+or\s+"
+            rf"(?P<b>{_UP}\S*)(?P<rest>\s.{{1,60}})?$",
+            re.IGNORECASE,
+        ),
+    ),
+    "ru": (
+        late(
+            r"^(?P<ask>(?:что|кто|какой|какая|какое|какие|где|у кого|кого|чей)\s.{2,120}?)[,:—-]\s*"
+            r"(?P<a>[^,?]{1,80}?),?\s+или\s+(?P<b>[^,?]{1,80})$",
+            re.IGNORECASE,
+        ),
+        late(
+            r"^(?P<a>[^,:?]{1,80}?)\s+или\s+(?P<b>[^,:?]{1,80})\s*[:,—-]+\s*"
+            r"(?P<ask>(?:что|кто|какой|какая|какое|какие|где|кого)\b.{3,120})$",
+            re.IGNORECASE,
+        ),
+    ),
+    "zh": (
+        late(
+            "^(?P<a>[^，。？,]{1,40}?)[，,]?(?P<who>哪一?[个家种部座款]|谁)(?P<rest>[^，。？]{0,8}?(?:更|比较)[^，。？]{1,20}"
+            "|的?[^，。？]{0,8}[大小高矮长短早晚多少快慢好强弱远近老深浅重先][^，。？]{0,4})$"
+        ),
+        late("^(?P<ask>(?:哪一?[个家种部座款]|谁)[^，。？]{1,20})[，,：:](?P<a>[^，。？]{1,60})$"),
+        late("^(?P<a>[^，。？：:]{1,60})[，,：:](?:哪一?[个家种部座款]|谁)(?P<rest>[^，。？]{1,20})$"),
+    ),
+}
+_COMPARATIVE = late(
+    r"(?<!\w)(?:\w{3,}(?:ее|ей|ше|же|че)|лучше|хуже|больше|меньше|выбрать|из них|первым|первой|позже|позднее)(?!\w)",
+    re.IGNORECASE,
+)
+_THAN = late(
+    rf"^(?P<aux>is|are|was|were|does|do|did|has|have|had|can|could|would|will)\s+(?:the )?"
+    rf"(?P<a>{_UP}[\w'’. -]{{1,60}}?)\s+(?P<ask>(?:\w+\s+){{0,4}}?(?:\w+er|more|less|fewer|better|worse"
+    rf"|as \w+|born|formed|founded|built|published|released|die|died|live|lived)(?:\s+\w+){{0,4}}?)\s+"
+    rf"(?:than|before|after|as|longer than)\s+(?:the )?(?P<b>\D.{{1,80}})$",
+    re.IGNORECASE,
+)
+_BOTH = late(
+    rf"^(?P<aux>(?:are|were|is|was|do|did|does|have|has|had|can|could))\s+(?P<both>both )?"
+    rf"(?P<kind>(?-i:the (?:[a-z]+ ){{1,4}}))?(?P<a>(?:the )?(?-i:{_UP})[^,?]{{1,80}}?),?\s+and\s+"
+    rf"(?P<b>(?:the )?(?-i:{_UP}).{{1,140}})$",
+    re.IGNORECASE,
+)
+_ALL = late(r",?\s+(?=(?:both|each|all|either)\b)")
+_NAME = late(
+    rf"(?:the\s+)?{_UP}[\w'’.&-]*(?:(?:\s+(?:of|the|and|de|von|van|in|a|for|to|from)){{0,2}}\s+{_UP}[\w'’.&-]*)*"
+)
+_SAID_OF_BOTH = late(
+    r"\s+(?=(?:both|each|all|either|located|(?:in|on|from|of) the same|the same|members?|directed|written|composed"
+    r"|born|used|known|made|based|found|considered|famous|named|published|produced|released|American|British|English|French|German"
+    r"|Canadian|Australian|in|an?|at|on|of|from|have|has|share|belong|live|play|work|native|still|also|currently|primarily"
+    r"|types?|part|different|similar|films?|bands?|authors?|writers?|directors?|actors?|actresses|singers?|musicians"
+    r"|magazines?|plants?|cities|universities|mountains|companies|documentaries|genus|genera|breeds?|species|games?)\b)"
+)
+
+
+def _formed(text: str, language: str) -> list[str]:
+    """«Who is older, X or Y», «Are X and Y both …», «X和Y哪个更 …»."""
+    for pattern in _EITHER[language]:
+        if not (match := pattern.match(text)):
+            continue
+        found = match.groupdict()
+        ask, rest = (found.get("ask") or "").strip(" ,:"), (found.get("rest") or "").strip()
+        if language == "zh":
+            sides = _split_han(_BEFORE.sub("", _AFTER.sub("", found["a"])))
+            if len(sides) > 1:
+                return [f"{ask}{' ' if ask else ''}{side}{rest}" for side in sides]
+            continue
+        if language == "ru" and ":" not in text and not _COMPARATIVE.search(ask):
+            continue
+        ask = re.sub(r"\s*(?:between|either|among|,|:)\s*$|^(?:of|between) the two,?\s*", "", ask, flags=re.IGNORECASE)
+        alike = _is_named(found["a"]) == _is_named(found["b"])
+        if len(WORD.findall(ask)) < 2 or (language == "en" and not alike):
+            continue
+        sides = _shared([found["a"], found["b"]], language)
+        return [f"{ask} {side}{' ' if rest else ''}{rest}?" for side in sides]
+    if language == "en" and (match := _BOTH.match(text)):
+        return _said_of_both(match)
+    if language == "en" and (match := _THAN.match(text)):
+        return [f"{match['ask']} {match['a']}", f"{match['ask']} {match['b']}"]
+    return []
+
+
+def _is_named(side: str) -> bool:
+    return re.match(r"(?i:the\s+)?\S*[A-Z0-9\"“'‘]", side) is not None
+
+
+def _said_of_both(match: re.Match[str]) -> list[str]:
+    one, two, said = match["a"].strip(), match["b"].strip(), ""
+    # Where the second name ends is where something is said of both.
+    cut = _ALL.search(two) or (None if match["both"] else _SAID_OF_BOTH.search(two))
+    if cut is not None:
+        two, said = two[: cut.start()], two[cut.end() :]
+    elif match["both"] and (name := _NAME.match(two)):
+        two, said = name[0], two[name.end() :].strip()
+    if not said:
+        return []
+    said = re.sub(r"^(?:both|each|either|all)\b\s*", "", said)
+    kind = (match["kind"] or "").removeprefix("the ").strip()
+    return [" ".join(part for part in (match["aux"], kind, name, said) if part).strip() + "?" for name in (one, two)]
+
+
+# --- aspects ---------------------------------------------------------------------------------------------------------
+
+
+def _aspects(text: str, language: str) -> list[str]:
+    """«Pros and cons of X» asks for each; «the features of X and the drawbacks of Y» for both."""
+    found = _ASPECT.all(plain(text))
+    if language == "zh":
+        return _aspects_after(text, found)
+    for one, other in pairwise(found):
+        between = text[one.end : other.start]
+        if _bare(text[: one.start], language):
+            return []
+        following = text[other.end :].strip(" ,:")
+        if _AND[language].fullmatch(between) and _tells(following):
+            return [f"{text[aspect.start : aspect.end]} {following}" for aspect in (one, other)]
+        joint = re.match(rf"(\s+\S.*?)(?:{_AND[language].pattern})(?:the\s+)?$", between, re.IGNORECASE)
+        if joint and _tells(joint[1]) and _tells(following):
+            return [text[one.start : one.end] + joint[1], text[other.start :]]
+    return []
+
+
+def _aspects_after(text: str, found: Sequence[Match]) -> list[str]:
+    for one, other in pairwise(found):
+        between, owner = text[one.end : other.start], _bare(text[: one.start], "zh")
+        joint = _AND["zh"].match(between)
+        if not joint or not owner or _AFTER.sub("", text[other.end :]):
+            continue
+        if joint.end() == len(between):
+            return [f"{owner}的{aspect.text}" for aspect in (one, other)]
+        if _tells(between[joint.end() :]) and between.endswith("的"):
+            return [text[: one.end], text[one.end + joint.end() : other.end]]
+    both = {"优缺点": ("优点", "缺点"), "利弊": ("利", "弊"), "优劣": ("优", "劣")}
+    for cue, aspects in both.items():
+        owner, _, following = text.partition(cue)
+        owner = _bare(owner, "zh")
+        if following != text and owner and cue in text and not _AFTER.sub("", following):
+            sides = _split(owner, "zh")
+            return [f"{side}的{cue}" for side in sides] if len(sides) > 1 else [f"{owner}的{one}" for one in aspects]
+    return []
+
+
+# --- sides -----------------------------------------------------------------------------------------------------------
+
+
+def _sides(text: str, cues: Sequence[Match], language: str) -> list[str]:
+    """The stretches between the cues, one of which names the sides, or each of which names one."""
+    ends = [*(cue.start for cue in cues), len(text)]
+    starts = [0, *(cue.end for cue in cues)]
+    stretches = [_bare(text[start:end], language) for start, end in zip(starts, ends, strict=True)]
+    told = [stretch for stretch in stretches if stretch]
+    if not told:
+        return []
+    if cues[0].text in _VERSUS:
+        return _shared([*told], language)
+    against = cues[0].text.startswith("отлич")
+    lists = [_split(stretch, language, against=against) for stretch in told]
+    place = next((number for number, one in enumerate(lists) if len(one) > 1), None)
+    if place is None:
+        # «how do X differ from Y» has a side in each stretch, «file comparison tools» has none.
+        opposed = len(told) == 1 or any(_opposes(text, cue, language) for cue in cues)
+        return _shared(told, language) if opposed and not any(_asks_better(cue.text) for cue in cues) else []
+    sides = _shared(lists[place], language)
+    others = [stretch for number, stretch in enumerate(told) if number != place]
+    asked = next((cue.text for cue in cues if _asks_better(cue.text)), "")
+    if language == "zh":
+        asked = re.sub("^(?:哪[个种款家台部门者]?一?个?|谁)", "", asked)
+        return [f"{side}{asked}{''.join(others)}" for side in sides]
+    return [" ".join(part for part in (asked, side, *others) if part) for side in sides]
+
+
+def _opposes(text: str, cue: Match, language: str) -> bool:
+    """Whether one side stands before a cue and the other one after it."""
+    following = text[cue.end :]
+    set_against = following.startswith("于") if language == "zh" else _AGAINST[language].match(following)
+    return bool(set_against) or _OPPOSES.match(cue.text) is not None
+
+
+def _asks_better(cue: str) -> bool:
+    return cue.endswith(("better", "лучше", "更", "最", "比较")) and cue not in {"лучше", "比较"}
+
+
+def _split(text: str, language: str, *, against: bool = False) -> list[str]:
+    """The sides that a stretch names; ``against``: as «X от Y и Z» does."""
+    if language == "zh":
+        return _split_han(text)
+    if (between := _BETWEEN.search(text)) and (of := _bare(text[: between.start()], language)):
+        return [f"{side} {of}" for side in _split(text[between.end() :], language)]  # «in price between X and Y»
+    shared = _SHARED[language].search(text)
+    joint = shared and any(joint[language].search(text, 0, shared.start()) for joint in (_AND, _AGAINST))
+    rest = shared[0] if shared and joint else ""
+    named = text[: len(text) - len(rest)]
+    joints = [*([_FROM] if against else []), _AND[language], _AGAINST[language]]
+    sides = next((sides for joint in joints if len(sides := joint.split(named)) > 1), [])
+    if len(sides) < 2:
+        return [text]
+    return [side + rest for side in (_bare(side, language) for side in sides) if side]
+
+
+def _shared(sides: Sequence[str], language: str) -> list[str]:
+    """Sides with what only one of them says of all: «Java 8 and 11», «local and global variables»."""
+    if language == "zh" or len(sides) < 2:
+        return list(sides)
+    *firsts, last = sides
+    if shared := _SHARED[language].search(last):
+        firsts = [side if side.endswith(shared[0]) else side + shared[0] for side in firsts]
+        if any(not side.endswith(shared[0]) for side in sides):
+            return [*firsts, last]
+    number = re.match(r"\d[\d.]*(?=\s|$)", last)
+    if number and (lead := re.match(r"(.*?\D)\s*[\d.]+$", firsts[0])):
+        return [*(side + last[number.end() :] for side in firsts), f"{lead[1].rstrip()} {last}"]
+    adjectives = r"[^\W\d_]+" if language == "en" else r"\w+(?:[ыиоеа][йех]|[ыи]ми?|[ое]го|[ое]му|ая|яя|ую|юю)"
+    if len(last.split()) in {2, 3} and all(re.fullmatch(adjectives, side) and side.islower() for side in firsts):
+        tail = last.split(maxsplit=1)[1]
+        return [*(f"{side} {tail}" for side in firsts), last]
+    # «prices in London and Paris»
+    place = re.fullmatch(r"(.*\s(?:in|of|on|at|for|from|в|во|на|из|для|у|по)\s+)[A-ZА-ЯЁ]\S*", firsts[0])
+    if (
+        place
+        and firsts[0][0].islower()
+        and all(re.fullmatch(r"[A-ZА-ЯЁ]\S*(?:\s[A-ZА-ЯЁ]\S*)?", side) for side in sides[1:])
+    ):
+        return [firsts[0], *(place[1] + side for side in sides[1:])]
+    return list(sides)
+
+
+def _split_han(text: str) -> list[str]:
+    """«北京、上海和广州的房价»: what follows 的 in the last side is asked of all."""
+    cuts = [cut.span() for cut in _AND["zh"].finditer(text) if cut.start() and cut.end() < len(text)]
+    if not cuts:
+        return [text]
+    if not any(text[start] in "、，," for start, _ in cuts):
+        cuts = [_cut(text, cuts)] if len({text[start:end] for start, end in cuts}) == 1 or len(cuts) > 2 else cuts[:2]
+    starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(text)]
+    sides = [text[start:end].strip() for start, end in zip(starts, ends, strict=True)]
+    if min(map(len, sides)) < 1 or len(text) > 60:
+        return [text]
+    tail = re.search("(?:在[^，。？]{1,20}[上面中])?的[^，。？]{1,20}$", sides[-1])
+    if tail and not any("的" in side for side in sides[:-1]):
+        sides = [*(side + tail[0] for side in sides[:-1]), sides[-1]]
+    return sides
+
+
+def _cut(text: str, cuts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """«甲与乙专业与丙专业»: of several conjunctions the one whose sides end alike; else the first."""
+
+    def alike(cut: tuple[int, int]) -> int:
+        one, other = text[: cut[0]], re.split("的|在", text[cut[1] :])[0]
+        pairs = zip(reversed(one), reversed(other), strict=False)
+        return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+    return max(cuts, key=alike)
