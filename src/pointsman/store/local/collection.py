@@ -11,6 +11,7 @@ another one. Nothing here survives a fork; a process opens its own.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import threading
@@ -120,8 +121,8 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
             write_manifest(aside, {"format": FORMAT, "identity": truth.identity, **(about or {})})
             try:
                 aside.rename(directory)
-            except OSError:
-                if directory.exists():  # another process was quicker
+            except OSError as error:
+                if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:  # another process was quicker
                     return False
                 raise
         _sync_names(directory)

@@ -220,14 +220,18 @@ def directory_aside(folder: Path) -> Iterator[Path]:
     while True:
         aside = folder / f".pointsman-{uuid.uuid4().hex}.new"
         aside.mkdir()
-        descriptor = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            descriptor = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:  # somebody who collects leftovers was quicker
+            continue
         if _try_lock(descriptor, fcntl.LOCK_SH) and _is(aside, descriptor):  # shared: it is opened in the block
             break
-        os.close(descriptor)  # somebody who collects leftovers was quicker
+        os.close(descriptor)
     try:
         yield aside
     finally:
-        shutil.rmtree(aside, ignore_errors=True)  # what cannot be removed now is collected later
+        if aside.exists():
+            shutil.rmtree(aside, ignore_errors=True)  # what cannot be removed now is collected later
         os.close(descriptor)
 
 
