@@ -375,7 +375,7 @@ def test_a_reranked_strategy_is_asked_for_what_the_reranker_scores(search: Searc
     assert ids(search(service, "railway switch", 2, "x", False)) == ids(
         dataset.search("railway switch", 2, strategy="vector").hits
     )
-    assert service.strategies["x"].asked == [50, 2]  # type: ignore[attr-defined]
+    assert service.strategies["x"].asked == [50, 3]  # type: ignore[attr-defined]
 
 
 # ── our own strategies ───────────────────────────────────────────────────────────────────────────────────────────────

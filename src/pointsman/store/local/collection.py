@@ -11,6 +11,7 @@ another one. Nothing here survives a fork; a process opens its own.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import threading
@@ -65,6 +66,7 @@ FORMAT = 1
 _MANIFEST = "manifest.json"
 _TRUTH = "documents.sqlite"
 _COMPLETING_SECONDS = 10.0
+_HEAL_SECONDS = 1.0  # until it is tried again to heal what could not be healed
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
@@ -122,8 +124,8 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
             write_manifest(aside, {"format": FORMAT, "identity": truth.identity, **(about or {})})
             try:
                 aside.rename(directory)
-            except OSError:
-                if directory.exists():  # another process was quicker
+            except OSError as error:
+                if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:  # another process was quicker
                     return False
                 raise
         _sync_names(directory)
@@ -250,6 +252,7 @@ class Collection:
         self._vectors: VectorIndex | None = None
         self._embedder: str | None = None
         self._seen = -1
+        self._heal_again = 0.0  # the moment from which on it is worth trying
         self._heal()
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -338,8 +341,10 @@ class Collection:
             self.truth.index_sources()
             try:
                 yield
-            finally:
-                self._derive()
+            except BaseException:
+                self._heal_quietly()  # what was written before it failed
+                raise
+            self._derive()
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:
@@ -526,18 +531,38 @@ class Collection:
         """After a crash or damage the indexes on disk are behind: catch up, unless a living writer is about to."""
         if self.keyword.applied == self.truth.sequence() and not self._wants_base:
             return
-        if not self._writing.acquire(blocking=False):
+        if monotonic() < self._heal_again or not self._writing.acquire(blocking=False):
             return
         already = self._lock.held
         try:
             self._become_writer()
-            self._derive()
+            self._heal_quietly()
         except LockedError:
             log.debug("%s is being written to; its writer will bring the indexes up to date", self._directory)
+        except CorruptStoreError:
+            raise
+        except StoreError as error:  # nothing can be written there
+            self._put_off(error)
         finally:
             if not already:
                 self._step_down()
             self._writing.release()
+
+    def _heal_quietly(self) -> None:
+        """As the writer: bring the indexes up to date if that can be done; searches go on with what there is."""
+        try:
+            self._derive()
+        except CorruptStoreError:
+            raise
+        except StoreError as error:
+            self._put_off(error)
+
+    def _put_off(self, error: StoreError) -> None:
+        """Try again later what cannot be done now."""
+        self._heal_again = monotonic() + _HEAL_SECONDS
+        level = logging.DEBUG if str(error) == str(self.keyword.trouble) else logging.WARNING
+        log.log(level, "the indexes of %s cannot be brought up to date now: %s", self._directory, error)
+        self.keyword.trouble = error
 
     def _enter(self, wait: float) -> None:
         """Become the writer for a block, in turn with other processes that wait, and count the block in."""
@@ -607,6 +632,7 @@ class Collection:
         with self._deriving:
             self._derive_in_memory(save=True)
         self.keyword.catch_up()  # outside, since it may take long; searches go on meanwhile
+        self.keyword.trouble = None
 
     def _derive_in_memory(self, *, save: bool) -> None:
         """Bring columns and vectors up to the truth; with ``save``, write a new base file of vectors when that pays."""

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_FOR_US: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_LEAST_ROOM: Final = 1 << 20  # bytes; with less, what fails for no reason that is told fails for this one
 _HOLD_SECONDS: Final = 10.0  # for whoever has a directory under its hands; that takes milliseconds
 POLL_SECONDS: Final = 0.005
 """How often who waits for a lock looks whether it is free; a look costs some 20 microseconds."""
@@ -62,6 +63,15 @@ def full(place: Path, kept: str = "") -> StorageFullError:
         f"{place}: no room is left on the disk (or in the quota); {kept or 'what was acknowledged before is kept'}; "
         "searching goes on; make room and try again"
     )
+
+
+def room(directory: Path) -> bool:
+    """Whether there is any for new files."""
+    try:
+        state = os.statvfs(directory)
+    except OSError:
+        return True  # nobody knows; what is tried next will tell
+    return state.f_bavail * state.f_frsize >= _LEAST_ROOM and (state.f_favail > 0 or not state.f_files)
 
 
 @contextmanager
@@ -220,14 +230,18 @@ def directory_aside(folder: Path) -> Iterator[Path]:
     while True:
         aside = folder / f".pointsman-{uuid.uuid4().hex}.new"
         aside.mkdir()
-        descriptor = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            descriptor = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:  # somebody who collects leftovers was quicker
+            continue
         if _try_lock(descriptor, fcntl.LOCK_SH) and _is(aside, descriptor):  # shared: it is opened in the block
             break
-        os.close(descriptor)  # somebody who collects leftovers was quicker
+        os.close(descriptor)
     try:
         yield aside
     finally:
-        shutil.rmtree(aside, ignore_errors=True)  # what cannot be removed now is collected later
+        if aside.exists():
+            shutil.rmtree(aside, ignore_errors=True)  # what cannot be removed now is collected later
         os.close(descriptor)
 
 

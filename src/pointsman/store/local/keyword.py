@@ -13,27 +13,30 @@ index is opened. Since a file of another index is sound in itself, the checksums
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import math
 import os
+import re
 import shutil
+import tempfile
 import threading
+import weakref
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import tantivy
 
 from pointsman.errors import InputError, PointsmanError, StoreError
-from pointsman.store.local.files import file_stamp, make_directory
+from pointsman.store.local.files import file_stamp, full, make_directory, room, store_error
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -141,8 +144,11 @@ class KeywordIndex:
         self._view: _View | None = None  # may outlive the files that it shows, while they are written anew
         self._applied = -1
         self._looked_at: object = None  # which state of the files `_applied` speaks of
+        self._mirror: Path | None = None  # where the index is read through links
         self._writes = False  # this very object: until it is done, what is on disk is no business of its searches
         self._told_missing = False
+        self.trouble: StoreError | None = None
+        """Why it could not be brought up to date; where there is no index at all, searching raises it."""
         self._guard = threading.Lock()
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -276,7 +282,9 @@ class KeywordIndex:
                 try:
                     self._index.reload()
                     self._look(self._index)
-                except (ValueError, OSError) as error:
+                except BaseException as error:
+                    if not _of_tantivy(error):
+                        raise
                     log.info("keyword index %s is opened anew (%s)", self._directory, error)
                 else:
                     return
@@ -302,13 +310,20 @@ class KeywordIndex:
             self._write(since, target)
         except BaseException as error:
             self._drop_writer()  # what it has taken in uncommitted must not get into a later commit
-            if isinstance(error, ValueError | OSError) and not isinstance(error, PointsmanError):
-                raise StoreError(f"keyword index {self._directory} cannot be written: {error}") from error
+            if _of_tantivy(error):
+                raise self._unwritten(error) from error
             raise
         finally:
             self._writes = False
         _note_checksums(self._directory)
         self.reload()
+
+    def _unwritten(self, error: BaseException) -> StoreError:
+        kept = "the documents are stored, and the index catches up with them as soon as it can be written"
+        cause = _as_os_error(error)
+        if cause.errno is None and not room(self._directory.parent):  # a thread of tantivy's that dies does not say why
+            return full(self._directory, kept)
+        return store_error(self._directory, cause, kept)
 
     def clear(self) -> None:
         """Throw the index away; ``catch_up`` builds it anew. Searches go on in what was there until then."""
@@ -329,6 +344,7 @@ class KeywordIndex:
         """Let go of the files; what is committed stays."""
         self.release()
         with self._guard:
+            self._drop_mirror()
             self._index = self._view = self._looked_at = None
             self._applied = -1
 
@@ -343,6 +359,8 @@ class KeywordIndex:
             self.reload()
         if self._view is not None:
             return self._view
+        if self.trouble is not None and self._source.sequence():
+            raise self.trouble
         if self._source.sequence() and not self._told_missing:
             self._told_missing = True
             log.warning(
@@ -357,15 +375,37 @@ class KeywordIndex:
             try:
                 for path in damaged_files(self._directory):
                     raise ValueError(f"{path.name} is damaged or not its own")
-                index = tantivy.Index.open(str(self._directory))
+                index = self._open()
                 self._look(index)
-            except (ValueError, OSError, KeyError, TypeError) as error:
+            except BaseException as error:
+                if not _of_tantivy(error):
+                    raise
                 if file_stamp(self._directory / "meta.json") != state:
                     continue  # a writer has replaced files while they were being looked at
                 log.warning("keyword index %s cannot be used (%.200s); it is built anew", self._directory, error)
             else:
                 self._index = index
             return
+
+    def _open(self) -> tantivy.Index:
+        """The index on disk; where nothing can be written beside it, not even a lock, through links to its files."""
+        try:
+            return tantivy.Index.open(str(self._directory))
+        except (ValueError, OSError) as error:
+            if _as_os_error(error).errno not in _UNWRITABLE:
+                raise
+        self._drop_mirror()
+        self._mirror = Path(tempfile.mkdtemp(prefix="pointsman-"))
+        weakref.finalize(self, shutil.rmtree, self._mirror, ignore_errors=True)
+        for path in self._directory.iterdir():
+            if path.suffix != ".lock":
+                (self._mirror / path.name).symlink_to(path.absolute())
+        return tantivy.Index.open(str(self._mirror))
+
+    def _drop_mirror(self) -> None:
+        mirror, self._mirror = self._mirror, None
+        if mirror is not None:
+            shutil.rmtree(mirror, ignore_errors=True)  # what is open stays so
 
     def _look(self, index: tantivy.Index) -> None:
         searcher = index.searcher()
@@ -395,6 +435,11 @@ class KeywordIndex:
     def _open_writer(self) -> tantivy.IndexWriter:
         with self._guard:
             if self._writer is None:
+                if self._mirror is not None:
+                    self._index = None
+                    self._drop_mirror()
+                    if (self._directory / "meta.json").exists():
+                        self._index = tantivy.Index.open(str(self._directory))
                 if self._index is None:
                     make_directory(self._directory)
                     self._index = tantivy.Index(_SCHEMA, path=str(self._directory))
@@ -475,8 +520,11 @@ def _note_checksums(directory: Path) -> None:
     if noted == before:
         return
     aside = directory / f"{_CHECKSUMS}.tmp"
-    aside.write_text(json.dumps(noted))
-    aside.replace(directory / _CHECKSUMS)
+    try:
+        aside.write_text(json.dumps(noted))
+        aside.replace(directory / _CHECKSUMS)
+    except OSError as error:
+        log.warning("%s cannot be written (%s) and is done without", directory / _CHECKSUMS, error)
 
 
 def _noted_checksums(directory: Path) -> dict[str, int]:
@@ -507,6 +555,26 @@ def _crc(content: bytes) -> int:
         return int(json.loads(content[-8 - length : -8])["crc"])
     except (ValueError, KeyError, TypeError):
         return -1
+
+
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+def _of_tantivy(error: BaseException) -> bool:
+    """Whether an error is one that tantivy, or the system underneath it, has raised; it panics on some damage."""
+    if isinstance(error, PointsmanError):
+        return False
+    return isinstance(error, ValueError | OSError | KeyError | TypeError) or type(error).__name__ == "PanicException"
+
+
+def _as_os_error(error: BaseException) -> OSError:
+    """The operating system's error that tantivy tells of in words; without a number if it is none."""
+    if isinstance(error, OSError):
+        return error
+    number = re.search(r"\(os error (\d+)\)|code: (\d+), kind:", str(error))
+    if number is None:
+        return OSError(str(error)[:300])
+    return OSError(code := int(number[1] or number[2]), os.strerror(code))
 
 
 def _postings(key: int, document: Document) -> tantivy.Document:

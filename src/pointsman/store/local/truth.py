@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from pointsman._batched import batched
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
-from pointsman.store.local.files import full, steady, store_error, sync_directory
+from pointsman.store.local.files import full, room, steady, store_error, sync_directory
 from pointsman.store.prepared import digest, metadata_of, storable
 from pointsman.types import AddResult, Document
 
@@ -60,6 +60,7 @@ PRAGMA synchronous = FULL;
 PRAGMA cache_size = -8000;
 PRAGMA mmap_size = 1073741824;
 """
+_ALONE = "PRAGMA locking_mode = EXCLUSIVE;"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Truth:
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self._path = path
         self._process = os.getpid()
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[_Connection] = []
         # for those who never call close
         weakref.finalize(self, _close_all, self._idle, path.parent, os.getpid()).atexit = False
         self.identity = ""
@@ -277,7 +278,7 @@ class Truth:
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", values.items())
 
     @contextmanager
-    def transaction(self, *, advance: bool = True) -> Iterator[tuple[sqlite3.Connection, int]]:
+    def transaction(self, *, advance: bool = True) -> Iterator[tuple[_Connection, int]]:
         """One durable transaction and its sequence number."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -308,7 +309,7 @@ class Truth:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _create(self, connection: sqlite3.Connection) -> None:
+    def _create(self, connection: _Connection) -> None:
         """Make the tables; several processes may do so at once, the first one's identity stays."""
         birth = f"INSERT OR IGNORE INTO meta VALUES ('identity', '{uuid.uuid4().hex}');"
         # Eight-kilobyte pages hold five vectors of 384 numbers with little waste; only a new file takes the setting.
@@ -383,7 +384,7 @@ class Truth:
             key = page[-1][-1]
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self) -> Iterator[_Connection]:
         connection = self._lend()
         try:
             yield connection
@@ -392,7 +393,7 @@ class Truth:
         finally:
             self._take_back(connection)
 
-    def _lend(self) -> sqlite3.Connection:
+    def _lend(self) -> _Connection:
         """A connection; any thread may have it next (appending to a list and popping from it are atomic)."""
         if self._process != os.getpid():
             raise StoreError(
@@ -404,13 +405,13 @@ class Truth:
         except IndexError:
             return self._connect()
 
-    def _take_back(self, connection: sqlite3.Connection) -> None:
-        if len(self._idle) < _IDLE:
+    def _take_back(self, connection: _Connection) -> None:
+        if len(self._idle) < _IDLE and not connection.alone:
             self._idle.append(connection)
         else:
             _close(connection, self._path.parent)
 
-    def _connect(self, *, create: bool = False) -> sqlite3.Connection:
+    def _connect(self, *, create: bool = False) -> _Connection:
         """A new connection, to the very database that the others are connected to.
 
         Raises:
@@ -423,19 +424,15 @@ class Truth:
                     if self.identity:
                         raise self._replaced()
                     raise CorruptStoreError(f"{self._path} is missing; {_REMEDY}")
-                connection = sqlite3.connect(
-                    f"file:{quote(str(self._path))}?{self._how(create=create)}",
-                    uri=True,
-                    isolation_level=None,
-                    check_same_thread=False,
-                    timeout=_BUSY_SECONDS,
-                )
+                how = self._how(create=create)
                 try:
-                    connection.executescript(_SETTINGS)
-                    identity = self._identify(connection, create=create)
-                except BaseException:
-                    connection.close()
-                    raise
+                    connection, identity = self._connect_so(how, _SETTINGS, create=create)
+                except sqlite3.OperationalError as error:
+                    if _code(error) not in _NO_ROOM or create:
+                        raise
+                    # There is no room for SQLite's table of who reads what. Who has the file alone needs none.
+                    connection, identity = self._connect_so(how, _ALONE + _SETTINGS, create=False)
+                    connection.alone = True
         except sqlite3.Error as error:
             raise self._told(error) from error
         except OSError as error:
@@ -446,7 +443,24 @@ class Truth:
         self.identity = identity
         return connection
 
-    def _identify(self, connection: sqlite3.Connection, *, create: bool) -> str:
+    def _connect_so(self, how: str, settings: str, *, create: bool) -> tuple[_Connection, str]:
+        """A connection with these settings, and the identity of what it is connected to."""
+        connection = sqlite3.connect(
+            f"file:{quote(str(self._path))}?{how}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_SECONDS,
+            factory=_Connection,
+        )
+        try:
+            connection.executescript(settings)
+            return connection, self._identify(connection, create=create)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _identify(self, connection: _Connection, *, create: bool) -> str:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tombstones_seq'").fetchone():
             if not create:
                 raise CorruptStoreError(f"{self._path} is damaged (it has no tables); {_REMEDY}")
@@ -461,26 +475,33 @@ class Truth:
 
     def _told(self, error: sqlite3.Error) -> StoreError:
         """SQLite's error in terms of the file."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it tells kinds of the same
+        code = _code(error)
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or "decode to UTF-8" in str(error):
             return CorruptStoreError(f"{self._path} is damaged ({error}); {_REMEDY}")
-        if code == sqlite3.SQLITE_FULL:
+        if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not room(self._path.parent)):
             return full(self._path, "nothing of this batch was written, and what was acknowledged before is kept")
         if code == sqlite3.SQLITE_BUSY:
             return LockedError(f"{self._path} is in use by another process for longer than {_BUSY_SECONDS:.0f} s")
-        if code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+        if code in _NO_ROOM:
             return StoreError(
                 f"{self._path}: {error}; what was acknowledged is kept; look after the disk and try again"
             )
         return StoreError(f"{self._path}: {error}")
 
 
-def _close_all(connections: list[sqlite3.Connection], directory: Path, opened_by: int) -> None:
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it tells kinds of the same
+
+
+_NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+
+
+def _close_all(connections: list[_Connection], directory: Path, opened_by: int) -> None:
     while connections and os.getpid() == opened_by:  # after a fork they are the parent's
         _close(connections.pop(), directory)
 
 
-def _close(connection: sqlite3.Connection, directory: Path) -> None:
+def _close(connection: _Connection, directory: Path) -> None:
     try:
         with steady(directory):  # the last connection of a file deletes its log, by name
             connection.close()

@@ -276,7 +276,7 @@ class VectorIndex:
             if state.seq < target:
                 state = self._apply(state, target, save=save)
             if save and (state.untidy or self._unusable):
-                state = self._rebase(state)
+                state = self._rebased(state)
             self._state = state
 
     def clear(self) -> None:
@@ -304,11 +304,19 @@ class VectorIndex:
             keys = np.array([key for part in changes for key in part.keys], np.int64)
             state = state.applying(gone, keys, self._matrix(b"".join([part.vectors for part in changes])))
             if save and len(state.tail_keys) >= max(2 * _APPLY_ROWS, len(state.base.keys)):
-                state = self._rebase(state)
+                state = self._rebased(state)
         return replace(state, seq=target)
 
     def _matrix(self, vectors: bytes) -> NDArray[np.float32]:
         return np.frombuffer(vectors, np.float32).reshape(-1, self._dimensions)
+
+    def _rebased(self, state: _State) -> _State:
+        """The same in a new base file; where none can be written it stays in memory, and comes from the truth again."""
+        try:
+            return self._rebase(state)
+        except OSError as error:
+            log.warning("vector index %s cannot be written now (%s); it is kept in memory", self._path, error)
+            return state
 
     def _rebase(self, state: _State) -> _State:
         rows = state.base_rows

@@ -1,0 +1,442 @@
+"""Power loss, replayed: what a process asks of the file system is recorded, and cut off after any of its calls.
+
+`recorded` runs a script under strace and reads what it did to a folder. `Disk` plays that back and knows what would be
+on the disk if the power failed now: of a file what was there when it was last synced, of a directory the names that it
+had when *it* was last synced. Real disks often keep more; `Disk.left` can keep a random part of the rest, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pointsman.store.local.collection import Collection
+from store_kit import sound
+
+STRACE: Final = shutil.which("strace")
+_CALLS: Final = (
+    "open,openat,creat,close,write,pwrite64,writev,pwritev,lseek,ftruncate,truncate,fallocate,fsync,fdatasync,sync,"
+    "rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,link,linkat,symlink,symlinkat,dup,dup2,dup3,"
+    "copy_file_range,sendfile,chdir"
+)
+
+
+@dataclass
+class Call:
+    """One call that has succeeded."""
+
+    name: str
+    arguments: list[str]
+    result: int
+
+
+def recorded(script: Path, *arguments: str) -> list[Call]:
+    """Run a Python script under strace; what it writes to descriptor 1 is among the calls.
+
+    Raises:
+        CalledProcessError: it has failed.
+    """
+    assert STRACE is not None
+    log = Path(arguments[0]).with_suffix(".strace")
+    command = [STRACE, "-f", "--seccomp-bpf", "-qq", "-xx", "-s", "9999999", "-e", f"trace={_CALLS}", "-o", str(log)]
+    subprocess.run([*command, sys.executable, "-W", "error", str(script), *arguments], check=True, capture_output=True)
+    try:
+        return list(_parsed(log.read_text("ascii").splitlines()))
+    finally:
+        log.unlink()
+
+
+def _parsed(lines: Sequence[str]) -> Iterator[Call]:
+    begun: dict[str, str] = {}
+    for line in lines:
+        process, _, rest = line.partition(" ")
+        rest = rest.strip()
+        if rest.endswith("<unfinished ...>"):
+            begun[process] = rest.removesuffix("<unfinished ...>")
+            continue
+        if (resumed := re.match(r"<\.\.\. \w+ resumed>", rest)) is not None:
+            rest = begun.pop(process) + rest[resumed.end() :]
+        whole = re.fullmatch(r"(\w+)\((.*)\)\s+= (-?\d+)(?: .*)?", rest)
+        if whole is None:
+            assert rest.startswith(("+++", "---")), rest
+            continue
+        if int(whole[3]) >= 0:
+            yield Call(whole[1], _split(whole[2]), int(whole[3]))
+
+
+def _split(arguments: str) -> list[str]:
+    """The arguments; strings are hexadecimal throughout, so that no comma or bracket is in one."""
+    parts, depth = [""], 0
+    for character in arguments:
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def _bytes(text: str) -> bytes:
+    assert text.startswith('"'), text
+    assert text.endswith('"'), "a string was cut off"
+    return bytes.fromhex(text[1:-1].replace("\\x", ""))
+
+
+@dataclass(eq=False)
+class File:
+    """A regular file: as it is, as it is on the disk, and what was done to it since."""
+
+    content: bytearray = field(default_factory=bytearray)
+    synced: bytes = b""
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # (place, data), or (length, None)
+
+    def write(self, place: int, data: bytes) -> None:
+        if len(self.content) < place:
+            self.content.extend(b"\0" * (place - len(self.content)))
+        self.content[place : place + len(data)] = data
+        self.pending.append((place, data))
+
+    def cut(self, length: int) -> None:
+        del self.content[length:]
+        self.content.extend(b"\0" * (length - len(self.content)))
+        self.pending.append((length, None))
+
+    def sync(self) -> None:
+        self.synced, self.pending = bytes(self.content), []
+
+    def left(self, chance: random.Random | None) -> bytes:
+        """What the disk has of it; with ``chance``, some of what was not synced too, in any order."""
+        if chance is None:
+            return self.synced
+        found = File(bytearray(self.synced))
+        for place, data in self.pending:
+            if chance.random() < 0.5:
+                if data is None:
+                    found.cut(place)
+                else:
+                    found.write(place, data)
+        return bytes(found.content)
+
+
+@dataclass(eq=False)
+class Folder:
+    """A directory: its names, those that are on the disk, and the states in between."""
+
+    names: dict[str, File | Folder] = field(default_factory=dict)
+    synced: dict[str, File | Folder] = field(default_factory=dict)
+    pending: list[dict[str, File | Folder]] = field(default_factory=list)
+
+    def change(self, name: str, what: File | Folder | None) -> None:
+        if what is None:
+            del self.names[name]
+        else:
+            self.names[name] = what
+        self.pending.append(dict(self.names))
+
+    def sync(self) -> None:
+        self.synced, self.pending = dict(self.names), []
+
+    def left(self, chance: random.Random | None) -> dict[str, File | Folder]:
+        return self.synced if chance is None else chance.choice([self.synced, *self.pending])
+
+
+@dataclass
+class _Descriptor:
+    what: File | Folder
+    place: int = 0
+    append: bool = False
+
+
+class Disk:
+    """A folder on a disk, as the recorded calls change it.
+
+    Args:
+        root: the folder; empty, and on the disk, when the recording began.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._prefix = Folder(), os.fsencode(root)
+        self._held: dict[int, _Descriptor] = {}
+        self.said: list[str] = []
+        """What the process has written to its standard output, line by line."""
+
+    def play(self, call: Call) -> bool:
+        """Apply a call; whether it had to do with the folder."""
+        handle = getattr(self, f"_{call.name}", None)
+        assert handle is not None, f"{call.name} is not played back"
+        return bool(handle(call.arguments, call.result))
+
+    def left(self, target: Path, chance: random.Random | None = None) -> None:
+        """Write down what would be there if the power failed now."""
+        shutil.rmtree(target, ignore_errors=True)
+        _write_down(self._root, target, chance)
+
+    # ── the calls ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _place(self, path: str, base: str = "AT_FDCWD") -> tuple[Folder, str] | None:
+        """The directory and the name that a path stands for, if that is within the folder."""
+        raw = _bytes(path)
+        if raw.startswith(b"/"):
+            if not raw.startswith(self._prefix + b"/") or not raw[len(self._prefix) :].strip(b"/"):
+                return None
+            folder, parts = self._root, os.fsdecode(raw[len(self._prefix) + 1 :]).split("/")
+        elif base != "AT_FDCWD" and int(base) in self._held:
+            held = self._held[int(base)].what
+            assert isinstance(held, Folder)
+            folder, parts = held, os.fsdecode(raw).split("/")
+        else:
+            return None
+        *parents, name = [part for part in parts if part]
+        for part in parents:
+            inner = folder.names.get(part)
+            assert isinstance(inner, Folder), (path, part)
+            folder = inner
+        return folder, name
+
+    def _openat(self, arguments: list[str], result: int) -> bool:
+        base, path, flags = arguments[:3]
+        self._held.pop(result, None)
+        if _bytes(path).rstrip(b"/") == self._prefix:
+            self._held[result] = _Descriptor(self._root)
+            return False
+        place = self._place(path, base)
+        if place is None:
+            return False
+        folder, name = place
+        what = folder.names.get(name)
+        changed = what is None
+        if what is None:
+            assert "O_CREAT" in flags, (path, flags)
+            what = File()
+            folder.change(name, what)
+        if "O_TRUNC" in flags and isinstance(what, File) and what.content:
+            what.cut(0)
+            changed = True
+        self._held[result] = _Descriptor(what, append="O_APPEND" in flags)
+        return changed
+
+    def _open(self, arguments: list[str], result: int) -> bool:
+        return self._openat(["AT_FDCWD", *arguments], result)
+
+    def _close(self, arguments: list[str], _: int) -> bool:
+        self._held.pop(int(arguments[0]), None)
+        return False
+
+    def _dup(self, arguments: list[str], result: int) -> bool:
+        if int(arguments[0]) in self._held:
+            self._held[result] = self._held[int(arguments[0])]
+        return False
+
+    def _dup2(self, arguments: list[str], result: int) -> bool:
+        self._held.pop(result, None)
+        return self._dup(arguments, result)
+
+    _dup3 = _dup2
+
+    def _file(self, descriptor: str) -> _Descriptor | None:
+        held = self._held.get(int(descriptor))
+        return held if held is not None and isinstance(held.what, File) else None
+
+    def _write(self, arguments: list[str], result: int) -> bool:
+        if arguments[0] == "1":
+            self.said += _bytes(arguments[1]).decode().split("\n")[:-1]
+        return self._put(arguments[0], _bytes(arguments[1])[:result], None)
+
+    def _writev(self, arguments: list[str], result: int) -> bool:
+        data = b"".join(map(_bytes, re.findall(r'iov_base=("[^"]*")', arguments[1])))
+        return self._put(arguments[0], data[:result], None)
+
+    def _pwrite64(self, arguments: list[str], result: int) -> bool:
+        return self._put(arguments[0], _bytes(arguments[1])[:result], int(arguments[3]))
+
+    def _put(self, descriptor: str, data: bytes, place: int | None) -> bool:
+        held = self._file(descriptor)
+        if held is None:
+            return False
+        assert isinstance(held.what, File)
+        if place is not None:
+            held.what.write(place, data)
+            return True
+        if held.append:
+            held.place = len(held.what.content)
+        held.what.write(held.place, data)
+        held.place += len(data)
+        return True
+
+    def _lseek(self, arguments: list[str], result: int) -> bool:
+        if (held := self._file(arguments[0])) is not None:
+            held.place = result
+        return False
+
+    def _ftruncate(self, arguments: list[str], _: int) -> bool:
+        held = self._file(arguments[0])
+        if held is None:
+            return False
+        assert isinstance(held.what, File)
+        held.what.cut(int(arguments[1]))
+        return True
+
+    def _fsync(self, arguments: list[str], _: int) -> bool:
+        held = self._held.get(int(arguments[0]))
+        if held is not None:
+            held.what.sync()
+        return held is not None
+
+    _fdatasync = _fsync
+
+    def _renameat(self, arguments: list[str], _: int) -> bool:
+        source, target = self._place(arguments[1], arguments[0]), self._place(arguments[3], arguments[2])
+        if source is None or target is None:
+            return False
+        what = source[0].names[source[1]]
+        source[0].change(source[1], None)
+        target[0].change(target[1], what)
+        return True
+
+    _renameat2 = _renameat
+
+    def _rename(self, arguments: list[str], result: int) -> bool:
+        return self._renameat(["AT_FDCWD", arguments[0], "AT_FDCWD", arguments[1]], result)
+
+    def _linkat(self, arguments: list[str], _: int) -> bool:
+        source, target = self._place(arguments[1], arguments[0]), self._place(arguments[3], arguments[2])
+        if source is None or target is None:
+            return False
+        target[0].change(target[1], source[0].names[source[1]])
+        return True
+
+    def _unlinkat(self, arguments: list[str], _: int) -> bool:
+        place = self._place(arguments[1], arguments[0])
+        if place is not None:
+            place[0].change(place[1], None)
+        return place is not None
+
+    def _unlink(self, arguments: list[str], result: int) -> bool:
+        return self._unlinkat(["AT_FDCWD", arguments[0]], result)
+
+    _rmdir = _unlink
+
+    def _mkdirat(self, arguments: list[str], _: int) -> bool:
+        place = self._place(arguments[1], arguments[0])
+        if place is not None:
+            place[0].change(place[1], Folder())
+        return place is not None
+
+    def _mkdir(self, arguments: list[str], result: int) -> bool:
+        return self._mkdirat(["AT_FDCWD", arguments[0]], result)
+
+
+def _write_down(folder: Folder, target: Path, chance: random.Random | None) -> None:
+    target.mkdir()
+    for name, what in folder.left(chance).items():
+        if isinstance(what, Folder):
+            _write_down(what, target / name, chance)
+        else:
+            (target / name).write_bytes(what.left(chance))
+
+
+class Replay:
+    """What must be there after a power loss, and whether it is.
+
+    The script says on its standard output what it begins (``begin`` and a JSON list) and that it is ``done``.
+    """
+
+    def __init__(self, script: Path, folder: Path, where: str = "store") -> None:
+        self._root, self._after = folder / "workspace", folder / "after"
+        self._root.mkdir()
+        self.calls = recorded(script, str(self._root), where)
+        self.problems: list[str] = []
+        self.replays = 0
+
+    def every(self, step: int = 1, chances: Sequence[random.Random | None] = (None,)) -> None:
+        """Cut the power off after each ``step``-th call that changes or syncs something, and at the end."""
+        disk, changes = Disk(self._root), 0
+        for number, call in enumerate(self.calls):
+            if disk.play(call):
+                changes += 1
+                if changes % step == 0 or number == len(self.calls) - 1:
+                    for chance in chances:
+                        self._check(disk, changes, chance)
+
+    def _check(self, disk: Disk, number: int, chance: random.Random | None) -> None:
+        disk.left(self._after, chance)
+        self.replays += 1
+        expected, begun = _expected(disk.said)
+        try:
+            found = _found(self._after)
+        except Exception as error:  # noqa: BLE001  (this is what is looked for)
+            self.problems.append(f"after call {number} ({disk.said[-1:]}): {type(error).__name__}: {error}")
+            return
+        if found == expected or (begun is not None and found == _applied(expected, begun)):
+            return
+        if begun is not None and begun[0] == "add" and _is_part(found, expected, begun):
+            return
+        self.problems.append(f"after call {number} ({disk.said[-1:]}): {found} instead of {expected}")
+
+
+State = dict[str, dict[str, str]]
+"""Text by id by dataset; a file beside the datasets is a dataset of its own name with its content as one text."""
+
+
+def _expected(said: Sequence[str]) -> tuple[State, list[Any] | None]:
+    """What was acknowledged, and what had begun and was not."""
+    state: State = {}
+    begun: list[Any] | None = None
+    for line in said:
+        word, _, rest = line.partition(" ")
+        if word == "begin":
+            begun = json.loads(rest)
+        elif word == "done":
+            assert begun is not None
+            state, begun = _applied(state, begun), None
+    return state, begun
+
+
+def _applied(state: State, step: Sequence[Any]) -> State:
+    operation, name, *rest = step
+    state = {one: dict(texts) for one, texts in state.items()}
+    if operation == "make":
+        state.setdefault(name, {})
+    elif operation == "add":
+        state[name].update(rest[0])
+    elif operation == "delete":
+        for id_ in rest[0]:
+            state[name].pop(id_, None)
+    elif operation == "put":
+        state[name] = {"": rest[0]}
+    elif operation in {"drop", "remove"}:
+        state.pop(name, None)
+    return state
+
+
+def _is_part(found: State, expected: State, step: Sequence[Any]) -> bool:
+    """An add that was cut short may have written some of its batches."""
+    _, name, texts = step
+    added = {id_: text for id_, text in found.get(name, {}).items() if expected[name].get(id_) != text}
+    return added.items() <= texts.items() and found == _applied(expected, ("add", name, added))
+
+
+def _found(root: Path) -> State:
+    """What there is; the stores of every dataset agree."""
+    state: State = {}
+    for path in sorted(root.iterdir()) if root.exists() else []:
+        if path.is_file() and not path.name.endswith(".tmp") and path.name != "workspace.json":
+            state[path.name] = {"": path.read_text("utf-8")}
+    names = sorted(path.parent.name for path in (root / "datasets").glob("[!.]*/manifest.json"))
+    for name in names:
+        store = Collection(root / "datasets" / name)
+        state[name] = {document.id: document.text for document in store.truth.documents()}
+        sound(store)
+        found = {key for key, _ in store.keyword.search("rail", 10_000)}
+        assert found == {key for key, _ in store.truth.alive()}, "the keyword index does not find all documents"
+        store.close()
+    return state

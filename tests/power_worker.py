@@ -1,0 +1,128 @@
+"""What is recorded for the replays of power loss: ``python power_worker.py FOLDER store|workspace``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pointsman.store.local import collection, files, truth, vectors
+from pointsman.store.local.collection import Collection, drop_collection
+from pointsman.store.local.files import remove_file, replacing
+from pointsman.types import Document
+from store_kit import add, corpus
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def step(*what: Any) -> Iterator[None]:
+    """Say that it begins, and that it is done."""
+    say(f"begin {json.dumps(what)}")
+    yield
+    say("done")
+
+
+def documents(count: int, seed: int, prefix: str = "d") -> list[Document]:
+    return [Document(one.id, f"rail {one.text}") for one in corpus(count, seed, prefix)]
+
+
+def texts(found: list[Document]) -> dict[str, str]:
+    return {one.id: one.text for one in found}
+
+
+def on_stores(root: Path) -> None:
+    """Make, fill, update, delete, rebuild, drop and make again, close and open in between."""
+    vectors._REBASE_ROWS = 10  # new base files all the time
+
+    def fill(store: Collection, name: str, found: list[Document]) -> None:
+        with step("add", name, texts(found)):
+            add(store, found)
+
+    with step("make", "one"):
+        one = Collection(root / "datasets" / "one")
+    fill(one, "one", documents(12, 1))
+    with step("put", "policy.json", "{}"), replacing(root / "policy.json") as file:
+        file.write(b"{}")
+    with step("make", "two"):
+        two = Collection(root / "datasets" / "two")
+    fill(two, "two", documents(3, 2))
+    fill(one, "one", documents(20, 3))
+    with step("delete", "one", ["d1", "d2", "d19"]):
+        one.delete(["d1", "d2", "d19"])
+    with step("describe", "one"):
+        one.describe(description="rails")
+    one.close()
+    one = Collection(root / "datasets" / "one")
+    with one.writing():
+        fill(one, "one", documents(5, 4, "e"))
+    with step("rebuild", "one"):
+        one.rebuild()
+    with step("drop", "two"):
+        two.remove()
+    with step("make", "two"):
+        two = Collection(root / "datasets" / "two")
+    fill(two, "two", documents(2, 5))
+    two.close()
+    with step("remove", "policy.json"):
+        remove_file(root / "policy.json")
+    fill(one, "one", documents(4, 6))
+    one.close()
+    with step("drop", "one"):
+        drop_collection(root / "datasets" / "one")
+
+
+def on_workspace(root: Path) -> None:
+    """The same through the workspace."""
+    from pointsman.models.scripted import HashingEmbedder
+    from pointsman.retrieval.policy import measured
+    from pointsman.workspace import Workspace
+
+    embedder = HashingEmbedder()
+    with Workspace(root, embedder=embedder) as workspace:
+
+        def fill(name: str, found: list[Document]) -> None:
+            with step("add", name, texts(found)):
+                workspace.dataset(name).add(found)
+
+        with step("make", "one"):
+            workspace.dataset("one")
+        fill("one", documents(12, 1))
+        policy = measured()
+        with step("put", "policy.json", policy.to_json()):
+            workspace.keep(policy)
+        with step("make", "two"):
+            workspace.dataset("two")
+        fill("two", documents(3, 2))
+        with step("delete", "one", ["d1", "d2"]):
+            workspace.dataset("one").delete(["d1", "d2"])
+        with step("describe", "one"):
+            workspace.dataset("one").describe("rails")
+        with step("drop", "two"):
+            workspace.drop("two")
+        with step("make", "two"):
+            workspace.dataset("two")
+        fill("two", documents(2, 5))
+        with step("remove", "policy.json"):
+            workspace.keep(None)
+        with step("drop", "one"):
+            workspace.drop("one")
+
+
+def without_syncing_names() -> None:
+    """Let directories be synced no more, to see that it matters."""
+    for module in (collection, files, truth):
+        module.sync_directory = lambda _: None  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    if os.environ.get("WITHOUT_SYNC"):
+        without_syncing_names()
+    {"store": on_stores, "workspace": on_workspace}[sys.argv[2]](Path(sys.argv[1]))

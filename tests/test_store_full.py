@@ -1,0 +1,180 @@
+"""A full disk: searching goes on, what was acknowledged stays, and writing works again once there is room."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pointsman.errors import StorageFullError, StoreError
+from pointsman.store.local import vectors
+from pointsman.store.local.collection import Collection, drop_collection
+from pointsman.types import Document
+from store_kit import add, corpus, opened, sound, unit
+
+SIZE = 12 << 20
+
+
+@pytest.fixture(scope="module")
+def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A file system of a few megabytes."""
+    place = tmp_path_factory.mktemp("disk")
+    mount = shutil.which("mount")
+    if mount is None or os.getuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    command = [mount, "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)]
+    if (outcome := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {outcome.stderr}")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.fixture
+def disk(small_disk: Path) -> Iterator[Path]:
+    yield small_disk
+    for path in small_disk.iterdir():
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+
+
+def fill(disk: Path, leave: int) -> Path:
+    """Fill the disk but for so many bytes; gives the file to delete."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 512)
+        except OSError:
+            file.truncate(max(0, file.tell() - leave))
+    return filler
+
+
+def answers(store: Collection) -> tuple[list[int], list[int], list[Document | None]]:
+    assert store.vectors is not None
+    words = store.keyword.search("rail lamp guard", 10)
+    near = store.vectors.search(unit("q"), 10)
+    documents = store.truth.fetch([key for key, _ in words])
+    return [key for key, _ in words], [key for key, _ in near], documents
+
+
+@pytest.mark.parametrize("close", [False, True], ids=["open", "closed"])
+@pytest.mark.parametrize("leave", [0, 8_192, 40_000, 100_000, 250_000, 700_000])
+def test_searching_goes_on_and_writing_says_what_was_kept(
+    disk: Path, leave: int, close: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "_REBASE_ROWS", 10)
+    store = opened(disk)
+    expected = {one.id: one.text for one in corpus(100)}
+    add(store, corpus(100))
+    answer = answers(store)
+    if close:
+        store.close()
+    filler = fill(disk, leave)
+    if close:
+        store = opened(disk)
+    assert answers(store) == answer
+    refused = 0
+    for number in range(12):
+        documents = corpus(80, seed=number, prefix=f"n{number}-")
+        message = ""
+        try:
+            add(store, documents)
+        except StorageFullError as error:
+            message = str(error)
+        if message:
+            refused += 1
+            assert "make room" in message
+            ids = set(store.truth.ids())
+            stored = [one for one in documents if one.id in ids]
+            assert len(stored) in {0, 80}
+            assert ("the documents are stored" in message) == bool(stored), message
+            documents = stored
+        expected |= {one.id: one.text for one in documents}
+        assert len(answers(store)[1]) == 10
+        reader = opened(disk)  # one that has it open from now on
+        assert {one.id: one.text for one in reader.truth.documents()} == expected
+        reader.close()
+    assert refused
+    store.close()
+    store = opened(disk)
+    assert {one.id: one.text for one in store.truth.documents()} == expected
+    assert len(answers(store)[1]) == 10
+    filler.unlink()
+    add(store, [Document("after", "the tunnel after it")])
+    assert {one.id: one.text for one in store.truth.documents()} == expected | {"after": "the tunnel after it"}
+    sound(store)
+    store.close()
+    again = opened(disk)
+    sound(again)
+    again.close()
+
+
+def test_what_is_full_can_be_dropped(disk: Path) -> None:
+    for name in ("one", "two"):
+        store = Collection(disk / name)
+        add(store, corpus(50))
+        store.close()
+    fill(disk, 0)
+    Collection(disk / "one").remove()
+    assert drop_collection(disk / "two")
+    assert [path.name for path in disk.iterdir()] == ["filler"]
+
+
+def test_a_disk_that_cannot_be_written_to_is_searched(disk: Path) -> None:
+    for name in ("closed", "made before its index"):
+        store = Collection(disk / name)
+        add(store, corpus(50))
+        answer = answers(store)
+        store.close()
+    shutil.rmtree(disk / "made before its index" / "keyword")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    try:
+        store = Collection(disk / "closed")
+        assert answers(store) == answer
+        with pytest.raises(StoreError, match="cannot be written to"):
+            add(store, corpus(51))
+        assert answers(store) == answer
+        store.close()
+        store = Collection(disk / "made before its index")
+        with pytest.raises(StoreError, match="cannot be written to"):  # not: no hits
+            store.keyword.search("rail", 5)
+        store.close()
+    finally:
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+
+
+def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+    """Without a disk of its own: the same errors, in a process that may not write more to one file."""
+    code = f"""
+import resource, sys
+from pathlib import Path
+from pointsman.errors import StoreError
+from store_kit import add, corpus, opened, sound
+store = opened(Path({str(tmp_path)!r}))
+add(store, corpus(50))
+count = 50
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+refused = 0
+for number in range(40):
+    try:
+        add(store, corpus(50, seed=number, prefix=f"n{{number}}-"))
+    except StoreError:  # SQLite calls this an error of the disk
+        refused += 1
+    found = len(store.keyword.search("rail lamp guard", 10))
+    assert found == 10, found
+count = len(store.truth)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+add(store, corpus(1, prefix="after"))
+assert len(store.truth) == count + 1
+sound(store)
+print(refused)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
+    command = [sys.executable, "-W", "error", "-c", code]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert outcome.returncode == 0, outcome.stderr
+    assert int(outcome.stdout) > 0

@@ -1,0 +1,30 @@
+"""Power loss: what was acknowledged is there, what was dropped is not, wherever it strikes. benchmarks/power_loss.py
+replays every call."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from power_kit import STRACE, Replay
+
+WORKER = Path(__file__).with_name("power_worker.py")
+
+pytestmark = pytest.mark.skipif(STRACE is None, reason="strace, which records the calls, is not installed")
+
+
+def test_what_was_acknowledged_survives(tmp_path: Path) -> None:
+    replay = Replay(WORKER, tmp_path)
+    replay.every(20, [None, random.Random(1)])
+    assert replay.problems == []
+    assert replay.replays > 100
+
+
+def test_without_syncing_directories_it_would_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the test above would show nothing."""
+    monkeypatch.setenv("WITHOUT_SYNC", "1")
+    replay = Replay(WORKER, tmp_path)
+    replay.every(100)
+    assert any("instead of" in problem for problem in replay.problems)
