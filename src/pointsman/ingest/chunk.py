@@ -342,7 +342,9 @@ def _units(source: Source, start: int, end: int, room: float) -> Iterator[_Unit]
     for low, high in _windows(text, start, end):
         costs = _running_costs(text[low:high])
         piece = text[low:high]
-        for first, last in _lines(piece) if source.is_code else sentences(piece):
+        # Where lines are this short they are entries of a list, not parts of sentences.
+        by_lines = source.is_code or piece.count("\n") * 20 > len(piece)
+        for first, last in _lines(piece) if by_lines else sentences(piece):
             cost = float(costs[last] - costs[first])
             if cost <= room:
                 yield _Unit(low + first, low + last, cost)

@@ -135,13 +135,10 @@ class _Worker:
     def ask(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The answers to a request up to its end; where the process ends before, the last one says why."""
         self._send(request)
-        waited = 0.0
         while True:
-            began = time.monotonic()
-            line = self._line(self._patience - waited)
-            waited += time.monotonic() - began
+            line = self._line(self._patience)
             if line is None:
-                reason = f"nothing came of it within {self._patience} s"
+                reason = f"its converter did nothing for {self._patience} s"
             elif not line:
                 reason = self._cause_of_death()
             else:
