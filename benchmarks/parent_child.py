@@ -187,7 +187,7 @@ def cut(long: Sequence[Document], collection: TestCollection, parents: Mapping[s
     passages: list[Document] = []
     for one in long:
         source = Source(one.id, one.title, (Section((), one.text, 0),), one.text, "txt", record_id=one.id)
-        passages += chunk(source, TOKENS, overlap=0)
+        passages += chunk(source, max_tokens=TOKENS, overlap=0)
     return LongSet({one.id: one for one in long}, passages, collection.queries, of_parents(collection, parents))
 
 

@@ -181,7 +181,8 @@ def test_json_lines_are_records_and_bad_lines_are_named() -> None:
         (None, "", "name: Стрелка\nsize › length: 3"),
         ("d8", "Only a title", "Only a title"),
     ]
-    assert dict(sources[0].metadata) == {"year": 2020, "tags": ["a"], "line": 1}
+    assert dict(sources[0].metadata) == {"year": 2020, "tags": ["a"]}
+    assert [source.lines[0].first for source in sources] == [1, 4, 5, 8]
     assert [reason.partition(":")[0] for reason in problems] == ["line 2", "line 3", "line 6", "line 7"]
 
 
@@ -190,8 +191,8 @@ def test_json_lines_are_records_and_bad_lines_are_named() -> None:
     [
         ('[{"text": "a"}, {"text": "b"}]', ["a", "b"]),
         ('{"text": "a", "n": 1}', ["a"]),
-        ('{"tool": {"name": "x", "on": true}, "list": [1, "y"]}', ["tool › name: x\nlist: 1\nlist: y"]),
-        ('["a", "b"]', ["a\nb"]),
+        ('{"tool": {"name": "x", "on": true}, "list": [1, "y"]}', ["tool › name: x\nlist: 1, y"]),
+        ('["a", "b"]', ["a, b"]),
     ],
 )
 def test_json(data: str, texts: list[str]) -> None:
@@ -357,4 +358,4 @@ def test_a_good_page_survives_a_bad_one(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_unusable_files_raise_from_convert() -> None:
     with pytest.raises(InputError, match="binary"):
-        convert("a.txt", b"a\x00\x01\x02\x03" * 50)
+        list(convert("a.txt", b"a\x00\x01\x02\x03" * 50))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pointsman.ingest import FoundFile, Problem, Sync, find_files, read_file
+from pointsman.ingest import FileReader, FoundFile, Problem, Sync, find_files
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
@@ -56,20 +56,21 @@ def index_paths(
     total, done = sum(file.size for file in files) or 1, 0
     passages, waiting = AddResult(), list[Document]()
 
-    for file in files:
-        root = _root_of(file, roots)
-        if on_progress:
-            on_progress(done, total, file.id)
-        for part in read_file(file):
-            problems += part.problems
-            rooted = replace(part, documents=tuple(_with_root(document, root) for document in part.documents))
-            fresh = sync.changed(rooted)
-            passages += AddResult(unchanged=len(rooted.documents) - len(fresh))
-            waiting += fresh
-        if len(waiting) >= _BATCH:
-            passages += dataset.add(waiting)
-            waiting.clear()
-        done += file.size
+    with FileReader() as reader:
+        for file in files:
+            root = _root_of(file, roots)
+            if on_progress:
+                on_progress(done, total, file.id)
+            for part in reader.read(file):
+                problems += part.problems
+                rooted = replace(part, documents=tuple(_with_root(document, root) for document in part.documents))
+                fresh = sync.changed(rooted)
+                passages += AddResult(unchanged=len(rooted.documents) - len(fresh))
+                waiting += fresh
+                if len(waiting) >= _BATCH:
+                    passages += dataset.add(waiting)
+                    waiting.clear()
+            done += file.size
     passages += dataset.add(waiting)
     if on_progress:
         on_progress(total, total, "")

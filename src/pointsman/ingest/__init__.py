@@ -6,18 +6,14 @@ Converters are imported when a file of their kind is met.
 from pointsman.ingest.builtin import installed_package_documents, own_documents, standard_library_documents
 from pointsman.ingest.chunk import chunk, document_digest, estimate_tokens
 from pointsman.ingest.convert import convert
-from pointsman.ingest.folder import (
-    FoundFile,
-    Ingested,
-    Sync,
-    find_files,
-    plan_sync,
-    read_file,
-    read_paths,
-)
+from pointsman.ingest.folder import FoundFile, Sync, find_files, plan_sync, read_paths, text_of
+from pointsman.ingest.limits import FileLimits
+from pointsman.ingest.reader import FileReader, Ingested
 from pointsman.ingest.source import Problem, Section, Source
 
 __all__ = [
+    "FileLimits",
+    "FileReader",
     "FoundFile",
     "Ingested",
     "Problem",
@@ -32,7 +28,7 @@ __all__ = [
     "installed_package_documents",
     "own_documents",
     "plan_sync",
-    "read_file",
     "read_paths",
     "standard_library_documents",
+    "text_of",
 ]

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.source import Section, Source
+from pointsman.ingest.source import Lines, Section, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,6 +50,7 @@ def code(path: str, text: str, kind: str) -> Source:
         sections=tuple(sections),
         text=text,
         kind=kind,
+        lines=(Lines(0, 1, len(lines)),),
         is_code=True,
     )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
-from pointsman.ingest.source import Source, join_wrapped, outline
+from pointsman.ingest.source import Block, Source, join_wrapped, outline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,20 +32,23 @@ _BLOCKS = frozenset(
     "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure form "  # noqa: SIM905  (a list would fill pages)
     "header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split()
 )
+_LAST_LINE = 65_000  # the parser counts lines up to 65,535
 _BREAK = "\x00"  # stands for <br> while white space is folded
 
 
 def markdown(path: str, text: str) -> Source:
     """Sections by heading; the text stays Markdown, less badges, link targets and raw HTML."""
-    title = ""
+    title, skipped = "", 0
     if front := _FRONT_MATTER.match(text):
-        found = _FRONT_TITLE.search(front[1])
-        title = found[1] if found else ""
+        title_line = _FRONT_TITLE.search(front[1])
+        title = title_line[1] if title_line else ""
+        skipped = front[0].count("\n")
         text = text[front.end() :]
-    return outline(path, "md", _markdown_blocks(text), title=title)
+    return outline(path, "md", _markdown_blocks(text, skipped), title=title)
 
 
-def _markdown_blocks(text: str) -> Iterator[tuple[int, str]]:
+def _markdown_blocks(text: str, skipped: int) -> Iterator[Block]:
+    """The blocks of Markdown, below a number of lines that are not in ``text``."""
     from markdown_it import MarkdownIt  # only Markdown needs it
 
     parser = MarkdownIt("commonmark")
@@ -58,10 +62,13 @@ def _markdown_blocks(text: str) -> Iterator[tuple[int, str]]:
         first, last = token.map
         if first < position:
             continue
-        yield 0, _plain("\n".join(lines[position:first]))
-        yield _markdown_block(token, tokens[index + 1 : index + 2], "\n".join(lines[first:last]))
+        if first > position:
+            yield Block(0, _plain("\n".join(lines[position:first])), (skipped + position + 1, skipped + first))
+        level, block = _markdown_block(token, tokens[index + 1 : index + 2], "\n".join(lines[first:last]))
+        yield Block(level, block, (skipped + first + 1, skipped + last), token.type != "html_block")
         position = last
-    yield 0, _plain("\n".join(lines[position:]))
+    if position < len(lines):
+        yield Block(0, _plain("\n".join(lines[position:])), (skipped + position + 1, skipped + len(lines)))
 
 
 def _markdown_block(token: Token, following: list[Token], raw: str) -> tuple[int, str]:
@@ -69,7 +76,7 @@ def _markdown_block(token: Token, following: list[Token], raw: str) -> tuple[int
         return int(token.tag[1:]), re.sub(r"[*`]|<[^<>]{0,200}>", "", _plain(following[0].content))
     if token.type == "html_block":
         _, blocks = html_blocks(raw)
-        return 0, "\n".join(text for _, text in blocks)
+        return 0, "\n".join(block.text for block in blocks)
     return 0, raw if token.type in ("fence", "code_block") else _plain(raw)
 
 
@@ -82,27 +89,32 @@ def restructured(path: str, text: str) -> Source:
     return outline(path, "rst", _rst_blocks(text.split("\n")))
 
 
-def _rst_blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
+def _rst_blocks(lines: list[str]) -> Iterator[Block]:
     styles: list[str] = []
-    body: list[str] = []
-    index = 0
+    index = begin = 0
     while index < len(lines):
         if heading := _rst_heading(lines, index):
-            name, style, taken = heading
-            yield 0, _rst_plain("\n".join(body))
-            body = []
+            name, style, height = heading
+            yield from _rst_body(lines, begin, index)
             if style not in styles:
                 styles.append(style)
-            yield styles.index(style) + 1, _rst_plain(name)
-            index += taken
+            begin = index + height
+            yield Block(styles.index(style) + 1, _rst_plain(name), (index + 1, begin))
+            index = begin
         elif _RST_SILENT.match(lines[index]):
+            yield from _rst_body(lines, begin, index)
             index += 1
             while index < len(lines) and lines[index].startswith((" ", "\t")):
                 index += 1
+            begin = index
         else:
-            body.append(lines[index])
             index += 1
-    yield 0, _rst_plain("\n".join(body))
+    yield from _rst_body(lines, begin, index)
+
+
+def _rst_body(lines: list[str], begin: int, end: int) -> Iterator[Block]:
+    if begin < end:
+        yield Block(0, _rst_plain("\n".join(lines[begin:end])), (begin + 1, end))
 
 
 def _rst_heading(lines: list[str], index: int) -> tuple[str, str, int] | None:
@@ -130,8 +142,8 @@ def html(path: str, text: str) -> Source:
     return outline(path, "html", blocks, title=title)
 
 
-def html_blocks(text: str) -> tuple[str, list[tuple[int, str]]]:
-    """The title of a page and its blocks, as `outline` takes them.
+def html_blocks(text: str) -> tuple[str, list[Block]]:
+    """The title of a page and its blocks; a block's lines reach to where the next one begins.
 
     Raises:
         InputError: Elements are nested so deep that the parser gave up, and text would be lost.
@@ -154,24 +166,33 @@ def html_blocks(text: str) -> tuple[str, list[tuple[int, str]]]:
     collector = _Collector()
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if event == "start":
-            collector.open(element.tag, element.text or "")
+            collector.open(element.tag, element.text or "", element.sourceline or 0)
         else:
             collector.close(element.tag, element.tail or "")
     collector.flush()
-    return title, collector.blocks
+    last = text.count("\n") + 1
+    if last > _LAST_LINE:
+        return title, collector.blocks
+    lines = pairwise([*collector.begins, last])
+    return title, [
+        block._replace(lines=between, exact=False) for block, between in zip(collector.blocks, lines, strict=True)
+    ]
 
 
 class _Collector:
     """Gathers running text and breaks it where block elements begin and end."""
 
     def __init__(self) -> None:
-        self.blocks: list[tuple[int, str]] = []
+        self.blocks: list[Block] = []
+        self.begins: list[int] = []  # the line that each block begins on, or an earlier one
+        self._line = 1
         self._buffer: list[str] = []
         self._in_heading = False
 
-    def open(self, tag: str, text: str) -> None:
+    def open(self, tag: str, text: str, line: int) -> None:
         if tag in _HEADINGS or (tag in _BLOCKS and not self._in_heading):
             self.flush()
+            self._line = max(line, self._line)
         self._in_heading = self._in_heading or tag in _HEADINGS
         self._buffer.append(_BREAK if tag == "br" else "  " if tag in ("td", "th") else "")
         self._buffer.append(text)
@@ -191,4 +212,5 @@ class _Collector:
             folded = join_wrapped(text).replace("\n", " ").split(_BREAK)
             text = "\n".join(" ".join(line.split()) for line in folded)
         if text.strip():
-            self.blocks.append((level, text.replace(_BREAK, "\n")))
+            self.blocks.append(Block(level, text.replace(_BREAK, "\n")))
+            self.begins.append(self._line)

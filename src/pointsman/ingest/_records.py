@@ -6,10 +6,11 @@ import csv
 import io
 import json
 import threading
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError
-from pointsman.ingest.source import Problem, Section, Source, clean
+from pointsman.ingest.source import LONGEST_HEADING, Lines, Problem, Section, Source, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -18,12 +19,26 @@ TEXT_FIELDS = ("text", "content", "contents", "body")
 ID_FIELDS = ("_id", "id")
 TITLE_FIELD = "title"
 
+MOST_FIELDS = 100
+"""Fields of a record that are kept for filters; each is a column of the store."""
+
+MOST_NAMES = 1000
+"""Names that the fields of one file may have together."""
+
+_LONGEST_ID = 256
+_LONGEST_NAME = 100
+_LONGEST_VALUE = 1000  # of a field that is in the text as well
+_LONG_ROW = 1000  # lines after which a row looks as if a quote were not closed
+
 _csv_limit = threading.Lock()
+
+Label = tuple["Label | None", str, int]
+"""The label around it, its own name, and the length of both."""
 
 
 def json_lines(path: str, text: str) -> Iterator[Source | Problem]:
     """A document a line; a line that is no JSON object is reported by its number."""
-    seen: dict[str, int] = {}
+    records = _Records(path, "jsonl")
     for number, line in enumerate(io.StringIO(text), start=1):
         if not line.strip():
             continue
@@ -33,7 +48,7 @@ def json_lines(path: str, text: str) -> Iterator[Source | Problem]:
             yield Problem(path, f"line {number}: {error}")
             continue
         if isinstance(value, dict):
-            yield _record(path, "jsonl", value, number, seen)
+            yield from records.read(value, number)
         else:
             yield Problem(path, f"line {number}: a JSON object is wanted, not {type(value).__name__}")
 
@@ -41,13 +56,12 @@ def json_lines(path: str, text: str) -> Iterator[Source | Problem]:
 def json_file(path: str, text: str) -> Iterator[Source | Problem]:
     """A list of objects gives a document each; anything else is one document."""
     value = _parse(text)
+    records = _Records(path, "json", unit="record")
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        seen: dict[str, int] = {}
         for number, item in enumerate(value, start=1):
-            yield _record(path, "json", item, number, seen, unit="record")
+            yield from records.read(item, number)
     else:
-        record = value if isinstance(value, dict) else {"": value}
-        yield _record(path, "json", record, 1, {}, unit="record")
+        yield from records.read(value if isinstance(value, dict) else {"": value}, 1)
 
 
 def table(path: str, text: str, kind: str) -> Iterator[Source | Problem]:
@@ -55,22 +69,23 @@ def table(path: str, text: str, kind: str) -> Iterator[Source | Problem]:
     delimiter = "\t" if kind == "tsv" else _delimiter(text)
     rows = _rows(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), len(text))
     try:
-        header = [name.strip() for name in next(rows, (0, []))[1]]
-        seen: dict[str, int] = {}
+        header = [name.strip() for name in next(rows, (0, 0, []))[2]]
+        records = _Records(path, kind, labels=sum(map(len, header)))
         seen_rows = False
-        for number, row in rows:
+        for first, last, row in rows:
+            if last - first > _LONG_ROW:
+                yield Problem(path, f"line {first}: a row that runs to line {last}; is a quote not closed?")
             if any(cell.strip() for cell in row):
                 seen_rows = True
-                names = header + [""] * (len(row) - len(header))
-                yield _record(path, kind, _fields(zip(names, row, strict=False)), number, seen)
+                yield from records.row(header, row, first, last)
     except csv.Error as error:
         raise InputError(f"table that cannot be read: {error}") from error
     if not seen_rows:
         raise InputError("a table without rows below its header")
 
 
-def _rows(reader: Any, longest: int) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of the line they start on, fields of any length allowed."""
+def _rows(reader: Any, longest: int) -> Iterator[tuple[int, int, list[str]]]:
+    """Rows with the numbers of the lines they begin and end on, fields of any length allowed."""
     while True:
         line = reader.line_num + 1
         with _csv_limit:  # the limit belongs to the whole process: raise it for one row, and put it back
@@ -81,7 +96,7 @@ def _rows(reader: Any, longest: int) -> Iterator[tuple[int, list[str]]]:
                 csv.field_size_limit(before)
         if row is None:
             return
-        yield line, row
+        yield line, reader.line_num, row
 
 
 def _delimiter(text: str) -> str:
@@ -108,41 +123,117 @@ def _parse(text: str) -> Any:
         raise InputError(f"JSON that cannot be read: {error}") from error
 
 
-def _record(
-    path: str, kind: str, record: Mapping[str, Any], number: int, seen: dict[str, int], *, unit: str = "line"
-) -> Source | Problem:
-    id_field = next((name for name in ID_FIELDS if _is_id(record.get(name))), None)
-    text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name))), None)
-    title = record.get(TITLE_FIELD)
-    title = " ".join(clean(title).split()) if isinstance(title, str) else ""
-    used = {id_field, text_field, TITLE_FIELD}
-    rest = {name: value for name, value in record.items() if name not in used}
-    if text_field:
-        text = _as_text(record[text_field])
-    elif title and any(name in record for name in TEXT_FIELDS):
-        text = title  # the text is there and empty, as some records of collections are
-    else:
-        text = _readable(rest) or title
-    if not text:
-        return Problem(path, f"{unit} {number}: no text in it")
-    record_id = clean(str(record[id_field])).strip() if id_field else None
-    if record_id is not None and (first := seen.setdefault(record_id, number)) != number:
-        return Problem(path, f"{unit} {number}: the id {record_id!r} is already that of {unit} {first}")
-    nested = rest.pop("metadata", None)
-    extra = {**(nested if isinstance(nested, dict) else {}), **rest}
-    return Source(
-        path=path,
-        title=title,
-        sections=(Section((), text, 0),),
-        text=text,
-        kind=kind,
-        metadata={**_kept(extra), unit: number},
-        record_id=record_id,
-    )
+class _Records:
+    """Makes a source of each record of one file.
+
+    Labels that rows do not hold themselves, those of a table's header, are written into a row as long as all rows
+    together have at most as much of them as of cells, and 200 characters a row; or a header of 400,000 characters
+    would be stored with every row.
+    """
+
+    def __init__(self, path: str, kind: str, *, unit: str = "line", labels: int = 0) -> None:
+        self._path, self._kind, self._unit = path, kind, unit
+        self._ids: dict[str, int] = {}
+        self._names: set[str] = set()
+        self._labels, self._room = labels, 4000
+        self._reported = False
+
+    def row(self, header: list[str], cells: list[str], first: int, last: int) -> Iterator[Source | Problem]:
+        """The source of a table's row, which stands on these lines."""
+        self._room += sum(map(len, cells)) + 200
+        if self._labels > self._room:
+            text = clean("\n".join(cell for cell in cells if cell.strip())).strip()
+            yield Source(
+                self._path, "", (Section((), text, 0),), text, self._kind, lines=(Lines(0, first, last, exact=False),)
+            )
+            return
+        self._room -= self._labels
+        names = header + [""] * (len(cells) - len(header))
+        yield from self.read(_fields(zip(names, cells, strict=False)), first, last)
+
+    def read(self, record: Mapping[str, Any], number: int, last: int | None = None) -> Iterator[Source | Problem]:
+        """The source of a record that has this number, or stands on these lines; and what cannot be used of it."""
+        id_field = next((name for name in ID_FIELDS if _is_id(record.get(name))), None)
+        text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name))), None)
+        title = record.get(TITLE_FIELD)
+        title = " ".join(clean(title).split()) if isinstance(title, str) else ""
+        used = {id_field, text_field, TITLE_FIELD}
+        rest = {name: value for name, value in record.items() if name not in used}
+        if text_field:
+            text = _as_text(record[text_field])
+        elif title and any(name in record for name in TEXT_FIELDS):
+            text = title  # the text is there and empty, as some records of collections are
+        else:
+            text = _readable(rest) or title
+        if len(title) > LONGEST_HEADING:
+            title, text = "", text if text == title else f"{title}\n\n{text}"
+        if not text:
+            yield Problem(self._path, f"{self._unit} {number}: no text in it")
+            return
+        record_id = clean(str(record[id_field])).strip() if id_field else None
+        if record_id is not None and (first := self._ids.setdefault(record_id, number)) != number:
+            yield Problem(
+                self._path,
+                f"{self._unit} {number}: the id {record_id!r} is already that of {self._unit} {first}",
+            )
+            return
+        nested = rest.pop("metadata", None)
+        extra = {**(nested if isinstance(nested, dict) else {}), **rest}
+        has_lines = self._unit == "line"
+        fields = self._kept(extra, _LONGEST_VALUE if text_field is None else None)
+        yield Source(
+            path=self._path,
+            title=title,
+            sections=(Section((), text, 0),),
+            text=text,
+            kind=self._kind,
+            metadata=fields if has_lines else {**fields, self._unit: number},
+            record_id=record_id,
+            lines=(Lines(0, number, last or number, exact=False),) if has_lines else (),
+        )
+        if not self._reported and (len(extra) > MOST_FIELDS or len(self._names) >= MOST_NAMES):
+            self._reported = True
+            yield Problem(
+                self._path,
+                f"{self._unit} {number}: too many fields; {MOST_FIELDS} of a record and {MOST_NAMES} names of "
+                "a file are kept for filters",
+            )
+
+    def _kept(self, record: Mapping[str, Any], longest: int | None) -> dict[str, Any]:
+        """Fields that can be filtered on: scalars and lists of scalars."""
+        kept: dict[str, Any] = {}
+        for name, value in record.items():
+            if len(kept) == MOST_FIELDS:
+                break
+            key = clean(name)
+            usable = _filterable(value)
+            if not key or len(key) > _LONGEST_NAME or usable in (None, "", []):
+                continue
+            if longest is not None and isinstance(usable, str | list) and len(str(usable)) > longest:
+                continue
+            if key not in self._names:
+                if len(self._names) == MOST_NAMES:
+                    continue
+                self._names.add(key)
+            kept[key] = usable
+        return kept
+
+
+def _filterable(value: Any) -> Any:
+    """A scalar or a list of scalars, its strings cleaned; None for all else."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str | bool | int | float) for item in value):
+        return [clean(item) if isinstance(item, str) else item for item in value]
+    return None
 
 
 def _is_id(value: Any) -> bool:
-    return (isinstance(value, str) and bool(clean(value).strip())) or type(value) is int
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_ID and bool(clean(value).strip())
+    return type(value) is int and abs(value) < 10**_LONGEST_ID
 
 
 def _as_text(value: Any) -> str:
@@ -154,34 +245,60 @@ def _as_text(value: Any) -> str:
     return ""
 
 
-def _kept(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that can be filtered on: scalars and lists of scalars."""
-    kept: dict[str, Any] = {}
-    for name, value in record.items():
-        if isinstance(value, str):
-            kept[clean(name)] = clean(value)
-        elif isinstance(value, bool | int | float):
-            kept[clean(name)] = value
-        elif isinstance(value, list) and all(isinstance(item, str | bool | int | float) for item in value):
-            kept[clean(name)] = [clean(item) if isinstance(item, str) else item for item in value]
-    return {name: value for name, value in kept.items() if name and value not in ("", [])}
-
-
 def _readable(value: Any) -> str:
-    r"""The strings and numbers of a nested value, one ``label: value`` a line.
+    r"""The strings and numbers of a nested value, one ``label: value`` a line; lists of short ones on one line.
 
-    >>> _readable({"name": "switch", "size": {"length": 3}})
-    'name: switch\nsize › length: 3'
+    Labels around a value's own are repeated as long as that does not double the text.
+
+    >>> _readable({"name": "switch", "size": {"length": 3}, "years": [1999, 2005]})
+    'name: switch\nsize › length: 3\nyears: 1999, 2005'
     """
     lines: list[str] = []
-    waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
+    room = 1000
+    previous: Label | None = None
+    waiting: list[Iterator[tuple[Label | None, Any]]] = [iter(((None, value),))]
     while waiting:  # a stack of our own: nesting may be as deep as the JSON parser allows
-        labels, item = waiting.pop()
-        if isinstance(item, dict):
-            waiting.extend(((*labels, str(name)), child) for name, child in reversed(item.items()))
-        elif isinstance(item, list):
-            waiting.extend((labels, child) for child in reversed(item))
-        elif isinstance(item, str | int | float) and not isinstance(item, bool) and str(item).strip():
-            label = " › ".join(name for name in labels if name)
-            lines.append(f"{label}: {item}" if label else str(item))
+        label, item = next(waiting[-1], (None, _END))
+        if item is _END:
+            waiting.pop()
+        elif isinstance(item, dict):
+            waiting.append(_labelled(item, label))
+        elif isinstance(item, list) and not all(map(_is_scalar, item)):
+            waiting.append(zip(repeat(label), item))
+        elif text := _scalars(item):
+            name, length = (label[1], label[2]) if label else ("", 0)
+            room += len(text) + (len(name) if label is not previous else 0)
+            previous = label
+            name = _path(label) if length <= room else name if len(name) <= room else ""
+            room -= len(name)
+            lines.append(f"{name}: {text}" if name else text)
     return clean("\n".join(lines)).strip()
+
+
+_END = object()
+
+
+def _labelled(item: Mapping[str, Any], label: Label | None) -> Iterator[tuple[Label | None, Any]]:
+    around = label[2] if label else 0
+    for name, child in item.items():
+        yield ((label, str(name), around + len(name) + 3) if name else label), child
+
+
+def _path(label: Label | None) -> str:
+    names = []
+    while label:
+        names.append(label[1])
+        label = label[0]
+    return " › ".join(reversed(names))
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _scalars(item: Any) -> str:
+    """A string or number, or all of a list, as text."""
+    values = item if isinstance(item, list) else [item]
+    texts = [str(value) for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
+    texts = [text for text in texts if text.strip()]
+    return (", " if all(len(text) <= 60 for text in texts) else "\n").join(texts)

@@ -9,20 +9,25 @@ import zlib
 from bisect import bisect_right
 from collections import Counter
 from hashlib import blake2b
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pointsman.errors import InputError
+from pointsman.ingest.source import Lines, Section, Source
 from pointsman.text import detect, sentences
 from pointsman.types import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pointsman.ingest.source import Section, Source
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_TOKENS = 256
 """Default size of a passage: small enough that its vector means one thing, large enough to answer from."""
+
+OVERLAP = 32
+"""Default overlap of neighbouring passages, in estimated tokens."""
 
 HARD_LIMIT = 480
 """Estimated tokens that a passage and its title never exceed together; the default embedder reads 512."""
@@ -31,7 +36,11 @@ TINY = 32
 """A section below this many tokens is joined to the next one: on its own it says too little to be found by."""
 
 _TITLE_LIMIT = 96
-_OWN_KEYS = ("source", "title", "kind", "headings", "start", "end", "parent", "position", "page")
+_HEADING_LENGTH, _HEADING_COUNT = 200, 8  # of headings kept: longer ones are cut, deeper ones dropped
+_WINDOW = 1 << 17  # characters of a long section that are looked at together
+_OWN_KEYS = frozenset(
+    ("source", "sha256", "title", "kind", "headings", "start", "end", "parent", "position", "page", "line", "last_line")
+)
 
 _RUNS = {
     "cjk": r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]",
@@ -40,18 +49,21 @@ _RUNS = {
     "digits": r"[0-9]{1,20}",
     "space": r"\s+",
 }
-_PIECE = re.compile("|".join(f"(?P<{name}>{run})" for name, run in _RUNS.items()) + "|(?P<other>.)", re.DOTALL)
+_RUN_LIMIT = 20
+_WORD_END = re.compile(r"[A-Za-z0-9]+\Z")
 _RUN_PATTERNS = {name: re.compile(run) for name, run in _RUNS.items()}
 # Cost of a piece and of each of its characters, fitted by least squares to the tokenizer of multilingual-e5 (XLM-R)
 # over English, Chinese and Russian passages and Python code: within 20 % on 94 to 100 % of them.
 _COSTS = {
-    "space": (0.0, 0.0),
+    "other": (0.0, 1.05),
     "cjk": (0.0, 0.69),
     "latin": (0.2, 0.215),
     "cyrillic": (1.08, 0.083),
     "digits": (1.08, 0.173),
-    "other": (0.0, 1.05),
+    "space": (0.0, 0.0),
 }
+
+_DEAREST = 1.26  # no character costs more
 
 Span = tuple[int, int]
 
@@ -65,8 +77,10 @@ def estimate_tokens(text: str) -> int:
     return round(_cost(text))
 
 
-def chunk(source: Source, max_tokens: int = MAX_TOKENS, overlap: int = 32) -> list[Document]:
-    """Cut a source into passages.
+def chunk(
+    text: str | Source, *, name: str = "text", max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP
+) -> list[Document]:
+    """Cut a text, or a source that `convert` gave, into passages.
 
     A passage is made of whole sentences (of lines, in code) of one section; neighbouring sections are joined only
     while they are tiny. Where a section must be cut, the cut falls on a paragraph's end if there is one in reach,
@@ -74,39 +88,43 @@ def chunk(source: Source, max_tokens: int = MAX_TOKENS, overlap: int = 32) -> li
     written there, not on all that comes before, and an edit changes the passages around it, not the rest of the file.
 
     Args:
-        source: What a converter gave.
+        text: A plain text, or a `Source`.
+        name: What a plain text goes by: the ``source`` of its passages, and the beginning of their ids.
         max_tokens: Upper limit of a passage, in estimated tokens.
         overlap: Estimated tokens of whole sentences repeated from the passage before, within one section; not in code.
 
     Returns:
-        Passages in order. ``source.text[start:end]`` is exactly a passage's text. The id is the path and a digest of
-        headings and text; a record that fits one passage keeps its own id.
+        Passages in order. ``text[start:end]``, with ``start`` and ``end`` from its metadata, is exactly a passage's
+        text. The id is the name and a digest of headings and text; a record that fits one passage keeps its own id.
+        Titles, headings and fields that passages repeat take at most twice the room of the text itself.
 
     Raises:
         InputError: A size is out of range.
+
+    >>> [passage.text for passage in chunk("Trains run on rails. " * 30, max_tokens=16, overlap=0)][:1]
+    ['Trains run on rails. Trains run on rails.']
     """
+    source = text if isinstance(text, Source) else Source(name, "", (Section((), text, 0),), text, "txt")
+    return list(passages(source, max_tokens, overlap))
+
+
+def passages(source: Source, max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP) -> Iterator[Document]:
+    """The passages of `chunk` one by one, so that a long text need not be cut as a whole before the first is there."""
+    check_sizes(max_tokens, overlap)
+    cuts = _cuts(source, max_tokens, overlap)
+    first = list(zip(cuts, range(2), strict=False)) if source.record_id is not None else []
+    own_id = source.record_id if len(first) == 1 else None
+    writer = _Writer(source)
+    for position, cut in enumerate(chain((cut for cut, _ in first), cuts)):
+        yield writer.document(cut, position, own_id)
+
+
+def check_sizes(max_tokens: int, overlap: int) -> None:
+    """Raise `InputError` where passages cannot have these sizes."""
     if not 16 <= max_tokens <= HARD_LIMIT:
         raise InputError(f"max_tokens is between 16 and {HARD_LIMIT}, not {max_tokens}")
     if not 0 <= overlap <= max_tokens // 2:
         raise InputError(f"overlap is between 0 and half of max_tokens ({max_tokens // 2}), not {overlap}")
-    documents: list[Document] = []
-    seen: Counter[str] = Counter()
-    cuts = [
-        (number, names, start, end)
-        for number, names, spans in _groups(source, max_tokens, overlap)
-        for start, end in spans
-    ]
-    for position, (number, names, start, end) in enumerate(cuts):
-        text = source.text[start:end]
-        if source.record_id is not None and len(cuts) == 1:
-            identity = source.record_id
-        else:
-            base = source.path if source.record_id is None else source.record_id
-            identity = f"{base}#{_digest(chr(31).join((*names, '')) + text)}"
-            seen[identity] += 1
-            identity += f"-{seen[identity]}" if seen[identity] > 1 else ""
-        documents.append(Document(identity, text, _metadata(source, number, names, start, end, position)))
-    return documents
 
 
 def document_digest(document: Document) -> str:
@@ -118,129 +136,257 @@ def _digest(text: str, size: int = 6) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
-def _metadata(
-    source: Source, number: int, names: tuple[str, ...], start: int, end: int, position: int
-) -> dict[str, Any]:
-    # A field of the user's that has one of our names is kept under that name with an underscore.
-    metadata = {f"{key}_" if key in _OWN_KEYS else key: value for key, value in source.metadata.items()}
-    parent = f"{source.path}#{number}" if source.record_id is None else source.record_id
-    metadata |= {"source": source.path, "kind": source.kind, "start": start, "end": end, "parent": parent}
-    metadata |= {"position": position}
-    if title := _title(source.title, names):
-        metadata["title"] = title
-    if names:
-        metadata["headings"] = list(names)
-    if source.pages:
-        metadata["page"] = bisect_right(source.pages, start)
-    if not source.is_code and "language" not in metadata and (language := detect(source.text[start:end])) != "und":
-        metadata["language"] = language
-    if source.is_code:
-        metadata["line"] = source.text.count("\n", 0, start) + 1
-    return metadata
+class _Cut(NamedTuple):
+    """A passage to be: number and heading path of its (first) section, and where it stands in the source's text."""
+
+    section: int
+    names: tuple[str, ...]
+    start: int
+    end: int
+
+
+class _Writer:
+    """Turns cuts into documents, and holds what is copied into them to a multiple of the text.
+
+    The first passage carries everything. Without a bound on the others, what is stored would grow with the square of
+    the file: 1,000 passages of one record would carry 1,000 copies of its fields.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._seen: Counter[str] = Counter()
+        self._anchor: Lines | None = None  # of the line that was last asked for, with its place
+        self._line = self._offset = 0
+        self._room = 1000.0  # characters that may still be copied
+        # A field of the user's that has one of our names is kept under that name with an underscore.
+        self._fields = {f"{key}_" if key in _OWN_KEYS else key: value for key, value in source.metadata.items()}
+        self._small_fields = {key: value for key, value in self._fields.items() if _length(value) <= _HEADING_LENGTH}
+
+    def document(self, cut: _Cut, position: int, own_id: str | None) -> Document:
+        source = self._source
+        text = source.text[cut.start : cut.end]
+        if own_id is None:
+            base = source.path if source.record_id is None else source.record_id
+            own_id = f"{base}#{_digest(chr(31).join((*cut.names, '')) + text)}"
+            self._seen[own_id] += 1
+            own_id += f"-{self._seen[own_id]}" if self._seen[own_id] > 1 else ""
+        return Document(own_id, text, self._copied(cut, position, text) | self._place(cut, position, text))
+
+    def _place(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
+        """What is the passage's own: where it stands."""
+        source = self._source
+        parent = f"{source.path}#{cut.section}" if source.record_id is None else source.record_id
+        place: dict[str, Any] = {"source": source.path, "kind": source.kind, "parent": parent, "position": position}
+        place |= {"start": source.offset + cut.start, "end": source.offset + cut.end}
+        if source.sha256:
+            place["sha256"] = source.sha256
+        if source.pages:
+            place["page"] = bisect_right(source.pages, cut.start)
+        if source.lines:
+            place |= {"line": self._line_at(cut.start), "last_line": self._line_at(cut.end, last=True)}
+        if not source.is_code and "language" not in self._fields and (language := detect(text)) != "und":
+            place["language"] = language
+        return place
+
+    def _copied(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
+        """Title, headings and fields, as far as they fit once the first passage has carried them all."""
+        self._room += 2.0 * len(text)
+        wanted: dict[str, Any] = {}
+        if title := _title(self._source.title, cut.names):
+            wanted["title"] = title
+        if cut.names:
+            wanted["headings"] = list(cut.names)
+        copied: dict[str, Any] = {}
+        for key, value in (wanted | (self._small_fields if position else self._fields)).items():
+            length = len(key) + _length(value)
+            if position == 0 or length <= self._room:
+                copied[key] = value
+                self._room -= length if position else 0
+        return copied
+
+    def _line_at(self, offset: int, *, last: bool = False) -> int:
+        """The line of the file that a place in the text is from."""
+        anchors = self._source.lines
+        anchor = anchors[max(bisect_right(anchors, offset - last, key=lambda one: one.offset) - 1, 0)]
+        if not anchor.exact:
+            return anchor.last if last else anchor.first
+        if anchor is not self._anchor:
+            self._anchor, self._offset, self._line = anchor, anchor.offset, anchor.first
+        # Counted on from where it was last asked, forward or back, or the time would be quadratic.
+        count = self._source.text.count("\n", *sorted((self._offset, offset)))
+        self._line += count if offset >= self._offset else -count
+        self._offset = offset
+        return min(self._line, anchor.last)
+
+
+def _length(value: Any) -> int:
+    return sum(map(_length, value)) + len(value) if isinstance(value, list) else len(str(value))
 
 
 def _title(title: str, names: tuple[str, ...]) -> str:
     if names and names[0].casefold() == title.casefold():
         names = names[1:]
-    whole = " › ".join(part for part in (title, *names) if part)
-    cut = next(_cut(whole, 0, len(whole), _TITLE_LIMIT), (0, 0))
-    return whole[: cut[1]]
+    whole = " › ".join(part for part in (title, *names) if part)[:2000]
+    if len(whole) * _DEAREST <= _TITLE_LIMIT or _cost(whole) <= _TITLE_LIMIT:
+        return whole
+    return whole[: next(_cut(whole, 0, len(whole), _TITLE_LIMIT), (0, 0))[1]]
 
 
-def _groups(source: Source, max_tokens: int, overlap: int) -> Iterator[tuple[int, tuple[str, ...], list[Span]]]:
-    """Number of the (first) section, heading path and passages of each section, tiny ones joined."""
-    sections = [section for section in source.sections if section.text.strip()]
+def _cuts(source: Source, max_tokens: int, overlap: int) -> Iterator[_Cut]:
+    """Each section's passages, tiny sections joined."""
+    text, sections = source.text, source.sections
     index = 0
     while index < len(sections):
-        first, names = sections[index], sections[index].heading_path
-        limit = min(max_tokens, HARD_LIMIT - estimate_tokens(_title(source.title, names)))
-        number, end = index, _end(first)
-        size = estimate_tokens(first.text)
-        while size < TINY and index + 1 < len(sections):
-            following = sections[index + 1]
-            joined = estimate_tokens(source.text[first.start : _end(following)])
-            if joined > limit:
-                break
-            names, size, end = _common(names, following.heading_path), joined, _end(following)
-            index += 1
+        first = sections[index]
+        names = tuple(name[:_HEADING_LENGTH] for name in first.heading_path[:_HEADING_COUNT])
+        start, end = _strip(text, first.start, first.start + len(first.text))
         index += 1
-        start = first.start
-        start += len(source.text[start:end]) - len(source.text[start:end].lstrip())
-        end -= len(source.text[start:end]) - len(source.text[start:end].rstrip())
-        if size <= limit:
-            yield number, names, [(start, end)]
+        if start == end:
+            continue
+        if index == len(sections) == 1 and (end - start + len(source.title)) * _DEAREST <= max_tokens:
+            yield _Cut(0, names, start, end)  # most records: short, and nothing to join them to
+            return
+        limit = min(max_tokens, HARD_LIMIT - estimate_tokens(_title(source.title, names)))
+        number, size = index - 1, _cost_up_to(text, start, end, limit)
+        while size < TINY and index < len(sections):
+            following = sections[index]
+            low, high = _strip(text, following.start, following.start + len(following.text))
+            if low < high:
+                joined = _cost_up_to(text, start, high, limit)
+                if joined > limit + 0.5:
+                    break
+                names, size, end = _common(names, following.heading_path), joined, high
+            index += 1
+        if size <= limit + 0.5:
+            yield _Cut(number, names, start, end)
         else:
-            yield number, names, _pack(source, start, end, limit, 0 if source.is_code else overlap)
-
-
-def _end(section: Section) -> int:
-    return section.start + len(section.text)
+            for low, high in _pack(source, start, end, limit, 0 if source.is_code else overlap):
+                yield _Cut(number, names, low, high)
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     same = 0
-    while same < min(len(one), len(other)) and one[same] == other[same]:
+    while same < min(len(one), len(other)) and one[same] == other[same][:_HEADING_LENGTH]:
         same += 1
     return one[:same]
 
 
-def _pack(source: Source, start: int, end: int, limit: int, overlap: int) -> list[Span]:
-    """Fill passages with sentences up to ``limit``, each repeating up to ``overlap`` tokens of the one before."""
-    text = source.text
-    room = limit - overlap
-    units: list[Span] = []
-    for first, last in _lines(text, start, end) if source.is_code else _sentences(text, start, end):
-        fits = _cost(text[first:last]) <= room
-        units.extend([(first, last)] if fits else _cut(text, first, last, room))
-    sizes = [_cost(text[first:last]) for first, last in units]
-    # How good a cut before each unit is: at a paragraph's end first, then by checksum.
-    ranks = [(False, 0)] + [
-        ("\n\n" not in text[one[1] : two[0]], zlib.crc32(text[two[0] : two[1]].encode("utf-8", "surrogatepass")))
-        for one, two in pairwise(units)
-    ]
-    passages: list[Span] = []
-    first = 0
-    while first < len(units):
-        last, size, candidates = first, 0.0, []
-        while last < len(units) and size + sizes[last] <= room + 0.5:
-            size += sizes[last]
-            last += 1
+def _strip(text: str, start: int, end: int) -> Span:
+    """A stretch without the white space at its ends; empty where nothing is left."""
+    piece = text[start:end]
+    end -= len(piece) - len(piece.rstrip())
+    return min(start + len(piece) - len(piece.lstrip()), end), end
+
+
+def _cost_up_to(text: str, start: int, end: int, limit: float) -> float:
+    """The cost of a stretch; of one that is far too long, just something above the limit."""
+    if end - start > 40 * limit and text[start : start + int(40 * limit)].strip():
+        # Pieces cost .083 a character or more, unless they are space; then there may be room for what follows.
+        sample = _cost(text[start : start + int(40 * limit)])
+        if sample > limit + 1:
+            return sample
+    return _cost(text[start:end])
+
+
+class _Unit(NamedTuple):
+    """What is not torn apart: a sentence, a line of code, or a part of one that is too long."""
+
+    start: int
+    end: int
+    cost: float
+
+
+def _pack(source: Source, start: int, end: int, limit: float, overlap: int) -> Iterator[Span]:
+    """Fill passages with units up to ``limit``, each repeating up to ``overlap`` tokens of the one before."""
+    text, room = source.text, limit - overlap
+    units = _units(source, start, end, room)
+    ahead: list[_Unit] = []  # not in a passage yet: what fits into the next one, and one more
+    behind: list[_Unit] = []  # the end of the passage before
+    total = 0.0
+    while True:
+        while total <= room + 0.5 and (unit := next(units, None)):
+            ahead.append(unit)
+            total += unit.cost
+        if not ahead:
+            return
+        size, count, candidates = 0.0, 0, []
+        for unit in ahead:
+            if count and size + unit.cost > room + 0.5:
+                break
+            size += unit.cost
+            count += 1
             if size >= room / 2:
-                candidates.append(last)
-        last = max(last, first + 1)
-        if last < len(units) and candidates:
-            last = min(candidates, key=ranks.__getitem__)
-        begin, repeated = first, 0.0
-        while passages and begin > 0 and repeated + sizes[begin - 1] <= overlap:
-            begin -= 1
-            repeated += sizes[begin]
-        passages.append((units[begin][0], units[last - 1][1]))
-        first = last
-    return passages
+                candidates.append(count)
+        if count < len(ahead) and candidates:
+            count = min(candidates, key=lambda cut: _rank(text, ahead[cut - 1], ahead[cut]))
+        repeated, begin = 0.0, ahead[0].start
+        for unit in reversed(behind):
+            repeated += unit.cost
+            if repeated > overlap:
+                break
+            begin = unit.start
+        yield begin, ahead[count - 1].end
+        behind = ahead[:count]
+        ahead = ahead[count:]
+        total = sum(unit.cost for unit in ahead)
 
 
-def _sentences(text: str, start: int, end: int) -> Iterator[Span]:
-    for first, last in sentences(text[start:end]):
-        yield from _trimmed(text, start + first, start + last)
+def _rank(text: str, before: _Unit, after: _Unit) -> tuple[bool, int]:
+    """How good a cut between two units is, the best first: at a paragraph's end, then by checksum."""
+    checksum = zlib.crc32(text[after.start : after.end].encode("utf-8", "surrogatepass"))
+    return "\n\n" not in text[before.end : after.start], checksum
 
 
-def _lines(text: str, start: int, end: int) -> Iterator[Span]:
-    while start < end:
-        stop = text.find("\n", start, end)
-        stop = end if stop < 0 else stop
-        yield from _trimmed(text, start, stop)
+def _units(source: Source, start: int, end: int, room: float) -> Iterator[_Unit]:
+    text = source.text
+    for low, high in _windows(text, start, end):
+        costs = _running_costs(text[low:high])
+        piece = text[low:high]
+        # Where lines are this short they are entries of a list, not parts of sentences.
+        by_lines = source.is_code or piece.count("\n") * 20 > len(piece)
+        for first, last in _lines(piece) if by_lines else sentences(piece):
+            cost = float(costs[last] - costs[first])
+            if cost <= room:
+                yield _Unit(low + first, low + last, cost)
+            else:
+                for begin, stop in _cut(piece, first, last, room, costs):
+                    yield _Unit(low + begin, low + stop, float(costs[stop] - costs[begin]))
+
+
+def _windows(text: str, start: int, end: int) -> Iterator[Span]:
+    """A long section in stretches, cut at an empty line, which ends a sentence anyway, else at a line's or word's end.
+
+    So neither time nor memory for one passage depends on the length of the file.
+    """
+    while end - start > 2 * _WINDOW:
+        near, far = start + _WINDOW, start + 2 * _WINDOW
+        for mark in ("\n\n", "\n", "。", " "):
+            stop = text.find(mark, near, far)
+            if stop >= 0:
+                stop += len(mark)
+                break
+        else:
+            stop = near
+            while stop < far and _continues(text[stop]):
+                stop += 1
+        yield start, stop
+        start = stop
+    yield start, end
+
+
+def _lines(text: str) -> Iterator[Span]:
+    start = 0
+    while start < len(text):
+        stop = text.find("\n", start)
+        stop = len(text) if stop < 0 else stop
+        first, last = _strip(text, start, stop)
+        if first < last:
+            yield first, last
         start = stop + 1
 
 
-def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
-    stripped = text[start:end].strip()
-    if stripped:
-        start += text[start:end].index(stripped[0])
-        yield start, start + len(stripped)
-
-
 def _cost(text: str) -> float:
-    """The sum over `_pieces`, but counted kind by kind, which is several times faster."""
+    """The cost of a short text, kind by kind; `_running_costs` gives the same for long ones."""
     total, others = 0.0, len(text)
     for name, pattern in _RUN_PATTERNS.items():
         runs = pattern.findall(text)
@@ -251,30 +397,63 @@ def _cost(text: str) -> float:
     return total + _COSTS["other"][1] * others
 
 
-def _pieces(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, float]]:
-    """Where each word, character or run of digits ends, and what it costs."""
-    for found in _PIECE.finditer(text, start, len(text) if end is None else end):
-        base, each = _COSTS[found.lastgroup or "other"]
-        yield found.end(), base + each * (found.end() - found.start())
+_kinds: list[NDArray[np.uint8]] = []  # for each code point of the first four planes, the index of its kind in _COSTS
 
 
-def _cut(text: str, start: int, end: int, limit: float) -> Iterator[Span]:
-    """A stretch that may be too long, in parts of at most ``limit`` tokens: between words, else characters."""
-    used, previous = 0.0, start
-    slack = min(8.0, limit / 4)  # in which a place is looked for that tears no character from its accents
-    space, used_at_space = start, 0.0  # the latest end of a word in this part, and the cost up to it
-    for position, cost in _pieces(text, start, end):
-        if used + cost > limit - slack and previous > start:
-            stop = space if used_at_space > limit / 2 else previous
-            if used + cost > limit or not _continues(text[stop]):
-                used -= used_at_space if stop == space else used
-                yield from _trimmed(text, start, stop)
-                start, space, used_at_space = stop, stop, 0.0
-        used += cost
-        if cost == 0.0 and position < end:
-            space, used_at_space = position, used
-        previous = position
-    yield from _trimmed(text, start, end)
+def _kind_table() -> NDArray[np.uint8]:
+    import numpy as np  # only cutting needs it
+
+    if not _kinds:
+        every = "".join(map(chr, range(0x40000)))
+        table = np.zeros(0x40000 + 1, dtype=np.uint8)  # the last entry stands for the planes above
+        for number, name in enumerate(_COSTS):
+            if name != "other":
+                for run in _RUN_PATTERNS[name].finditer(every):
+                    table[run.start() : run.end()] = number
+        _kinds.append(table)
+    return _kinds[0]
+
+
+def _running_costs(text: str) -> NDArray[np.float64]:
+    """For each place between two characters, shape ``(len(text) + 1,)``, the cost of all before it."""
+    import numpy as np  # only cutting needs it
+
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    kinds = _kind_table()[np.minimum(codes, 0x40000)]
+    base, each = np.array(list(_COSTS.values())).T
+    places = np.arange(len(kinds))
+    starts = np.ones(len(kinds), dtype=bool)
+    np.not_equal(kinds[1:], kinds[:-1], out=starts[1:])
+    within = places - np.maximum.accumulate(np.where(starts, places, 0))
+    costs = each[kinds] + np.where(within % _RUN_LIMIT == 0, base[kinds], 0.0)
+    return np.concatenate(([0.0], np.cumsum(costs)))
+
+
+def _cut(text: str, start: int, end: int, limit: float, costs: NDArray[np.float64] | None = None) -> Iterator[Span]:
+    """A stretch that may be too long, in parts of at most ``limit`` tokens: between words, else between characters."""
+    # A part that begins within a word costs up to 1.1 more than the running costs say.
+    costs = _running_costs(text) if costs is None else costs
+    while start < end:
+        stop = min(int(costs.searchsorted(costs[start] + limit - 1.1, "right")) - 1, end)
+        stop = max(stop, start + 1)
+        if stop < end:
+            half = max(int(costs.searchsorted(costs[start] + limit / 2)), start + 1)
+            space = max(text.rfind(mark, half, stop + 1) for mark in " \n\t\u3000")
+            stop = space if space >= half else _between_characters(text, half, stop)
+        first, last = _strip(text, start, stop)
+        if first < last:
+            yield first, last
+        start = stop
+
+
+def _between_characters(text: str, low: int, stop: int) -> int:
+    """A place near ``stop`` that tears neither a short word apart nor a character from its accents."""
+    if text[stop].isascii() and (word := _WORD_END.search(text, max(low, stop - _RUN_LIMIT), stop)):
+        return word.start() if word.start() > stop - _RUN_LIMIT else stop
+    for place in range(stop, max(low, stop - 32), -1):
+        if not _continues(text[place]):
+            return place
+    return stop
 
 
 def _continues(char: str) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import PurePosixPath
 
-from pointsman.ingest import _code, _markup, _office, _records
+from pointsman.ingest import _code, _markup, _pdf, _records, _zipped
 from pointsman.ingest.encoding import decode
-from pointsman.ingest.source import Problem, Source, clean, outline
+from pointsman.ingest.limits import FileLimits
+from pointsman.ingest.source import Lines, Problem, Section, Source, clean, stem
 
 Converted = Iterator[Source | Problem]
 
@@ -37,25 +40,51 @@ _SAME = {
 }  # fmt: skip
 
 
-def convert(path: str, data: bytes) -> Converted:
-    """Extract the text of a file.
+def convert(path: str, data: bytes, limits: FileLimits | None = None) -> Converted:
+    """Extract the text of a file, in this process; `FileReader` does it in one that can be ended.
 
     Args:
         path: The id to give the source; its ending tells the format.
         data: The content of the file.
+        limits: Of pages and characters, what goes beyond is reported as a problem; time and memory are not limited
+            here.
 
-    Returns:
+    Yields:
         One source for a document, one for each record of a file of records, and a problem for each part that
-        could not be read, as they are asked for; nothing for an empty file.
+        could not be read; nothing for an empty file.
 
     Raises:
-        InputError: Nothing in the file can be used; the message says why. Some formats say so at the first item only.
+        InputError: Nothing in the file can be used; the message says why.
     """
+    limits = limits or FileLimits()
+    digest, offset = sha256(data).hexdigest(), 0
+    for item in _converted(path, data, limits):
+        if isinstance(item, Problem):
+            yield item
+            continue
+        if offset + len(item.text) > limits.characters:
+            item = item.shortened(limits.characters - offset)  # noqa: PLW2901
+            yield Problem(path, f"more than {limits.characters} characters of text; the rest is left out")
+        yield replace(item, offset=offset, sha256=digest)
+        offset += len(item.text) + len(_BETWEEN)
+        if offset >= limits.characters:
+            return
+
+
+_BETWEEN = "\n\n"  # the sources of one file
+
+
+def text_of_bytes(path: str, data: bytes, limits: FileLimits | None = None) -> str:
+    """The text of a whole file, in which `Source.offset` and the ``start`` and ``end`` of passages count."""
+    return _BETWEEN.join(item.text for item in convert(path, data, limits) if isinstance(item, Source))
+
+
+def _converted(path: str, data: bytes, limits: FileLimits) -> Converted:
     kind = format_of(path, data)
     if kind == "pdf":
-        return _office.pdf(path, data)
+        return _pdf.pdf(path, data, limits.pages)
     if kind == "docx":
-        return iter((_office.docx(path, data),))
+        return iter((_zipped.docx(path, data),))
     text = clean(decode(data, may_declare=kind == "html" or kind in CODE_ENDINGS))
     if not text.strip():
         return iter(())  # an empty file is no problem: package markers are empty on purpose
@@ -80,5 +109,7 @@ def format_of(path: str, data: bytes) -> str:
 
 
 def plain(path: str, text: str) -> Source:
-    """Text without marks: one section, titled by the name of the file."""
-    return outline(path, "txt", [(0, text)])
+    """Text without marks: one section, titled by the name of the file; a log's units are its lines."""
+    is_log = path.lower().endswith(".log")
+    lines = (Lines(0, 1, text.count("\n") + 1),)
+    return Source(path, stem(path), (Section((), text, 0),), text, "txt", lines=lines, is_code=is_log)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
-from pointsman.ingest.chunk import MAX_TOKENS, chunk, document_digest
-from pointsman.ingest.convert import RECORD_KINDS, convert
-from pointsman.ingest.source import Problem, Source
+from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP, document_digest
+from pointsman.ingest.reader import FileReader, Ingested
+from pointsman.ingest.source import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from pointsman.ingest.limits import FileLimits
     from pointsman.types import Document
 
 MAX_BYTES = 50 << 20
@@ -26,7 +28,6 @@ MAX_BYTES = 50 << 20
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env"})
 """Folders that hold other people's or generated files; those whose name starts with a dot are skipped as well."""
 
-_BATCH = 1000  # documents of a large file of records that are held at once
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -41,15 +42,6 @@ class FoundFile:
     id: str
     size: int
     alone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ingested:
-    """What one file gave; a large file of records gives several of these, an empty file one without content."""
-
-    path: str
-    documents: tuple[Document, ...] = ()
-    problems: tuple[Problem, ...] = ()
 
 
 def find_files(
@@ -89,58 +81,56 @@ def read_paths(
     paths: Iterable[str | Path],
     *,
     max_tokens: int = MAX_TOKENS,
-    overlap: int = 32,
+    overlap: int = OVERLAP,
     max_bytes: int = MAX_BYTES,
     skip: Collection[str] = SKIPPED_FOLDERS,
     hidden: bool = False,
+    limits: FileLimits | None = None,
 ) -> Iterator[Ingested]:
     """Read, convert and cut everything under ``paths``, lazily; a bad file is a problem, never an exception.
 
-    Sizes are those of `chunk`, the rest those of `find_files`, which also says how ids are made and what is skipped.
-    Records (JSON, JSON lines, tables) keep their own ids as they are when a single file is given, as in a BEIR
-    folder's ``corpus.jsonl``; in all other cases their ids are ``path#id``.
+    Sizes are those of `chunk`, ``limits`` those of `FileReader`, the rest those of `find_files`, which also says how
+    ids are made and what is skipped. Records (JSON, JSON lines, tables) keep their own ids as they are when a single
+    file is given, as in a BEIR folder's ``corpus.jsonl``; in all other cases their ids are ``path#id``.
     """
     found = find_files(paths, max_bytes=max_bytes, skip=skip, hidden=hidden)
-    return _read_all(found, max_tokens, overlap)
+    return _read_all(found, FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits))
 
 
-def _read_all(found: Iterable[FoundFile | Problem], max_tokens: int, overlap: int) -> Iterator[Ingested]:
-    for item in found:
-        if isinstance(item, Problem):
-            yield Ingested(item.path, problems=(item,))
-        else:
-            yield from read_file(item, max_tokens=max_tokens, overlap=overlap)
-
-
-def read_file(file: FoundFile, *, max_tokens: int = MAX_TOKENS, overlap: int = 32) -> Iterator[Ingested]:
-    """The passages of one file and its problems; more than one item only for a large file of records."""
-    documents: list[Document] = []
-    problems: list[Problem] = []
-    given = False
-    try:
-        for item in convert(file.id, file.path.read_bytes()):
+def _read_all(found: Iterable[FoundFile | Problem], reader: FileReader) -> Iterator[Ingested]:
+    with reader:
+        for item in found:
             if isinstance(item, Problem):
-                problems.append(item)
+                yield Ingested(item.path, problems=(item,))
             else:
-                documents.extend(chunk(_with_own_id(item, alone=file.alone), max_tokens, overlap))
-            if len(documents) + len(problems) >= _BATCH:
-                yield Ingested(file.id, tuple(documents), tuple(problems))
-                given = True
-                documents, problems = [], []
-    except InputError as error:
-        problems.append(Problem(file.id, str(error)))
-    except OSError as error:
-        problems.append(Problem(file.id, f"cannot be read: {error.strerror or error}"))
-    except Exception as error:  # noqa: BLE001  (whatever a hostile file makes a parser raise: told, and the rest goes on)
-        problems.append(Problem(file.id, f"cannot be converted: {type(error).__name__}: {error}"))
-    if documents or problems or not given:
-        yield Ingested(file.id, tuple(documents), tuple(problems))
+                yield from reader.read(item)
 
 
-def _with_own_id(source: Source, *, alone: bool) -> Source:
-    if source.kind not in RECORD_KINDS or source.record_id is None:
-        return source
-    return source if alone else replace(source, record_id=f"{source.path}#{source.record_id}")
+def text_of(path: str | Path, *, sha256: str | None = None, limits: FileLimits | None = None) -> str:
+    r"""The text of a file, in which the ``start`` and ``end`` of its passages count.
+
+    Of plain text and source code it is the content, decoded, line ends as ``\n``; of the other formats what was
+    extracted. The same bytes always give the same text::
+
+        text_of(path)[passage.metadata["start"] : passage.metadata["end"]] == passage.text
+
+    Args:
+        path: A file.
+        sha256: Of the content that is meant, as the passages' metadata say.
+        limits: What reading it may cost.
+
+    Raises:
+        InputError: The file cannot be read, or has another content now.
+    """
+    if sha256 is not None and Path(path).is_file() and (now := _sha256(Path(path))) != sha256:
+        raise InputError(f"{path} has changed since it was indexed: its SHA-256 is {now}, not {sha256}")
+    with FileReader(limits=limits) as reader:
+        return reader.text(path)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Sync:
@@ -153,7 +143,8 @@ class Sync:
             dataset.add(sync.changed(item))
         dataset.delete(sync.gone())
 
-    A file that could not be read this time, or a folder that could not be listed, keeps what is stored of it.
+    A file that could not be read to its end this time, or a folder that could not be listed, keeps what is stored of
+    it.
     """
 
     def __init__(self, stored: Iterable[Document]) -> None:
@@ -163,12 +154,15 @@ class Sync:
         self._met: set[str] = set()
         self._gave: set[str] = set()
         self._failed: set[str] = set()
+        self._stopped: set[str] = set()
 
     def changed(self, ingested: Ingested) -> list[Document]:
         """The documents that are not stored in exactly this form.
 
         Where only metadata differ, as offsets do after an edit further up, the text and its vector are the same.
         """
+        if ingested.stopped:
+            self._stopped.add(ingested.path)
         (self._failed if ingested.problems and not ingested.documents else self._gave).add(ingested.path)
         self._met.update(document.id for document in ingested.documents)
         return [
@@ -179,7 +173,7 @@ class Sync:
 
     def gone(self) -> list[str]:
         """The ids stored before and not met again, in the order in which they were stored."""
-        failed = self._failed - self._gave
+        failed = (self._failed - self._gave) | self._stopped
         folders = tuple(f"{path}/" for path in failed)
         return [
             identity

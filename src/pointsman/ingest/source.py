@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pointsman.text import repair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _LINE_END = re.compile(r"\r\n?|[\u2028\u2029]")
 _SPACE = re.compile(r"[\x0b\x0c]")
@@ -36,6 +36,36 @@ class Section:
     start: int
 
 
+class Lines(NamedTuple):
+    """From ``offset`` of a source's text on, the text is from these lines of the file, counted from 1.
+
+    ``exact`` says that a line of the text is a line of the file.
+    """
+
+    offset: int
+    first: int
+    last: int
+    exact: bool = True
+
+
+class Block(NamedTuple):
+    """A stretch of a document on its way into a `Source`.
+
+    Attributes:
+        level: Of a heading, from 1; 0 for text.
+        text: As it was read; it is cleaned later.
+        lines: The first and the last line of the file that it is from.
+        exact: Whether each of its lines is one of the file.
+        page: The page or slide that it is on, from 1; 0 in formats that have none.
+    """
+
+    level: int
+    text: str
+    lines: tuple[int, int] | None = None
+    exact: bool = True
+    page: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One document, extracted.
@@ -49,7 +79,10 @@ class Source:
         metadata: JSON-serialisable values that every chunk carries.
         record_id: The id that a record brought along; a record that fits one chunk keeps it.
         pages: Where each page starts in ``text``, for formats that have pages.
+        lines: Which lines of the file the text is from, in order, for formats that have lines.
         is_code: Whether lines, not sentences, are its units.
+        offset: Where ``text`` begins in the text of the whole file; see `text_of`.
+        sha256: Of the file's bytes, in hexadecimal digits; empty for what is from no file.
     """
 
     path: str
@@ -60,7 +93,21 @@ class Source:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     record_id: str | None = None
     pages: tuple[int, ...] = ()
+    lines: tuple[Lines, ...] = ()
     is_code: bool = False
+    offset: int = 0
+    sha256: str = ""
+
+    def under(self, record_id: str) -> Source:
+        """The same source with another id."""
+        return replace(self, record_id=record_id)
+
+    def shortened(self, length: int) -> Source:
+        """The same source without what comes after ``length`` characters."""
+        sections = tuple(
+            replace(section, text=section.text[: max(length - section.start, 0)]) for section in self.sections
+        )
+        return replace(self, text=self.text[:length], sections=sections)
 
 
 def clean(text: str) -> str:
@@ -88,10 +135,14 @@ def stem(path: str) -> str:
     return PurePosixPath(path).stem
 
 
+LONGEST_HEADING = 200
+"""Characters; what is longer is no heading, whatever its marks say, and becomes text."""
+
+
 def outline(
     path: str,
     kind: str,
-    blocks: Iterable[tuple[int, str]],
+    blocks: Iterable[Block],
     *,
     title: str = "",
     metadata: Mapping[str, Any] | None = None,
@@ -102,43 +153,94 @@ def outline(
     The title is the one given, else the first heading, else the name of the file.
     """
     parts: list[str] = []
+    lines: list[Lines] = []
+    pages: list[int] = []
     spans: list[tuple[tuple[str, ...], int, int]] = []
     stack: list[tuple[int, str]] = []
     bare: tuple[int, int] | None = None  # span of the latest heading while nothing stands below it
     position = 0
-
-    def names() -> tuple[str, ...]:
-        return tuple(name for _, name in stack)
-
-    for level, raw in blocks:
-        text = clean(raw).strip()
+    names: tuple[str, ...] = ()
+    for block in blocks:
+        raw = clean(block.text)
+        text = raw.strip()
+        while len(pages) < block.page:
+            pages.append(position)
         if not text:
             continue
         parts.append(text)
         start, end = position, position + len(text)
         position = end + 2  # parts are joined by an empty line
-        if level:
+        if block.lines:
+            first, last = block.lines
+            skipped = raw[: len(raw) - len(raw.lstrip())].count("\n") if block.exact else 0
+            lines.append(Lines(start, min(first + skipped, last), last, block.exact))
+        if block.level and len(text) <= LONGEST_HEADING:
             text = " ".join(text.split())
-            if bare and level <= stack[-1][0]:
-                spans.append((names(), *bare))
-            while stack and stack[-1][0] >= level:
+            if bare and block.level <= stack[-1][0]:
+                spans.append((names, *bare))
+            while stack and stack[-1][0] >= block.level:
                 stack.pop()
-            stack.append((level, text))
+            stack.append((block.level, text))
+            names = tuple(name for _, name in stack)
             title = title or text
             bare = (start, end)
-        elif spans and bare is None and spans[-1][0] == names():
-            spans[-1] = (spans[-1][0], spans[-1][1], end)
+        elif spans and bare is None and spans[-1][0] is names:
+            spans[-1] = (names, spans[-1][1], end)
         else:
-            spans.append((names(), start, end))
+            spans.append((names, start, end))
             bare = None
     if bare:
-        spans.append((names(), *bare))
+        spans.append((names, *bare))
     full = "\n\n".join(parts)
     return Source(
         path=path,
-        title=" ".join(clean(title).split()) or stem(path),
+        title=" ".join(clean(title).split())[:LONGEST_HEADING] or stem(path),
         sections=tuple(Section(names, full[start:end], start) for names, start, end in spans),
         text=full,
         kind=kind,
         metadata=dict(metadata or {}),
+        pages=tuple(pages),
+        lines=tuple(lines),
     )
+
+
+class Row(NamedTuple):
+    """A row of a table: its cells, and its number in the sheet, from 1, where it has one."""
+
+    cells: tuple[str, ...]
+    number: int | None = None
+
+
+def table_blocks(rows: Iterable[Row], *, page: int = 0) -> Iterator[Block]:
+    """A table in stretches of some rows, a line a row, each stretch below the table's first row, its header.
+
+    A header longer than the rows of a stretch stands above the first one only.
+    """
+    header = ""
+    lines: list[str] = []
+    numbers: list[int] = []
+
+    def block() -> Block:
+        text = "\n".join(lines)
+        repeated = header and len(header) <= len(text)
+        place = (numbers[0], numbers[-1]) if numbers else None
+        return Block(0, f"{header}\n{text}" if repeated else text, place, exact=False, page=page)
+
+    length = 0
+    for row in rows:
+        line = " | ".join(row.cells).rstrip(" |")
+        if not line:
+            continue
+        lines.append(line)
+        length += len(line)
+        if row.number is not None:
+            numbers.append(row.number)
+        if length > _STRETCH:
+            yield block()
+            header = header or lines[0]
+            length, lines, numbers = 0, [], []
+    if lines:
+        yield block()
+
+
+_STRETCH = 500  # characters of rows

@@ -1,0 +1,35 @@
+"""What reading one file may cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from pointsman.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """What reading one file may cost; what goes beyond is left out and reported, and the next file is read.
+
+    Attributes:
+        seconds: Of processor time; where nothing at all comes of a file, it is stopped after twice as many by the clock.
+        memory: Bytes of address space of the process that reads.
+        pages: Of a PDF; slides, sheets and cells of a notebook likewise.
+        characters: Of text.
+
+    Raises:
+        InputError: A limit is not a positive whole number, or leaves no room for the reader itself.
+    """
+
+    seconds: int = 25
+    memory: int = 900 << 20
+    pages: int = 5_000
+    characters: int = 60_000_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not int or value < 1:
+                raise InputError(f"{field.name} is a positive whole number, not {value!r}")
+        if self.memory < 300 << 20:
+            raise InputError(f"memory is at least {300 << 20} bytes, not {self.memory}")

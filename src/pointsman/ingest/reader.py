@@ -1,0 +1,199 @@
+"""Files to passages, each within limits: conversion runs in a process of its own that can be ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from pointsman.errors import InputError
+from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP, check_sizes
+from pointsman.ingest.limits import FileLimits
+from pointsman.ingest.source import Problem
+from pointsman.types import Document
+
+if TYPE_CHECKING:
+    from pointsman.ingest.folder import FoundFile
+
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pointsman.ingest.worker import main; main()"
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread would take of the address space
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What one file gave; a large file gives several of these, an empty file one without content.
+
+    ``stopped`` says that the file was not read to its end, because a limit was met or its converter crashed.
+    """
+
+    path: str
+    documents: tuple[Document, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    stopped: bool = False
+
+
+class FileReader:
+    """Reads files one after the other, all in one process beside this one, which is ended where a file goes too far.
+
+    The process is started when the first file is read, and anew after a file that has ended it::
+
+        with FileReader(limits=FileLimits(seconds=10)) as reader:
+            for part in reader.read(file):
+                dataset.add(part.documents)
+
+    Args:
+        max_tokens: Upper limit of a passage, in estimated tokens.
+        overlap: Estimated tokens that neighbouring passages share.
+        limits: What one file may cost.
+
+    Raises:
+        InputError: A size is out of range.
+    """
+
+    def __init__(
+        self, *, max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP, limits: FileLimits | None = None
+    ) -> None:
+        check_sizes(max_tokens, overlap)
+        self._sizes = {"max_tokens": max_tokens, "overlap": overlap}
+        self._limits = limits or FileLimits()
+        self._worker: _Worker | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker:
+            self._worker.end()
+            self._worker = None
+
+    def read(self, file: FoundFile) -> Iterator[Ingested]:
+        """The passages of a file, in parts; a file that cannot be read is a problem, never an exception."""
+        any_part = False
+        for answer in self._ask(file.path, file.id, wanted="passages", alone=file.alone, **self._sizes):
+            documents = tuple(Document(*fields) for fields in answer.get("documents", ()))
+            problems = tuple(Problem(*fields) for fields in answer.get("problems", ()))
+            if documents or problems or (answer.get("end") and not any_part):
+                any_part = True
+                yield Ingested(file.id, documents, problems, answer.get("stopped", False))
+
+    def text(self, path: str | Path) -> str:
+        """The text of a file that its passages' ``start`` and ``end`` count in; see `text_of`.
+
+        Raises:
+            InputError: The file cannot be read, or not within the limits.
+        """
+        text, reasons = "", []
+        for answer in self._ask(Path(path), str(path), wanted="text"):
+            text = answer.get("text", text)
+            reasons += [reason for _, reason in answer.get("problems", ())]
+        if reasons:
+            raise InputError(f"{path}: {'; '.join(reasons)}")
+        return text
+
+    def _ask(self, path: Path, identity: str, **request: Any) -> Iterator[dict[str, Any]]:
+        worker = self._worker or _Worker(self._limits)
+        self._worker = None  # where the asking stops before the end, this process has answers left that nobody reads
+        try:
+            for answer in worker.ask({"path": str(path), "id": identity} | request):
+                yield answer
+                if answer.get("end") and not answer.get("last"):
+                    self._worker = worker
+        finally:
+            if self._worker is not worker:
+                worker.end()
+
+
+class _Worker:
+    """A process that runs `pointsman.ingest.worker`."""
+
+    def __init__(self, limits: FileLimits) -> None:
+        self._limits = limits
+        self._patience = 2 * limits.seconds + 5  # for a process that waits instead of working; starting takes some too
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
+        self._process = subprocess.Popen(  # noqa: S603  (our own interpreter and module)
+            [sys.executable, "-c", _START, json.dumps(sys.path)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=os.environ | _ONE_THREAD,
+        )  # fmt: skip
+        self._answers = selectors.DefaultSelector()
+        self._answers.register(self._pipe.fileno(), selectors.EVENT_READ)
+        self._buffer = b""
+        self._send(asdict(limits))
+
+    def ask(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The answers to a request up to its end; where the process ends before, the last one says why."""
+        self._send(request)
+        while True:
+            line = self._line(self._patience)
+            if line is None:
+                reason = f"its converter did nothing for {self._patience} s"
+            elif not line:
+                reason = self._cause_of_death()
+            else:
+                answer = json.loads(line)
+                yield answer
+                if answer.get("end"):
+                    return
+                continue
+            yield {"problems": [[request["id"], reason]], "stopped": True, "end": True, "last": True}
+            return
+
+    def end(self) -> None:
+        """End the process, whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+        self._answers.close()
+        self._pipe.close()
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._errors.close()
+
+    @property
+    def _pipe(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended; why is said when its answer is read
+
+    def _line(self, seconds: float) -> bytes | None:
+        """The next line; empty where the process has ended, None where it does not come in time."""
+        deadline = time.monotonic() + seconds
+        parts = [self._buffer]
+        while b"\n" not in parts[-1]:
+            if not self._answers.select(max(deadline - time.monotonic(), 0)):
+                return None
+            data = os.read(self._pipe.fileno(), 1 << 20)
+            if not data:
+                return b""
+            parts.append(data)
+        last, _, self._buffer = parts[-1].partition(b"\n")
+        return b"".join(parts[:-1]) + last + b"\n"
+
+    def _cause_of_death(self) -> str:
+        code = self._process.wait()
+        if code == -signal.SIGXCPU:
+            return f"takes more than {self._limits.seconds} s; raise the limit seconds to index it"
+        self._errors.seek(0)
+        said = self._errors.read()[-4000:].decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
+        if "MemoryError" in said or "alloc" in said or code == -signal.SIGKILL:
+            return f"needs more than {self._limits.memory >> 20} MB of memory; raise the limit memory to index it"
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"its converter crashed ({how}){': ' + said if said else ''}"

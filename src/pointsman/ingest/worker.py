@@ -1,0 +1,109 @@
+"""The process that reads files: it converts whatever it is given, and may be ended at any moment.
+
+One line of JSON asks for a file, lines of JSON answer; `FileReader` is at the other end. Nothing that a file can do to
+this process, from using up its time or memory to crashing it, reaches the process that asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pointsman.errors import InputError
+from pointsman.ingest.chunk import passages
+from pointsman.ingest.convert import RECORD_KINDS, convert, text_of_bytes
+from pointsman.ingest.limits import FileLimits
+from pointsman.ingest.source import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BATCH = 200  # passages in one line
+
+Answer = dict[str, Any]
+"""``documents`` ([id, text, metadata]), ``problems`` ([path, reason]) or ``text``; ``end`` in a file's last one."""
+
+
+def main() -> None:
+    """Answer requests from standard input until it ends."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not get between the answers
+    limits = FileLimits(**json.loads(sys.stdin.buffer.readline()))
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory, limits.memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for line in sys.stdin.buffer:
+        _allow_seconds(limits.seconds)
+        for answer in _answers(json.loads(line), limits):
+            answers.write(json.dumps(answer).encode() + b"\n")
+            answers.flush()
+            if answer.get("last"):
+                return
+
+
+def _allow_seconds(seconds: int) -> None:
+    """Let the system end this process when one file takes longer."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    resource.setrlimit(
+        resource.RLIMIT_CPU, (int(usage.ru_utime + usage.ru_stime) + seconds + 1, resource.RLIM_INFINITY)
+    )
+
+
+def _answers(request: dict[str, Any], limits: FileLimits) -> Iterator[Answer]:
+    """What is asked for, and ``last`` where this process has used so much memory that a fresh one is better."""
+    path = request["id"]
+    try:
+        data = Path(request["path"]).read_bytes()
+        if request["wanted"] == "text":
+            yield {"text": text_of_bytes(path, data, limits)}
+        else:
+            yield from _passages(request, data, limits)
+        reason = None
+    except InputError as error:
+        reason = str(error)
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}"
+    except MemoryError:
+        yield {"problems": [[path, out_of_memory(limits)]], "stopped": True, "end": True, "last": True}
+        return
+    except Exception as error:  # noqa: BLE001  (whatever a hostile file makes a parser raise: it is reported)
+        reason = f"cannot be converted: {type(error).__name__}: {error}"[:1000]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    problems = [[path, reason]] if reason else []
+    yield {"problems": problems, "stopped": bool(reason), "end": True, "last": peak > limits.memory // 2}
+
+
+def out_of_memory(limits: FileLimits) -> str:
+    """The reason that is reported for a file that needs more memory than it may have."""
+    return f"needs more than {limits.memory >> 20} MB of memory; raise the limit memory to index it"
+
+
+def _passages(request: dict[str, Any], data: bytes, limits: FileLimits) -> Iterator[Answer]:
+    documents: list[list[Any]] = []
+    problems: list[list[str]] = []
+    for item in convert(request["id"], data, limits):
+        if isinstance(item, Problem):
+            problems.append([item.path, item.reason])
+        else:
+            own_id = item.record_id is not None and item.kind in RECORD_KINDS and not request["alone"]
+            for document in passages(
+                item.under(f"{item.path}#{item.record_id}") if own_id else item,
+                request["max_tokens"],
+                request["overlap"],
+            ):
+                documents.append([document.id, document.text, dict(document.metadata)])
+                if len(documents) == _BATCH:
+                    yield {"documents": documents, "problems": problems}
+                    documents, problems = [], []
+        if len(problems) == _BATCH:
+            yield {"documents": documents, "problems": problems}
+            documents, problems = [], []
+    if documents or problems:
+        yield {"documents": documents, "problems": problems}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,383 @@
+"""Files that explode: for each format, generators of files that cost far more to read than they weigh.
+
+A generator takes a size in bytes, about what the file, or what it unpacks to, should have, and gives the file's content.
+Tests take small sizes, ``benchmarks/hostile_files.py`` takes large ones.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import zipfile
+from collections.abc import Callable, Mapping
+
+Generator = Callable[[int], bytes]
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+LAUGHS = (
+    '<!DOCTYPE x [<!ENTITY a "'
+    + "ha" * 50
+    + '">'
+    + "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+    + "]>"
+)
+"""A document type whose entity ``&i;`` grows to 10 GB."""
+
+EXTERNAL = '<!DOCTYPE x [<!ENTITY i SYSTEM "file:///etc/passwd">]>'
+
+
+def repeated(piece: str, head: str = "", tail: str = "") -> Generator:
+    """One piece as often as it fits."""
+    return lambda size: (head + piece * max((size - len(head)) // max(len(piece.encode()), 1), 1) + tail).encode()
+
+
+def nested(begin: str, end: str = "", inside: str = "x", head: str = "") -> Generator:
+    def generate(size: int) -> bytes:
+        depth = size // len((begin + end).encode())
+        return (head + begin * depth + inside + end * depth).encode()
+
+    return generate
+
+
+def numbered(piece: Callable[[int], str], head: str = "", tail: str = "") -> Generator:
+    """Pieces by number, up to the size."""
+
+    def generate(size: int) -> bytes:
+        parts, length, number = [head], len(head), 0
+        while length < size:
+            parts.append(piece(number))
+            length += len(parts[-1])
+            number += 1
+        return "".join([*parts, tail]).encode()
+
+    return generate
+
+
+def head_and_rows(head: Callable[[int], str], row: str, tail: str = "") -> Generator:
+    """Half of the size in one head, half in small rows: what copies the head into each row grows with the square."""
+
+    def generate(size: int) -> bytes:
+        return (head(size // 2) + row * (size // 2 // len(row.encode())) + tail).encode()
+
+    return generate
+
+
+def noise(seed: int, prefix: bytes = b"") -> Generator:
+    return lambda size: prefix + random.Random(seed).randbytes(min(size, 2_000_000))
+
+
+def words(length: int, seed: int = 1) -> str:
+    rng = random.Random(seed)
+    vocabulary = ["".join(rng.choices("abcdefghiklmnoprstuvw", k=rng.randint(2, 9))) for _ in range(500)]
+    return " ".join(rng.choices(vocabulary, k=length // 6))
+
+
+def _text() -> list[Generator]:
+    pieces = ["a", " ", "\n", "道", "я", "é\u0301", "\u0301", "👩\u200d🚀", "7", "1\n", "a\n\n", ".", ". ", "!?", "Dr. ", "«", "(", "\u200b", "\ufeff",
+              "\x0c", "\r", "\r\n", "\u2028", "word ", "x1", "a.b", "http://", "\t", "-\n", "。", "“好”", "№", "1,", "0.1 ", "I. ", "e.g. "]  # fmt: skip
+    return [
+        *map(repeated, pieces),
+        noise(1),
+        lambda size: words(size).encode("utf-16"),
+        lambda size: words(size).encode("utf-8") + b"\xff" * 10,
+        lambda size: ("слово " * (size // 6)).encode("koi8-r"),
+    ]
+
+
+def _markdown() -> list[Generator]:
+    pieces = ["> ", "- ", "* ", "1. ", "#", "# \n", "# a\n", "###### a\n", "[", "](", "![", "[a](", "[a](b)", "`", "```\n", "~~~", "***a ", "_a*", "<", "<a ", "<div>\n", "<!--",
+              "&amp;", "|", "|a|b|\n|-|-|\n", "\\", "a  \n", "===\n", "---\n", "    a\n", "\t", "[^1]: ", "[a]: b\n", "[![x](y)](z)"]  # fmt: skip
+    return [
+        *map(repeated, pieces),
+        head_and_rows(lambda size: f"# {'h' * size}\n\n", "## a\nSome text that is no heading.\n\n"),
+        head_and_rows(lambda size: f"---\ntitle: {'t' * min(size, 19_000)}\n---\n", "## a\n\nText that stands here, long enough.\n\n"),
+        head_and_rows(lambda size: "".join(f"{'#' * level} {'h' * 190}\n" for level in range(1, 6)), f"###### a\n{'word ' * 30}\n\n"),
+        nested("> - ", inside="x"),
+        numbered(lambda number: f"{'  ' * (number % 400)}- a\n"),
+        numbered(lambda number: f"{'#' * (number % 6 + 1)} {number}\n"),
+    ]  # fmt: skip
+
+
+def _restructured() -> list[Generator]:
+    marks = "=-~^\"'`#*+.:_<>!"
+    return [
+        *(repeated(piece) for piece in ["=", "=\n", "a\n=\n", "==\na\n==\n", "`a <", "`a <b>`_", ":a:`", ":a:`b <c>`", "|a|", ".. image::\n", ".. |a| image:: b\n", ".. _a:\n", "::\n\n", "* ", "a\n---\n"]),
+        *(repeated(f"{mark * 4}\n") for mark in marks),
+        *(repeated(f"Head\n{mark * 4}\nText.\n") for mark in marks[:7]),
+        head_and_rows(lambda size: f"{'h' * size}\n====\n\n", "a\n----\nSome text.\n\n"),
+        numbered(lambda number: f"Head {number}\n{marks[number % 16] * 9}\nText {number}.\n\n"),
+    ]  # fmt: skip
+
+
+def _html() -> list[Generator]:
+    page = "<html><body>"
+    pieces = ["<p>", "<p>a", "<div>", "<b>", "<table>", "<tr><td>", "<td>a", "<li>", "<ul><li>", "<h1>", "<h1>a</h1>", "<h6>a</h6>b", "<br>", "<a href=", "<a href='x'>", "<!--", "<!-- a -->",
+              "<script>", "<script>a</script>", "<style>", "&", "&#", "&#x41;", "&lt;", "<", "</p>", "<x y='", "<svg>", "<template>", "<select><option>", "<frameset>", "\x00<p>"]  # fmt: skip
+    return [
+        *(repeated(piece, page) for piece in pieces),
+        nested("<div>", "</div>", head=page),
+        nested("<font>", head=page),
+        nested("<table><tr><td>", head=page),
+        repeated("&i;", LAUGHS + "<html><body><p>"),
+        head_and_rows(lambda size: f"{page}<h1>{'h' * size}</h1>", "<h2>a</h2><p>Some text.</p>"),
+        head_and_rows(lambda size: f"<html><head><title>{'t' * size}</title></head><body>", "<h2>a</h2><p>Some text</p>"),
+        numbered(lambda number: f"<h{number % 6 + 1}>{number}</h{number % 6 + 1}>", page),
+        head_and_rows(lambda size: f"<html><body {attributes(size)}>", "<p>a"),
+    ]  # fmt: skip
+
+
+def _code() -> list[Generator]:
+    pieces = ["(", "[", "{", "-", "a.", "a+", "not ", "lambda:", "x=\\\n", "'", "'''", "#", "# a\n", "@a\n", "def f():\n x\n", "class A:\n  a=1\n", "if 1:\n a\n", "a;", "\\", "f'{", "async ",
+              "import a\n", "\tx\n", "a=1\n", "\n\n\n", "x=(1,\n", "1_0", "0x", "*", "~"]  # fmt: skip
+    return [
+        *map(repeated, pieces),
+        numbered(lambda number: f"{' ' * (number % 99)}if x:\n"),
+        numbered(lambda number: f"def f{number}(): pass\n"),
+        numbered(lambda number: f"class C{number}:\n" + "    def f(self):\n        return 1\n\n" * 15),
+        head_and_rows(lambda size: f"class {'C' * size}:\n", "    def f(self):\n        pass\n\n"),
+        nested("a(", ")"),
+        nested("[", "]"),
+        lambda size: b"x = 1\n" * (size // 6) + b"\x00",
+        lambda size: b"# coding: latin-1\n" + b"\xe9" * size,
+        noise(5),
+        lambda size: f"x = {'9' * size}\n".encode(),
+    ]
+
+
+def _json() -> list[Generator]:
+    label = "label " * 1000
+    return [
+        repeated("1,", "[", "1]"),
+        repeated("1.5,", "[", "1]"),
+        repeated("[],", "[", "[]]"),
+        repeated("{},", "[", "{}]"),
+        repeated("[1,2],", "[", "[]]"),
+        repeated('"a",', "[", '"a"]'),
+        repeated('"",', "[", '""]'),
+        repeated("null,", "[", "null]"),
+        repeated("true,", "[", "true]"),
+        repeated("9", "[", "]"),
+        repeated("1e9,", "[", "1]"),
+        repeated("[1.25,[2.5]],", "[", "[]]"),
+        repeated("\\u0041", '"', '"'),
+        repeated("\\ud800", '{"text": "', '"}'),
+        repeated(" ", "[", "1]"),
+        repeated('{"a":1},', "[", '{"a":2}]'),
+        repeated('{"text":"a"},', "[", '{"text":"b"}]'),
+        repeated('{"id":1,"text":"a"},', "[", '{"text":"b"}]'),
+        repeated('{"a":[{"b":1}]},', "[", '{"a":2}]'),
+        repeated('[{"a":1},2],', "[", "1]"),
+        nested("[", "]", ""),
+        nested("["),
+        nested('{"a":', "}", "1"),
+        nested('[{"a":', "}]", "1"),
+        lambda size: (f'{{"{label}":' * 150 + "[" + '{"x":1},' * (size // 8) + "1]" + "}" * 150).encode(),
+        lambda size: (f'{{"{"L" * (size // 2)}":[' + '"a",{},' * (size // 14) + "1]}").encode(),
+        lambda size: (f'{{"{"L" * (size // 2)}":{{' + ",".join(f'"{n}":"v"' for n in range(size // 28)) + "}}").encode(),
+        lambda size: json.dumps({"text": words(size // 2), "note": "n" * (size // 2)}).encode(),
+        lambda size: json.dumps({"title": "t" * (size // 2), "text": words(size // 2)}).encode(),
+        lambda size: json.dumps({"id": "i" * (size // 2), "text": words(size // 2)}).encode(),
+        lambda size: json.dumps({"text": words(size // 2), "tags": ["t"] * (size // 10)}).encode(),
+        lambda size: json.dumps({"text": words(size // 2)} | {f"f{n}": n for n in range(size // 24)}).encode(),
+        lambda size: json.dumps([{"text": "a", f"f{n}": n} for n in range(size // 30)]).encode(),
+        lambda size: json.dumps({f"f{n}": [n] for n in range(size // 18)}).encode(),
+        lambda size: json.dumps({"a": [[n, [n]] for n in range(size // 20)]}).encode(),
+        lambda size: json.dumps({"metadata": {f"k{n}": "v" for n in range(size // 32)}, "text": words(size // 2)}).encode(),
+        lambda size: json.dumps([{"title": "t" * 5000, "text": ""}] * (size // 5030)).encode(),
+        lambda size: json.dumps([{"L" * 500: "v"}] * (size // 512)).encode(),
+        noise(3, b'{"a": "'),
+        lambda size: b"\xff\xfe" + json.dumps([1] * (size // 6)).encode("utf-16-le"),
+    ]  # fmt: skip
+
+
+def _json_lines() -> list[Generator]:
+    objects = ["{}", "1", "[", '{"text":"a"}', '{"id":1,"text":"a"}', '{"a":1}', '{"a":[]}', '{"text":""}', "null", '"a"', "{" * 500, '{"text":"\\ud800"}', '{"a":{"b":{"c":1}}}',
+               '{"id":"x"}', '{"text":["a","b"]}', '{"a":1e999}', '{"a":NaN}', '{"a":"\\u0000"}', "", " ", "}", '{"text":"a","line":1}', '{"source":"x","text":"y"}']  # fmt: skip
+    wide = ",".join(f'"k{n}":{n}' for n in range(2000))
+    return [
+        *(repeated(f"{one}\n") for one in objects),
+        lambda size: b"".join(one(size // 40) + b"\n" for one in _json()[:39]),
+        repeated(f'{{{wide},"text":"x"}}\n'),
+        repeated(f'{{"text":"{words(20_000)}","note":"{"n" * 20_000}"}}\n'),
+        repeated(f'{{"{"L" * 50_000}":"v"}}\n'),
+        numbered(lambda number: f'{{"k{number}":1,"text":"a"}}\n'),
+        numbered(lambda number: f'{{"_id":"{number}","text":"a"}}\n'),
+        numbered(lambda number: f'{{"title":"{"t" * 400}","text":"{number}"}}\n'),
+        numbered(lambda number: f'{{"id":"{"i" * 300}{number}","text":"a"}}\n'),
+        lambda size: (f'{{"text":"{words(size // 2)}","a":"{"b" * (size // 2)}"}}').encode(),
+        lambda size: (f'{{"text":"{words(size // 2)}","a":["{"b" * (size // 2)}"]}}').encode(),
+        lambda size: (f'{{"{words(size // 2)}":"{words(size // 2)}"}}').encode(),
+        lambda size: ('{"a":"' + "b" * size).encode(),
+        lambda size: ("[" * size + "\n").encode(),
+        lambda size: (f"{'9' * size}\n").encode(),
+        noise(4),
+        repeated('{"text": "a"}\r'),
+        repeated('{"text": "a"}\u2028'),
+    ]  # fmt: skip
+
+
+def _csv() -> list[Generator]:
+    columns = 200_000
+    return [
+        *(repeated(piece, "a,b\n") for piece in ["1,2\n", "1\n", ",\n", ",", "\n", '"', '""', '"a', '"a",', "'", "\r", "\r\n", "a;b\n", "\t", "|", "a\tb\n", "x" * 1000, "道,路\n", " , \n", '"a"b,', "\\,", '","', '"\n"\n']),
+        head_and_rows(lambda size: ",".join("h" * 20 for _ in range(size // 21)) + "\n", "1,2\n"),
+        head_and_rows(lambda size: "h" * size + ",b\n", "1,2\n"),
+        head_and_rows(lambda size: ",".join(f"column {number}" for number in range(min(size // 12, columns))) + "\n", ",".join("1" * 50) + "\n"),
+        head_and_rows(lambda size: "a,b\n", f'"{words(2000)}",1\n'),
+        repeated("word ", 'a,b\n1,"', ""),
+        repeated("line\n", 'a,b\n1,"', ""),
+        repeated('1,"2\n', "a,b\n"),
+        lambda size: (f'text,note\n"{words(size // 2)}",{"n" * (size // 2)}\n').encode(),
+        lambda size: (f'a,b\n"{words(size // 2)}",{"n" * (size // 2)}\n').encode(),
+        lambda size: ("a," * (size // 4) + "\n" + "1," * (size // 4)).encode(),
+        lambda size: (",".join(f"c{n}" for n in range(1500)) + "\n" + (",".join("1" * 1500) + "\n") * (size // 3000)).encode(),
+        lambda size: ("id,text\n" + "1,a\n" * (size // 4)).encode(),
+        lambda size: ("id,title,text\n" + f"1,{'t' * 400},a\n" * (size // 405)).encode(),
+        numbered(lambda number: f"{number},a\n", "id,text\n"),
+        lambda size: ("a,b\n" + "1,2\n" * (size // 4)).encode("utf-16"),
+        noise(6),
+        lambda size: b"a,b\n" + b"\x00" * size,
+    ]  # fmt: skip
+
+
+def zipped(parts: Mapping[str, bytes | str]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def attributes(size: int) -> str:
+    return " ".join(f'a{number}="1"' for number in range(size // 10))
+
+
+def word(body: Generator, head: str = "", **parts: Generator) -> Generator:
+    """A Word document of this body, and other parts by the names that they have in ``word/``."""
+
+    def generate(size: int) -> bytes:
+        document = f'{head}<w:document xmlns:w="{WORD}"><w:body>'.encode() + body(size) + b"</w:body></w:document>"
+        return zipped(
+            {"word/document.xml": document} | {f"word/{name}.xml": part(size) for name, part in parts.items()}
+        )
+
+    return generate
+
+
+def _docx() -> list[Generator]:
+    cell = "<w:tc><w:p><w:r><w:t>x</w:t></w:r></w:p></w:tc>"
+    wide = f'<w:tc><w:tcPr><w:gridSpan w:val="1000000000"/></w:tcPr>{"<w:p><w:r><w:t>wide</w:t></w:r></w:p>"}</w:tc>'
+    merged = "<w:tc><w:tcPr><w:vMerge/></w:tcPr><w:p><w:r><w:t>m</w:t></w:r></w:p></w:tc>"
+    styles = "".join(f'<w:style w:styleId="{n}"><w:name w:val="heading {n}"/></w:style>' for n in range(1, 10))
+    stylesheet = f'<w:styles xmlns:w="{WORD}">{styles}</w:styles>'
+
+    def heading(level: int, text: str) -> str:
+        return f'<w:p><w:pPr><w:pStyle w:val="{level}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+
+    paragraph = "<w:p><w:r><w:t>Some words.</w:t></w:r></w:p>"
+    bodies = ["<w:p/>", "<w:p><w:r><w:t>a</w:t></w:r></w:p>", paragraph, "<w:t>a</w:t>", "<w:br/>", "<w:tab/>", "<w:x/>", "<w:p><w:r><w:t>" + "a" * 100_000 + "</w:t></w:r></w:p>",
+              f"<w:tbl><w:tr>{cell}</w:tr></w:tbl>", f"<w:tbl><w:tr>{wide}</w:tr></w:tbl>", f"<w:tbl><w:tr>{merged}</w:tr></w:tbl>", "<w:tbl/>", "<w:tr/>", "<w:tc/>", "&amp;", "<!-- a -->", "<?a b?>", " "]  # fmt: skip
+    return [
+        *(word(repeated(body)) for body in bodies),
+        word(repeated(cell, "<w:tbl><w:tr>", "</w:tr></w:tbl>")),
+        word(repeated(f"<w:tr>{cell}</w:tr>", "<w:tbl>", "</w:tbl>")),
+        word(repeated(f"<w:tr>{wide * 3}</w:tr>", "<w:tbl>", "</w:tbl>")),
+        word(repeated(f"<w:tr>{merged * 100}</w:tr>", "<w:tbl>", "</w:tbl>")),
+        word(nested("<w:tbl><w:tr><w:tc>", "</w:tc></w:tr></w:tbl>", "<w:p/>")),
+        word(nested("<w:p>", "</w:p>", "x")),
+        word(nested("<w:x>", "</w:x>", "x")),
+        word(nested("<w:p>")),
+        word(repeated(paragraph), styles=repeated("<w:style/>", f'<w:styles xmlns:w="{WORD}">', "</w:styles>")),
+        word(head_and_rows(lambda size: heading(1, "h" * size), heading(2, "a") + paragraph), styles=lambda _: stylesheet.encode()),
+        word(head_and_rows(lambda _: "".join(heading(n, "h" * 190) for n in range(1, 9)), heading(9, "a") + paragraph * 12), styles=lambda _: stylesheet.encode()),
+        word(repeated(heading(1, "a") + paragraph), styles=lambda _: stylesheet.encode()),
+        word(repeated("<w:p><w:r><w:t>&i;</w:t></w:r></w:p>"), LAUGHS),
+        word(repeated("<w:p><w:r><w:t>&i;</w:t></w:r></w:p>"), EXTERNAL),
+        word(repeated(paragraph), footnotes=repeated(paragraph, f'<w:footnotes xmlns:w="{WORD}">', "</w:footnotes>")),
+        lambda size: zipped({"word/document.xml": b"0" * size * 4}),
+        lambda size: zipped({f"word/{n}": b"" for n in range(min(size // 100, 60_000))}),
+        lambda size: zipped({"word/document.xml": zipped({"a": b"0" * size})}),
+        lambda size: word(repeated(paragraph))(size)[: size // 50],
+        lambda size: zipped({"word/styles.xml": b"a" * size}),
+        lambda size: zipped({"word/document.xml": f'<w:document xmlns:w="{WORD}" {attributes(size)}/>'}),
+        noise(8, b"PK\x03\x04word/"),
+    ]  # fmt: skip
+
+
+def pdf_of(objects: list[bytes], trailer: bytes = b"/Root 1 0 R") -> bytes:
+    out = io.BytesIO(b"%PDF-1.5\n")
+    out.seek(0, io.SEEK_END)
+    offsets = []
+    for number, body in enumerate(objects, start=1):
+        offsets.append(out.tell())
+        out.write(b"%d 0 obj\n%b\nendobj\n" % (number, body))
+    start = out.tell()
+    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
+    out.writelines(b"%010d 00000 n \n" % offset for offset in offsets)
+    out.write(b"trailer\n<< /Size %d %b >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, trailer, start))
+    return out.getvalue()
+
+
+def stream(content: bytes, entries: bytes = b"") -> bytes:
+    return b"<< /Length %d %b >>\nstream\n%b\nendstream" % (len(content), entries, content)
+
+
+def pdf_page(
+    content: Generator, entries: bytes = b"", more: list[bytes] | None = None, resources: bytes = b""
+) -> Generator:
+    """A PDF of one page with this content."""
+
+    def generate(size: int) -> bytes:
+        page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 5 0 R /Resources << /Font << /F1 3 0 R >> %b >> >>"
+        return pdf_of([
+            b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+            b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>", page % resources,
+            stream(content(size), entries), *(more or []),
+        ])  # fmt: skip
+
+    return generate
+
+
+def _pdf() -> list[Generator]:
+    import zlib
+
+    deflated = b"/Filter /FlateDecode"
+    operators = ["(a) Tj ", "[(a) 1 (b)] TJ ", "q ", "Q ", "BT ", "ET ", "1 0 0 1 0 0 cm ", "0 0 Td ", "(", ")", "<", "<41> Tj ", "/F1 12 Tf ", "/X1 Do ", "[", "<<", "% a\n", "0 ", "T* ", "' ",
+                 "BI ID EI ", "/a BDC ", "\\", "-", "/a "]  # fmt: skip
+    text = b"BT /F1 12 Tf %b ET"
+    catalog = b"<< /Type /Catalog /Pages 2 0 R >>"
+    return [
+        *(pdf_page(repeated(operator, "BT /F1 12 Tf ", " ET")) for operator in operators),
+        pdf_page(lambda size: zlib.compress(text % (b"(a) Tj " * (size // 7))), deflated),
+        pdf_page(lambda size: zlib.compress(b"0" * size * 4), deflated),
+        pdf_page(lambda size: zlib.compress(zlib.compress(b"0" * size * 4)), b"/Filter [/FlateDecode /FlateDecode]"),
+        pdf_page(lambda size: b"/X1 Do", more=[stream(b"/X1 Do /X1 Do", b"/Type /XObject /Subtype /Form /Resources << /XObject << /X1 6 0 R >> >>")], resources=b"/XObject << /X1 6 0 R >>"),
+        lambda size: pdf_of([catalog, b"<< /Type /Pages /Kids [2 0 R] /Count 1 >>"]),
+        lambda size: pdf_of([catalog, b"<< /Type /Pages /Kids [%b] /Count %d >>" % (b"3 0 R " * (size // 6), size // 6), b"<< /Type /Page /Parent 2 0 R >>"]),
+        lambda size: pdf_of([catalog, b"<< /Type /Pages /Kids [] /Count 1000000000 >>"]),
+        lambda size: pdf_of([b"<< /Type /Catalog /Pages %b 2 0 R %b >>" % (b"[" * (size // 2), b"]" * (size // 2))]),
+        lambda size: pdf_of([catalog, b"<< " * (size // 3)]),
+        lambda size: pdf_of([catalog, b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>", b"3 0 R"]),
+        lambda size: pdf_of([catalog, b"<< /Type /Pages /Kids [] /Count 0 >>"], b"/Root 1 0 R /Prev 9"),
+        lambda size: pdf_page(repeated("(a) Tj "))(size)[: size // 2],
+        noise(9, b"%PDF-1.7\n"),
+        lambda size: b"%PDF-1.7\n" + b"1 0 obj\n" * (size // 8),
+        lambda size: b"%PDF-1.7\n" + b"startxref\n9\n%%EOF\n" * (size // 18),
+        lambda size: pdf_of([catalog, b"<< /Type /Pages /Kids [] /Count 0 >>"], b"/Root 1 0 R /Info << /Title (%b) >>" % (b"t" * size)),
+    ]  # fmt: skip
+
+
+HOSTILE: dict[str, list[Generator]] = {
+    "txt": _text(),
+    "md": _markdown(),
+    "rst": _restructured(),
+    "html": _html(),
+    "py": _code(),
+    "json": _json(),
+    "jsonl": _json_lines(),
+    "csv": _csv(),
+    "docx": _docx(),
+    "pdf": _pdf(),
+}
+"""At least 40 generators for each format, by its ending."""

@@ -1,0 +1,151 @@
+"""Files that explode (K1): each costs bounded time, memory and store, and the rest of the folder is read."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from hostile_files_kit import HOSTILE, repeated, word
+from pointsman.errors import InputError
+from pointsman.ingest import FileLimits, FileReader, FoundFile, Ingested, Sync, read_paths, text_of
+from pointsman.types import Document
+
+SIZE = 60_000
+OVERHEAD = 1000
+"""Characters a passage that do not grow with the file: ids, paths, and titles and headings up to their limits."""
+
+
+def stored(documents: list[Document]) -> int:
+    """Characters of texts, and of everything in the metadata."""
+    return sum(len(document.text) + _length(document.metadata) for document in documents)
+
+
+def _length(value: object) -> int:
+    if isinstance(value, dict):
+        return sum(len(key) + _length(item) for key, item in value.items())
+    return sum(map(_length, value)) if isinstance(value, list) else len(str(value))
+
+
+def test_there_are_forty_of_each_format() -> None:
+    assert {kind: len(generators) >= 40 for kind, generators in HOSTILE.items()} == dict.fromkeys(HOSTILE, True)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_files_cost_little_and_the_rest_is_read(kind: str, tmp_path: Path) -> None:
+    for number, generate in enumerate(HOSTILE[kind]):
+        (tmp_path / f"{number:02}.{kind}").write_bytes(generate(SIZE))
+    (tmp_path / "zz.txt").write_text("Good.")
+    documents: dict[str, list[Document]] = {}
+    for item in read_paths([tmp_path], limits=FileLimits(seconds=10)):
+        documents.setdefault(item.path, []).extend(item.documents)
+        assert not any("crash" in problem.reason or "more than 10 s" in problem.reason for problem in item.problems)
+    assert [document.text for document in documents.pop("zz.txt")] == ["Good."]
+    assert len(documents) == len(HOSTILE[kind])
+    for path, passages in documents.items():
+        if passages:
+            text = max(passage.metadata["end"] for passage in passages)
+            assert sum(len(passage.text) for passage in passages) <= 2 * text, path
+            assert stored(passages) <= 4 * max(text, SIZE) + OVERHEAD * len(passages), path
+
+
+@pytest.mark.parametrize("size", [50_000, 200_000])
+@pytest.mark.parametrize(
+    ("kind", "number"), [("md", 34), ("html", 36), ("json", 25), ("json", 27), ("csv", 23), ("csv", 31), ("docx", 27)]
+)
+def test_what_is_stored_grows_with_the_file_not_with_its_square(
+    kind: str, number: int, size: int, tmp_path: Path
+) -> None:
+    path = tmp_path / f"a.{kind}"
+    path.write_bytes(HOSTILE[kind][number](size))
+    documents = [document for item in read_paths([path]) for document in item.documents]
+    copied = stored(documents) - 450 * len(documents)  # ids, paths, a digest and numbers
+    assert copied <= 4 * size
+
+
+def test_a_file_that_takes_too_long_is_stopped_and_the_next_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(word(repeated("<w:p><w:r><w:t>Some words.</w:t></w:r></w:p>"))(60 << 20))
+    (tmp_path / "b.txt").write_text("Good.")
+    began = time.monotonic()
+    *_, stopped, good = read_paths([tmp_path], limits=FileLimits(seconds=1))
+    assert time.monotonic() - began < 20
+    assert [(item.path, item.stopped) for item in (stopped, good)] == [("a.docx", True), ("b.txt", False)]
+    assert stopped.problems[0].reason == "takes more than 1 s; raise the limit seconds to index it"
+
+
+def test_a_file_that_takes_too_much_memory_is_reported_and_the_next_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(repeated("[],", "[", "[]]")(30 << 20))
+    (tmp_path / "b.txt").write_text("Good.")
+    huge, good = read_paths([tmp_path], limits=FileLimits(memory=400 << 20))
+    assert huge.problems[0].reason == "needs more than 400 MB of memory; raise the limit memory to index it"
+    assert huge.stopped
+    assert good.documents[0].text == "Good."
+
+
+def test_a_crash_of_the_converter_is_a_problem_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Good.")
+    (tmp_path / "b.csv").write_bytes(b"a,b\n" + b"1,2\n" * 500_000)
+    with FileReader() as reader:
+        list(reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1)))
+        worker = reader._worker
+        parts = reader.read(FoundFile(tmp_path / "b.csv", "b.csv", 1))
+        next(parts)
+        assert worker is not None
+        worker._process.send_signal(signal.SIGSEGV)
+        *_, last = parts
+        assert last.stopped
+        assert last.problems[0].reason == "its converter crashed (SIGSEGV)"
+        assert [item.documents[0].text for item in reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1))] == ["Good."]
+
+
+def test_files_share_a_process_and_an_abandoned_file_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("First.")
+    (tmp_path / "b.csv").write_bytes(b"a,b\n" + b"1,2\n" * 5000)
+    with FileReader() as reader:
+        list(reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1)))
+        first = reader._worker
+        assert first is not None
+        list(reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1)))
+        assert reader._worker is first
+        parts = reader.read(FoundFile(tmp_path / "b.csv", "b.csv", 1))
+        next(parts)
+        del parts
+        assert first._process.poll() is not None
+        (item,) = reader.read(FoundFile(tmp_path / "a.txt", "a.txt", 1))
+        assert item.documents[0].text == "First."
+        last = reader._worker
+    assert last is not None
+    assert last._process.poll() is not None
+
+
+def test_pages_and_characters_beyond_the_limits_are_left_out_and_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One sentence. " * 100)
+    (item,) = read_paths([tmp_path], limits=FileLimits(characters=100))
+    assert [problem.reason for problem in item.problems] == ["more than 100 characters of text; the rest is left out"]
+    assert max(document.metadata["end"] for document in item.documents) <= 100
+
+
+def test_what_is_stored_of_a_file_that_was_stopped_stays() -> None:
+    sync = Sync([Document("a#1", "One.", {"source": "a"}), Document("a#2", "Two.", {"source": "a"})])
+    again = Document("a#1", "One.", {"source": "a"})
+    assert sync.changed(Ingested("a", (again,), stopped=True)) == []
+    assert sync.gone() == []
+
+
+def test_a_text_is_that_of_the_content_that_was_indexed(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("Before.")
+    (item,) = read_paths([path])
+    sha256 = item.documents[0].metadata["sha256"]
+    assert text_of(path, sha256=sha256) == "Before."
+    path.write_text("After.")
+    with pytest.raises(InputError, match="has changed since it was indexed"):
+        text_of(path, sha256=sha256)
+
+
+@pytest.mark.parametrize("limits", [{"seconds": 0}, {"pages": 1.5}, {"memory": 1000}, {"characters": True}])
+def test_limits_are_checked(limits: dict[str, int]) -> None:
+    with pytest.raises(InputError):
+        FileLimits(**limits)
