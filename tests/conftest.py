@@ -1,11 +1,17 @@
-"""Shared fixtures: where the public test collections are."""
+"""Shared fixtures: where the public test collections are, and servers that are started once for the run."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+
+from postgres_kit import NoServerError, PostgresServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +21,22 @@ def test_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no test collections at {folder}; set POINTSMAN_TEST_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A real PostgreSQL; tests that need it are skipped where none can be had, and fail in CI."""
+    pytest.importorskip("psycopg")
+    try:
+        server = PostgresServer()
+    except NoServerError as error:
+        unavailable(str(error))
+    yield server
+    server.stop()
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip what needs a server that cannot be had; in CI that is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -11,7 +11,9 @@
     ├── ModelError                      an embedder, LLM or reranker failed or answered nonsense
     ├── RetrievalError (ExceptionGroup) every branch of a search failed; carries each one's error
     ├── ServiceError                    a Pointsman service cannot be reached, refuses, or answers what cannot be used
-    └── StoreError                      data on disk
+    └── StoreError                      data on disk, or in a database
+        ├── StoreUnavailableError       the server cannot be reached, or does not answer in time
+        ├── ConflictError               somebody else has changed it meanwhile
         ├── LockedError                 another process is writing to this dataset
         │   └── ReplacedError           another process has deleted it, or made it anew, since it was opened
         ├── StorageFullError            no room is left on the disk; what was acknowledged is kept
@@ -111,7 +113,15 @@ class ServiceError(PointsmanError):
 
 
 class StoreError(PointsmanError):
-    """Something about the data on disk."""
+    """Something about the data on disk, or in a database."""
+
+
+class StoreUnavailableError(StoreError):
+    """The server of a store cannot be reached, or does not answer in time; the message names it and no password."""
+
+
+class ConflictError(StoreError):
+    """What was to be changed is not what it was when it was read; read it again."""
 
 
 class LockedError(StoreError):

@@ -153,3 +153,7 @@ def _package(plugin: EntryPoint) -> str:
 STRATEGIES: Final[Registry[Any]] = Registry("strategy", builtin="pointsman.strategies")
 """Retrieval strategies: ``factory(*sources, llm=None, **options)`` makes one; a ``needs_llm`` of the factory tells
 whether it can do without."""
+
+STORES: Final[Registry[Any]] = Registry("store")
+"""Where workspaces live: ``factory(url, **options)`` makes the `pointsman.store.backend.Backend` of a URL; the name is
+its scheme."""

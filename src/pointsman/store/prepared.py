@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from pointsman.errors import InputError
-from pointsman.text import repair
+from pointsman.text import DEFAULT_ANALYZER, repair
 from pointsman.types import Document
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+MOST_TERMS: Final = 512
 _ID_BYTES: Final = 1024
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the stubs lack it
 
@@ -89,6 +92,16 @@ def metadata_of(text: str) -> Any:
     if end != len(text):
         raise ValueError(f"its metadata is no JSON: {text!r:.80}")
     return value
+
+
+def query_terms(text: str) -> dict[str, int]:
+    """The tokens that a query asks for, and how often; the first 512, so that a pasted page stays affordable.
+
+    >>> query_terms("signal lamp, signals")
+    {'signal': 2, 'lamp': 1}
+    """
+    counts = Counter(DEFAULT_ANALYZER.query_tokens(text))
+    return dict(itertools.islice(counts.items(), MOST_TERMS))
 
 
 def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> NDArray[np.float32]:

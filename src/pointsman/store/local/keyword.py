@@ -34,6 +34,7 @@ import tantivy
 
 from pointsman.errors import InputError, PointsmanError, StoreError
 from pointsman.store.local.files import file_stamp, full, make_directory, room, store_error
+from pointsman.store.prepared import query_terms
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ K1, B = 1.2, 0.75  # what tantivy's own scorer uses
 _FORMAT = 1
 _MARKER = -1  # the key of the marker document
 _HEAP_BYTES = 96_000_000
-_TERMS = 512  # distinct query terms that take part; a page pasted as a query stays affordable
 _ID_SET = 500  # up to this many allowed keys go into the query itself; above, hits are masked as they come …
 _ID_COST = 4  # … unless that takes reading this many times as many hits as there are allowed keys
 _EXACT_DEPTH = 1000  # candidates scored again when exact scores are asked for
@@ -156,7 +156,7 @@ class KeywordIndex:
     def search(self, query: str, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
         """At most ``k`` keys with their BM25 scores, best first, ties by key; filters act before the cut (I9)."""
         self._refresh()
-        view, terms = self._current(), self._terms(query)
+        view, terms = self._current(), query_terms(query)
         if not terms or k < 1:
             return []
         allowed = None
@@ -173,7 +173,7 @@ class KeywordIndex:
     def score(self, query: str, keys: Sequence[int]) -> list[float]:
         """The same scores for given keys, in their order; 0 where no word of the query occurs."""
         self._refresh()
-        view, terms = self._current(), self._terms(query)
+        view, terms = self._current(), query_terms(query)
         if not terms or not keys:
             return [0.0] * len(keys)
         if self._exact:
@@ -206,10 +206,6 @@ class KeywordIndex:
                 return _ordered(kept)[:k]
             depth *= 4
 
-    def _terms(self, query: str) -> Mapping[str, int]:
-        counts = Counter(DEFAULT_ANALYZER.query_tokens(query))
-        return counts if len(counts) <= _TERMS else dict(list(counts.items())[:_TERMS])
-
     def _formula(self, view: _View, terms: Mapping[str, int], keys: Sequence[int]) -> list[float]:
         """BM25 as in Robertson and Zaragoza (2009) with Lucene's idf, ln(1 + (N - n + ½) / (n + ½))."""
         idf = {term: self._idf(view, term) for term in terms}
@@ -227,13 +223,13 @@ class KeywordIndex:
 
     def known(self, text: str) -> bool:
         """Whether every word of a text occurs in some document."""
-        return self.frequency(text) > 0 or not self._terms(text)
+        return self.frequency(text) > 0 or not query_terms(text)
 
     def frequency(self, text: str) -> int:
         """How many documents hold the rarest word of a text; 0 where one is in none, or there is no word."""
         self._refresh()
         view = self._current()
-        return min((self._count(view, term) for term in self._terms(text)), default=0)
+        return min((self._count(view, term) for term in query_terms(text)), default=0)
 
     def _idf(self, view: _View, term: str) -> float:
         n = self._count(view, term)

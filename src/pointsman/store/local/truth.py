@@ -80,6 +80,13 @@ class VectorChanges:
     vectors: bytes
 
 
+class _Connection(sqlite3.Connection):
+    """One of SQLite's, with a mark."""
+
+    alone = False
+    """Whether it has the file for itself, so that nobody else gets at it before it is closed."""
+
+
 class Truth:
     """The SQLite file of one dataset. Reads from any thread and process; one writer at a time.
 

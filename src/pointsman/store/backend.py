@@ -1,0 +1,399 @@
+"""The Backend protocol: where a workspace lives. It keeps the datasets, a store for each, and small records (B2).
+
+`open_backend` finds one by its URL: ``postgresql://…``, ``opensearch+https://…``, a folder. A package adds a scheme by
+an entry point of the group ``pointsman.plugins``, called ``store.<scheme>``: a callable that takes the URL.
+
+Records are the small things beside the datasets, such as a policy or keys: a text under a kind and a name. Whoever has
+read one can replace it on the condition that nobody else has meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
+from urllib.parse import quote, unquote, urlsplit
+
+from filelock import FileLock, Timeout
+
+from pointsman.errors import (
+    ConflictError,
+    CorruptStoreError,
+    FormatVersionError,
+    InputError,
+    LockedError,
+    StoreError,
+    UnknownNameError,
+)
+from pointsman.registry import STORES
+
+if TYPE_CHECKING:
+    import os
+    from types import TracebackType
+
+    from pointsman.store.base import Store
+    from pointsman.store.local.store import LocalStore
+
+FORMAT: Final = 1
+NEW: Final = ""
+"""The version of a record that does not exist."""
+
+_MANIFEST: Final = "workspace.json"
+_DATASETS: Final = "datasets"
+_KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_LONGEST_NAME: Final = 128
+_PATIENCE: Final = 10.0  # seconds; another change of a record takes milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRecord:
+    """What is known of a dataset without opening it.
+
+    Attributes:
+        name: unique in its backend.
+        description: what is in it, for those who choose where to look.
+        indexing_technique: ``"hybrid"``, ``"keyword"`` or ``"vector"``.
+        identity: differs for every dataset that was ever made, also of one name.
+        settings: whatever else was given when it was made, such as ``bm25_k1``.
+    """
+
+    name: str
+    description: str
+    indexing_technique: str
+    identity: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A small text, and what tells this state of it from others."""
+
+    value: str
+    version: str
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Where a workspace lives. Every method may raise `pointsman.errors.StoreError`, and nothing foreign."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a password."""
+        ...
+
+    def datasets(self) -> list[DatasetRecord]:
+        """All datasets, by name."""
+        ...
+
+    def create(self, name: str, about: Mapping[str, Any]) -> Store:
+        """Make a dataset, unless another process just has; open it either way.
+
+        Args:
+            name: as `pointsman.dataset.check_name` wants it.
+            about: ``description``, ``indexing_technique``, and settings to keep with it, such as ``bm25_k1``.
+        """
+        ...
+
+    def open(self, name: str) -> Store | None:
+        """The store of a dataset; None when there is none of this name."""
+        ...
+
+    def describe(self, name: str, description: str) -> None:
+        """Change the description of a dataset.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
+        ...
+
+    def drop(self, name: str) -> None:
+        """Delete a dataset with all its documents.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
+        ...
+
+    def record(self, kind: str, name: str = "") -> Record | None:
+        """A small text; None when there is none."""
+        ...
+
+    def records(self, kind: str) -> dict[str, Record]:
+        """All texts of a kind, by name."""
+        ...
+
+    def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
+        """Write a small text, or with None delete it.
+
+        Args:
+            kind: up to 32 lower-case letters, digits and ``_``.
+            name: up to 128 characters; one record of a kind may be named ``""``.
+            value: the text.
+            expected_version: of what is to be replaced, `NEW` where nothing should be there; None: whatever is there.
+
+        Returns:
+            Its version from now on; `NEW` after deleting it.
+
+        Raises:
+            ConflictError: somebody else has changed it meanwhile.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections; stores that were opened close on their own."""
+        ...
+
+
+class BaseBackend:
+    """What implementations share."""
+
+    def close(self) -> None:
+        """See `Backend`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def check_record(kind: str, name: str) -> None:
+    """Refuse what a record cannot be called.
+
+    Raises:
+        InputError: kind or name cannot be used.
+    """
+    if not _KIND.fullmatch(kind):
+        raise InputError(f"the kind of a record is lower-case letters, digits and _, not {kind!r:.80}")
+    if not name.isprintable() or len(name) > _LONGEST_NAME:
+        raise InputError(f"a record's name is up to {_LONGEST_NAME} printable characters, not {name!r:.80}")
+
+
+def check_version(record: Record | None, expected: str | None, what: str) -> None:
+    """Refuse to replace what is not as it was when it was read.
+
+    Raises:
+        ConflictError: it is not.
+    """
+    if expected is not None and expected != (NEW if record is None else record.version):
+        raise ConflictError(f"{what} was changed by somebody else meanwhile; read it again")
+
+
+class LocalBackend(BaseBackend):
+    """A workspace in a folder; made on the first write.
+
+    ``workspace.json`` says that it is one. Each dataset has a folder in ``datasets``. A record named ``""`` is the file
+    ``<kind>.json``, another one ``<kind>/<name>.json``; only their owner may read them.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        FormatVersionError: a newer Pointsman wrote it.
+        InputError: there is something else at that path.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._check()
+
+    @property
+    def url(self) -> str:
+        """See `Backend`."""
+        return str(self.path)
+
+    def make(self) -> None:
+        """Make the folder with nothing in it, unless it is there."""
+        from pointsman.store.local.files import make_directory, replacing
+
+        if not (self.path / _MANIFEST).exists():
+            make_directory(self.path)
+            with replacing(self.path / _MANIFEST) as file:
+                file.write(json.dumps({"format": FORMAT}).encode())
+
+    def folder(self, name: str) -> Path:
+        """Where a dataset lives."""
+        return self.path / _DATASETS / name
+
+    def datasets(self) -> list[DatasetRecord]:
+        """See `Backend`."""
+        records = (self._about(path.name) for path in sorted((self.path / _DATASETS).glob("*")))
+        return [record for record in records if record is not None]
+
+    def create(self, name: str, about: Mapping[str, Any]) -> LocalStore:
+        """See `Backend`."""
+        from pointsman.store.local.store import LocalStore
+
+        self.make()
+        told = {"name": name, "description": "", "indexing_technique": "hybrid", **about}
+        return LocalStore(self.folder(name), told, **_bm25(told))
+
+    def open(self, name: str) -> LocalStore | None:
+        """See `Backend`."""
+        from pointsman.store.local.store import LocalStore
+
+        about = self._about(name)
+        return None if about is None else LocalStore(self.folder(name), {}, **_bm25(about.settings))
+
+    def describe(self, name: str, description: str) -> None:
+        """See `Backend`."""
+        from pointsman.store.local.collection import read_manifest, write_manifest
+
+        with _changing(self._existing(name) / "manifest"):
+            about = read_manifest(self.folder(name)) or {}
+            write_manifest(self.folder(name), {**about, "description": description})
+
+    def drop(self, name: str) -> None:
+        """See `Backend`."""
+        self._existing(name)
+        store = self.open(name)
+        if store is not None:
+            store.drop()
+
+    def record(self, kind: str, name: str = "") -> Record | None:
+        """See `Backend`."""
+        return self._read(self._file(kind, name))
+
+    def records(self, kind: str) -> dict[str, Record]:
+        """See `Backend`."""
+        files = [self._file(kind, ""), *sorted((self.path / kind).glob("*.json"))]
+        found = ((unquote(path.stem) if path.parent != self.path else "", self._read(path)) for path in files)
+        return {name: record for name, record in found if record is not None}
+
+    def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
+        """See `Backend`."""
+        from pointsman.store.local.files import make_directory, replacing
+
+        path = self._file(kind, name)
+        self.make()
+        make_directory(path.parent)
+        with _changing(path):
+            check_version(self._read(path), expected_version, f"{kind} {name}".strip())
+            if value is None:
+                path.unlink(missing_ok=True)
+                return NEW
+            with replacing(path) as file:
+                Path(file.name).chmod(0o600)  # before there is anything in it
+                file.write(value.encode())
+            return _version(value.encode())
+
+    def _file(self, kind: str, name: str) -> Path:
+        check_record(kind, name)
+        return self.path / kind / f"{quote(name, safe=' ')}.json" if name else self.path / f"{kind}.json"
+
+    def _read(self, path: Path) -> Record | None:
+        try:
+            data = path.read_bytes()
+            return Record(data.decode(), _version(data))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
+
+    def _existing(self, name: str) -> Path:
+        if self._about(name) is None:
+            raise UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
+        return self.folder(name)
+
+    def _about(self, name: str) -> DatasetRecord | None:
+        from pointsman.store.local.collection import read_manifest
+
+        about = None if name.startswith(".") else read_manifest(self.folder(name))  # those with a dot are going
+        if about is None:
+            return None
+        settings = {
+            key: value
+            for key, value in about.items()
+            if key not in {"format", "identity", "name", "description", "indexing_technique"}
+        }
+        technique = about.get("indexing_technique", "hybrid")
+        return DatasetRecord(name, about.get("description", ""), technique, about.get("identity", ""), settings)
+
+    def _check(self) -> None:
+        manifest = self.path / _MANIFEST
+        if not manifest.exists():
+            if self.path.exists() and (
+                not self.path.is_dir() or (any(self.path.iterdir()) and not (self.path / _DATASETS).exists())
+            ):
+                raise InputError(f"{self.path} is not a workspace and not an empty folder; name another path")
+            return
+        try:
+            version = json.loads(manifest.read_text("utf-8"))["format"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptStoreError(f"{manifest} cannot be read ({error}); restore it from a backup") from error
+        if version != FORMAT:
+            raise FormatVersionError(
+                f"workspace {self.path} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
+                "open it with the version that wrote it"
+            )
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """Keep others from changing a file within the block, by the lock file that stands beside it."""
+    try:
+        with FileLock(path.with_suffix(".lock"), timeout=_PATIENCE, mode=0o600):
+            yield
+    except Timeout as error:
+        raise LockedError(f"{path} is being changed by another process; try again") from error
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _bm25(settings: Mapping[str, Any]) -> dict[str, float]:
+    """What the settings of a dataset say of BM25; those of `Dataset.save` are in a mapping of their own."""
+    kept = settings.get("bm25", {})
+    return {
+        "k1": float(settings.get("bm25_k1", kept.get("k1", 1.2))),
+        "b": float(settings.get("bm25_b", kept.get("b", 0.75))),
+    }
+
+
+def _version(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+def is_url(where: str | os.PathLike[str]) -> bool:
+    """Whether a text names a place by a URL, and not a folder.
+
+    >>> is_url("postgresql://db/rails"), is_url("./rails"), is_url("C:\\rails")
+    (True, False, False)
+    """
+    return isinstance(where, str) and bool(re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", where))
+
+
+def open_backend(where: str | os.PathLike[str], **options: Any) -> Backend:
+    """The backend of a URL, or of a folder.
+
+    Args:
+        where: a path, or a URL such as ``file:rails`` or ``postgresql://user@host/database?schema=rails``.
+        options: for the backend of that scheme.
+
+    Raises:
+        UnknownNameError: nothing is known of the scheme of the URL.
+        MissingDependencyError: a package for it is not installed.
+        StoreUnavailableError: it cannot be reached.
+    """
+    if not is_url(where):
+        return LocalBackend(where, **options)
+    scheme, _, rest = str(where).partition(":")
+    if scheme.lower() == "file":
+        return LocalBackend(unquote(urlsplit(str(where)).path if rest.startswith("//") else rest), **options)
+    backend: Backend = STORES.create(scheme.lower(), str(where), **options)
+    return backend
+
+
+def _postgresql(url: str, **options: Any) -> Backend:
+    from pointsman.store.postgres import PostgresBackend
+
+    return PostgresBackend(url, **options)
+
+
+STORES.register("file", LocalBackend)
+STORES.register("postgresql", _postgresql)
+STORES.register("postgres", _postgresql)

@@ -1,0 +1,267 @@
+"""A workspace in one schema of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from pointsman.errors import InputError, StoreError, UnknownNameError
+from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version
+from pointsman.store.postgres.connections import Connections
+from pointsman.store.postgres.statements import FORMAT, Tables, escaped, unescaped
+from pointsman.store.postgres.store import About, PostgresStore
+from pointsman.text import DEFAULT_ANALYZER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from psycopg import Connection
+
+_SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_KEPT: Final = ("description", "indexing_technique")
+_COLUMNS: Final = "number, identity::text, technique, analyzer, format, k1, b, embedder, dimensions"
+
+
+class PostgresBackend(BaseBackend):
+    """Datasets and records in one schema of a database; any number of processes may use it at once.
+
+    What is missing is made at the first write: the schema, the extension ``vector`` and the tables. A role that may
+    only read can search.
+
+    Args:
+        url: ``postgresql://user@host:5432/database?schema=pointsman``; other parameters are libpq's. Without
+            ``sslmode``, a server that is not on this machine is asked for TLS with a certificate that is checked.
+        connections: how many there are at most, for threads and for each event loop.
+
+    Raises:
+        InputError: the URL cannot be read.
+    """
+
+    def __init__(self, url: str, *, connections: int = 8) -> None:
+        address, self.schema = _split(url)
+        self._connections = Connections(address, most=connections)
+        self._vectors: str | None = None
+
+    def __repr__(self) -> str:
+        return f"PostgresBackend({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """See `Backend`."""
+        return f"{self._connections.label}?schema={self.schema}"
+
+    # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def datasets(self) -> list[DatasetRecord]:
+        """See `Backend`."""
+        sql = f'select name, description, technique, identity::text, settings::text from "{self.schema}".dataset'
+        rows = self._rows(f"{sql} order by name")
+        return [
+            DatasetRecord(name, unescaped(description), technique, identity, json.loads(settings))
+            for name, description, technique, identity, settings in rows
+        ]
+
+    def create(self, name: str, about: Mapping[str, Any]) -> PostgresStore:
+        """See `Backend`."""
+        technique = about.get("indexing_technique", "hybrid")
+        settings = {key: value for key, value in about.items() if key not in {*_KEPT, "name"}}
+        self._make()
+
+        def create(connection: Connection[Any]) -> None:
+            with connection.transaction():
+                row = connection.execute(
+                    f'insert into "{self.schema}".dataset (name, description, technique, settings, analyzer, k1, b) '
+                    "values (%s, %s, %s, %s, %s, %s, %s) on conflict (name) do nothing returning number".encode(),
+                    (
+                        name,
+                        escaped(about.get("description", "")),
+                        technique,
+                        json.dumps(settings),
+                        DEFAULT_ANALYZER.fingerprint,
+                        float(settings.get("bm25_k1", 1.2)),
+                        float(settings.get("bm25_b", 0.75)),
+                    ),
+                ).fetchone()
+                if row is not None:
+                    connection.execute(Tables(self.schema, row[0], self._vector_schema()).create.encode())
+
+        self._connections.run(create)
+        store = self.open(name)
+        if store is None:
+            raise StoreError(f"{self.url}: dataset {name!r} was deleted as soon as it was made")
+        return store
+
+    def open(self, name: str) -> PostgresStore | None:
+        """See `Backend`."""
+        rows = self._rows(f'select {_COLUMNS} from "{self.schema}".dataset where name = %s', (name,))
+        if not rows:
+            return None
+        return PostgresStore(self._connections, self.schema, self._vector_schema(), About(*rows[0]))
+
+    def describe(self, name: str, description: str) -> None:
+        """See `Backend`."""
+        sql = f'update "{self.schema}".dataset set description = %s where name = %s returning name'
+        if not self._rows(sql, (escaped(description), name)):
+            raise UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
+
+    def drop(self, name: str) -> None:
+        """See `Backend`."""
+        store = self.open(name)
+        if store is None:
+            raise UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
+        store.drop()
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def record(self, kind: str, name: str = "") -> Record | None:
+        """See `Backend`."""
+        check_record(kind, name)
+        sql = f'select value, version from "{self.schema}".record where kind = %s and name = %s'
+        rows = self._rows(sql, (kind, name))
+        return Record(unescaped(rows[0][0]), str(rows[0][1])) if rows else None
+
+    def records(self, kind: str) -> dict[str, Record]:
+        """See `Backend`."""
+        check_record(kind, "")
+        sql = f'select name, value, version from "{self.schema}".record where kind = %s order by name'
+        return {name: Record(unescaped(value), str(version)) for name, value, version in self._rows(sql, (kind,))}
+
+    def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
+        """See `Backend`."""
+        check_record(kind, name)
+        self._make()
+        table, what = f'"{self.schema}".record', f"{kind} {name}".strip()
+
+        def put(connection: Connection[Any]) -> str:
+            with connection.transaction():
+                connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{table} {kind} {name}",))
+                select = f"select value, version from {table} where kind = %s and name = %s"
+                row = connection.execute(select.encode(), (kind, name)).fetchone()
+                check_version(None if row is None else Record(row[0], str(row[1])), expected_version, what)
+                if value is None:
+                    connection.execute(f"delete from {table} where kind = %s and name = %s".encode(), (kind, name))
+                    return NEW
+                written = connection.execute(
+                    f"""insert into {table} (kind, name, value, version)
+                    values (%s, %s, %s, nextval('"{self.schema}".record_version'))
+                    on conflict (kind, name) do update set value = excluded.value, version = excluded.version
+                    returning version""".encode(),
+                    (kind, name, escaped(value)),
+                ).fetchone()
+                assert written is not None
+                return str(written[0])
+
+        return self._connections.run(put)
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self._connections.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """Rows; none where the workspace has not been made."""
+
+        def rows(connection: Connection[Any]) -> list[Any]:
+            return connection.execute(sql.encode(), parameters).fetchall()
+
+        return self._run_if_made(rows)
+
+    def _run_if_made(self, work: Callable[[Connection[Any]], list[Any]]) -> list[Any]:
+        import psycopg
+
+        def careful(connection: Connection[Any]) -> list[Any]:
+            try:
+                return work(connection)
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                return []
+
+        return self._connections.run(careful)
+
+    def _vector_schema(self) -> str:
+        """The schema in which pgvector is.
+
+        Raises:
+            StoreError: it is not installed, or too old.
+        """
+        if self._vectors is None:
+            sql = (
+                "select n.nspname, e.extversion from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
+                "where e.extname = 'vector'"
+            )
+            rows = self._connections.run(lambda connection: connection.execute(sql).fetchall())
+            if not rows:
+                raise StoreError(f"{self.url}: the extension 'vector' is missing; run: create extension vector")
+            schema, version = rows[0]
+            if tuple(int(part) for part in version.split(".")[:2]) < (0, 8):
+                raise StoreError(
+                    f"{self.url}: pgvector {version} is too old, 0.8 or newer is needed; "
+                    "run: alter extension vector update"
+                )
+            self._vectors = schema
+        assert self._vectors is not None
+        return self._vectors
+
+    def _make(self) -> None:
+        """Make schema, extension and tables, unless they are there."""
+        schema = self.schema
+
+        def make(connection: Connection[Any]) -> None:
+            there = connection.execute("select to_regclass(%s)", (f'"{schema}".record',)).fetchone()
+            if there is not None and there[0] is not None:
+                return
+            with connection.transaction():
+                connection.execute("select pg_advisory_xact_lock(hashtextextended('pointsman', 0))")
+                connection.execute(b"create extension if not exists vector")
+                connection.execute(
+                    f"""create schema if not exists "{schema}";
+create table if not exists "{schema}".dataset (
+    name text collate "C" primary key,
+    number int not null unique generated always as identity,
+    identity uuid not null default gen_random_uuid(),
+    description text not null,
+    technique text not null,
+    settings json not null,
+    format int not null default {FORMAT},
+    analyzer text not null,
+    k1 float8 not null,
+    b float8 not null,
+    embedder text,
+    dimensions int,
+    seq bigint not null default 0,
+    documents bigint not null default 0,
+    tokens bigint not null default 0,
+    analyzed bigint not null default 0
+) with (fillfactor = 50);
+create table if not exists "{schema}".note (
+    number int not null references "{schema}".dataset (number) on delete cascade,
+    name text collate "C" not null, value text not null, primary key (number, name));
+create sequence if not exists "{schema}".record_version;
+create table if not exists "{schema}".record (
+    kind text collate "C" not null, name text collate "C" not null, value text not null, version bigint not null,
+    primary key (kind, name))""".encode()
+                )
+
+        self._connections.run(make)
+
+
+def _split(url: str) -> tuple[str, str]:
+    """The address for libpq, and the schema.
+
+    Raises:
+        InputError: the schema cannot be used.
+    """
+    try:
+        parts = urlsplit(url)
+        pairs = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        raise InputError(
+            "the URL of a database cannot be read; give one such as postgresql://user@host/database"
+        ) from None
+    schema = next((value for name, value in pairs if name == "schema"), "pointsman")
+    if not _SCHEMA.fullmatch(schema):
+        raise InputError(f"a schema is named by up to 63 letters, digits and _, not {schema!r:.80}")
+    rest = urlencode([(name, value) for name, value in pairs if name != "schema"])
+    return urlunsplit(parts._replace(query=rest)), schema

@@ -1,0 +1,306 @@
+"""Connections to one database, and what becomes of its errors.
+
+A call borrows a connection and gives it back at once. What fails because a server restarts, or because two
+transactions got in each other's way, is tried again with a growing pause, for some seconds in all; everything done
+here may be done twice. Searches that are awaited have connections of their own for each event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+from pointsman._http import one_line
+from pointsman.errors import InputError, LockedError, MissingDependencyError, StoreError, StoreUnavailableError
+
+try:
+    import psycopg
+    from psycopg import conninfo
+    from psycopg.pq import TransactionStatus
+except ImportError as error:
+    raise MissingDependencyError("psycopg", "postgres", "a workspace in PostgreSQL") from error
+
+T = TypeVar("T")
+
+CONNECT_SECONDS: Final = 5
+STATEMENT_SECONDS: Final = 60.0
+LOCK_SECONDS: Final = 30.0
+PATIENCE: Final = 5.0  # seconds for which what fails for a moment is tried again
+_DOWN_SECONDS: Final = 1.0  # after a failure to connect, for so long one attempt is enough
+_PAUSE: Final = 0.05  # seconds before the second attempt; doubled before each further one
+
+# Settings of every session. HNSW returns no more rows than ef_search, and 400 of them have a recall of .99 at depth 10.
+_SETTINGS: Final = {
+    "timezone": "UTC",
+    "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
+    "lock_timeout": f"{LOCK_SECONDS:.0f}s",
+    "idle_in_transaction_session_timeout": "60s",
+    "hnsw.ef_search": "400",
+    "hnsw.iterative_scan": "relaxed_order",
+    "jit": "off",  # it takes longer than the searches
+}
+_NETWORK: Final = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+_PASSING: Final = ("starting up", "shutting down", "in recovery", "too many", "remaining connection slots")
+_RETRIED: Final = ("08", "40", "53300", "57P")  # connection lost, conflict of transactions, no slot, shutdown
+
+
+class Connections:
+    """Connections to one database; any thread and any event loop may use them.
+
+    Args:
+        url: ``postgresql://…`` as libpq reads it; also host lists and service names.
+        most: how many connections there are at most, for threads and for each event loop.
+        patience: seconds for which a call that fails for a moment is tried again.
+
+    Raises:
+        InputError: the URL cannot be read.
+    """
+
+    def __init__(self, url: str, *, most: int = 8, patience: float = PATIENCE) -> None:
+        try:
+            parameters = conninfo.conninfo_to_dict(url)
+        except psycopg.Error:
+            raise InputError(
+                "the URL of a database cannot be read; give one such as postgresql://user@host:5432/database"
+            ) from None  # its text may hold a password
+        self.label = _label(parameters)
+        self._password = str(parameters.get("password") or "")
+        self._most, self._patience = most, patience
+        settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        options = f"{settings} {parameters.pop('options', '')}".strip()
+        secure = {} if _is_here(parameters) or "sslmode" in parameters or "PGSSLMODE" in os.environ else _VERIFIED
+        self._parameters: dict[str, Any] = {
+            "application_name": "pointsman",
+            **_NETWORK,
+            **secure,
+            **parameters,
+            "options": options,
+        }
+        self._down_until = 0.0
+        self._guard = threading.Lock()
+        self._lanes: dict[int, _Lane] = {}
+        self._loops: list[_LoopLane] = []
+
+    def __repr__(self) -> str:
+        return f"Connections({self.label!r})"
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """What ``work`` makes of a connection, which is in autocommit mode; tried again where that may help.
+
+        Raises:
+            StoreUnavailableError: the server cannot be reached, or takes too long.
+            LockedError: another writer does not come to an end.
+            StoreError: anything else that the database complains of.
+        """
+        until, pause = time.monotonic() + self._patience, _PAUSE
+        while True:
+            try:
+                with self._lent() as connection:
+                    return work(connection)
+            except psycopg.Error as error:
+                if not self._worth_another(error, until):
+                    raise self.translated(error) from error
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (spread, not secrecy)
+            pause = min(2 * pause, 1.0)
+
+    async def arun(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
+        """`run`, awaited on an asyncio event loop; a call that is cancelled stops its statement on the server."""
+        until, pause = time.monotonic() + self._patience, _PAUSE
+        while True:
+            try:
+                async with self._alent() as connection:
+                    return await work(connection)
+            except psycopg.Error as error:
+                if not self._worth_another(error, until):
+                    raise self.translated(error) from error
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (see run)
+            pause = min(2 * pause, 1.0)
+
+    def _worth_another(self, error: psycopg.Error, until: float) -> bool:
+        now = time.monotonic()
+        if not _passing(error) or now >= until:
+            return False
+        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # no connection at all
+            known, self._down_until = now < self._down_until, now + _DOWN_SECONDS
+            return not known or until - now < self._patience - _PAUSE
+        return True
+
+    def translated(self, error: psycopg.Error) -> StoreError:
+        """An error in our terms, without a password."""
+        text = one_line(str(error), 300)
+        if self._password:
+            text = text.replace(self._password, "***").replace(quote(self._password, safe=""), "***")
+        if isinstance(error, psycopg.errors.LockNotAvailable):
+            return LockedError(f"{self.label}: another writer does not come to an end; try again")
+        if isinstance(error, psycopg.errors.QueryCanceled):
+            return StoreUnavailableError(f"{self.label}: no answer within {STATEMENT_SECONDS:.0f} s; try again")
+        if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.ForeignKeyViolation):
+            return StoreError(f"{self.label}: the dataset was deleted, or made anew, meanwhile; open it again")
+        if isinstance(error, psycopg.errors.InsufficientPrivilege | psycopg.errors.ReadOnlySqlTransaction):
+            return StoreError(f"{self.label}: {text}; connect as a role that may do this")
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreUnavailableError(f"{self.label} does not answer ({text}); check that it runs and lets you in")
+        return StoreError(f"{self.label}: {text}")
+
+    def close(self) -> None:
+        """Close the connections that nobody uses just now; later calls open new ones."""
+        with self._guard:
+            lanes, loops = list(self._lanes.values()), list(self._loops)
+            self._loops.clear()
+        for lane in lanes:
+            if lane.process == os.getpid():
+                lane.clear()
+        for loop_lane in loops:
+            loop_lane.clear()
+
+    # ── lending ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _lent(self) -> Iterator[psycopg.Connection[Any]]:
+        lane = self._lane()
+        if not lane.places.acquire(timeout=STATEMENT_SECONDS):
+            raise StoreUnavailableError(f"{self.label}: all {self._most} connections are busy; allow more")
+        try:
+            connection = lane.idle.pop() if lane.idle else psycopg.connect(**self._parameters, **_PLAIN)
+            try:
+                yield connection
+            finally:
+                if _reusable(connection):
+                    lane.idle.append(connection)
+                else:
+                    if connection.broken:
+                        lane.clear()  # the others of its age are gone too: the server was restarted
+                    connection.close()
+        finally:
+            lane.places.release()
+
+    def _lane(self) -> _Lane:
+        """Those of this process; what a fork has inherited is its parent's and stays untouched."""
+        process = os.getpid()
+        with self._guard:
+            return self._lanes.setdefault(process, _Lane(process, self._most))
+
+    @asynccontextmanager
+    async def _alent(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        lane = self._loop_lane()
+        async with lane.places:
+            connection = lane.idle.pop() if lane.idle else await self._connected()
+            try:
+                yield connection
+            finally:
+                if _reusable(connection):
+                    lane.idle.append(connection)
+                else:
+                    _close_now(connection)
+
+    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(**self._parameters, **_PLAIN)
+
+    def _loop_lane(self) -> _LoopLane:
+        loop = asyncio.get_running_loop()
+        with self._guard:
+            for lane in [one for one in self._loops if one.gone]:
+                self._loops.remove(lane)
+                lane.clear()
+            for lane in self._loops:
+                if lane.loop() is loop:
+                    return lane
+            lane = _LoopLane(loop, self._most)
+            self._loops.append(lane)
+            return lane
+
+
+_PLAIN: Final[dict[str, Any]] = {"autocommit": True, "prepare_threshold": None}  # vectors are planned as constants
+_VERIFIED: Final = {"sslmode": "verify-full", "sslrootcert": "system"}
+
+
+class _Lane:
+    """The connections of a process that nobody uses just now (appending to a list and popping are atomic)."""
+
+    def __init__(self, process: int, most: int) -> None:
+        self.process = process
+        self.idle: list[psycopg.Connection[Any]] = []
+        self.places = threading.BoundedSemaphore(most)
+
+    def clear(self) -> None:
+        while self.idle:
+            self.idle.pop().close()
+
+
+class _LoopLane:
+    """The same for an event loop, in which its connections live."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        self.loop = weakref.ref(loop)
+        self.idle: list[psycopg.AsyncConnection[Any]] = []
+        self.places = asyncio.Semaphore(most)
+
+    @property
+    def gone(self) -> bool:
+        loop = self.loop()
+        return loop is None or loop.is_closed()
+
+    def clear(self) -> None:
+        while self.idle:
+            _close_now(self.idle.pop())
+
+
+def _close_now(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Close without the event loop, which may be cancelling this very task, or be gone: nothing is waited for."""
+    closing = connection.close()
+    try:
+        closing.send(None)
+    except StopIteration:
+        return
+    closing.close()
+    connection.pgconn.finish()
+
+
+def _reusable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    return not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+
+def _passing(error: psycopg.Error) -> bool:
+    """Whether the same call may well succeed in a moment."""
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_RETRIED)
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    text = str(error)
+    return "FATAL" not in text or any(reason in text for reason in _PASSING)
+
+
+def _is_here(parameters: dict[str, Any]) -> bool:
+    """Whether all hosts are this machine: a loopback address or a socket."""
+    hosts = str(parameters.get("hostaddr") or parameters.get("host") or os.environ.get("PGHOST") or "").split(",")
+    return all(
+        not host or host == "localhost" or host[:4] in {"127.", "/"} or host[0] in "/@" or host == "::1"
+        for host in hosts
+    )
+
+
+def _label(parameters: dict[str, Any]) -> str:
+    """Where it is, without what may be secret."""
+    hosts = str(parameters.get("host") or parameters.get("hostaddr") or "localhost").split(",")
+    ports = str(parameters.get("port") or "").split(",")
+    if len(ports) != len(hosts):
+        ports = ports[:1] * len(hosts)
+    places = ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=True))
+    user = f"{quote(str(parameters['user']))}@" if parameters.get("user") else ""
+    return f"postgresql://{user}{places}/{quote(str(parameters.get('dbname') or ''))}"

@@ -1,0 +1,304 @@
+r"""The tables of a dataset, the statement that searches them, and filters as SQL.
+
+The search scores words as `pointsman.testing.stores.bm25` does: postings carry the frequency and the length of the
+document, and the dataset's row the totals, so a score is exact the moment after a write.
+
+PostgreSQL holds no NUL in a text. Strings are escaped so that they keep their order and stay different: NUL becomes
+``\x01\x01``, and ``\x01`` becomes ``\x01\x02``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from pointsman.errors import InputError
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, typed_values
+from pointsman.store.prepared import storable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pointsman.filters import Typed
+
+FORMAT: Final = 1
+EXACT_ROWS: Final = 50_000
+"""From so many vectors on there is an HNSW index."""
+_FEW: Final = 5_000  # allowed documents up to which their vectors are compared one by one
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_AFTER_SURROGATES: Final = "\ue000"
+
+
+def escaped(text: str) -> str:
+    r"""A text that PostgreSQL can hold; see above.
+
+    >>> escaped("a\0b"), escaped("信号")
+    ('a\x01\x01b', '信号')
+    """
+    if "\0" not in text and "\x01" not in text:
+        return text
+    return text.replace("\x01", "\x01\x02").replace("\0", "\x01\x01")
+
+
+def unescaped(text: str) -> str:
+    r"""The text that was `escaped`.
+
+    >>> unescaped(escaped("a\0\x01\x02b")) == "a\0\x01\x02b"
+    True
+    """
+    return (
+        re.sub("\x01([\x01\x02])", lambda found: "\0" if found[1] == "\x01" else "\x01", text)
+        if "\x01" in text
+        else text
+    )
+
+
+# ── metadata and filters ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def facts_of(metadata: Mapping[str, Any]) -> str:
+    """What filters see of a document's metadata, as JSON: for each key its typed values."""
+    facts = {}
+    for key, value in metadata.items():
+        if values := typed_values(value):
+            facts[escaped(key)] = [_plain(one) for one in values]
+    return _json(facts)
+
+
+def _plain(one: Typed) -> Any:
+    kind, value = one
+    if kind == "boolean":
+        return bool(value)
+    return escaped(value) if kind == "string" else value
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _json(value: Any) -> str:
+    text = _encode(value)
+    # JSON has no infinity, but PostgreSQL's numbers have 10 to the 999.
+    return (
+        re.sub(r'("(?:[^"\\]|\\.)*")|Infinity', lambda found: found[1] or "1e999", text) if "Infinity" in text else text
+    )
+
+
+class Condition:
+    """A filter as SQL over a table ``d`` with a column ``facts``, with its parameters.
+
+    Args:
+        wanted: the filter; None: everything matches.
+    """
+
+    def __init__(self, wanted: Filter | None) -> None:
+        self.parameters: dict[str, Any] = {}
+        self.sql = "true" if wanted is None else self._of(wanted)
+
+    def _put(self, value: Any) -> str:
+        name = f"f{len(self.parameters)}"
+        self.parameters[name] = value
+        return f"%({name})s"
+
+    def _of(self, wanted: Filter) -> str:
+        match wanted:
+            case And(parts) | Or(parts):
+                empty = "true" if isinstance(wanted, And) else "false"
+                return f"({f' {wanted.word} '.join(map(self._of, parts))})" if parts else empty
+            case Not(part):
+                return f"(not {self._of(part)})"
+            case Equals():
+                return self._contains(wanted.key, [wanted.typed])
+            case In():
+                return self._contains(wanted.key, wanted.typed)
+            case Exists(key):
+                return f"d.facts ? {self._put(escaped(key))}" if storable(key) else "false"
+            case Range():
+                return self._within(wanted)
+            case _:
+                raise InputError(f"a filter of the kind {type(wanted).__name__} is unknown to PostgreSQL stores")
+
+    def _contains(self, key: str, values: Iterable[Typed]) -> str:
+        """One of the key's values is one of these; what holds a lone surrogate is in no document."""
+        able = [one for one in values if one[0] != "string" or storable(one[1])]
+        if not able or not storable(key):
+            return "false"
+        wanted = [_json({escaped(key): [_plain(one)]}) for one in able]
+        if len(wanted) == 1:
+            return f"d.facts @> {self._put(wanted[0])}::jsonb"
+        return f"d.facts @> any({self._put(wanted)}::text[]::jsonb[])"
+
+    def _within(self, wanted: Range) -> str:
+        if not storable(wanted.key):
+            return "false"
+        kind, low, low_included, high, high_included = wanted.interval
+        bounds, tests = {}, []
+        for name, sign, value, included in (("low", ">", low, low_included), ("high", "<", high, high_included)):
+            if value is None:
+                continue
+            if kind == "string" and (found := _SURROGATE.search(value)):
+                # Nothing stored holds one, so whatever sorts after it begins with what comes after all of them.
+                value, included = value[: found.start()] + _AFTER_SURROGATES, name == "low"  # noqa: PLW2901
+            bounds[name] = escaped(value) if kind == "string" else value
+            tests.append(f"@ {sign}{'=' * included} ${name}")
+        path = f"strict $[*] ? ({' && '.join(tests)})"
+        return (
+            f"coalesce(jsonb_path_exists(d.facts -> {self._put(escaped(wanted.key))}::text, '{path}', "
+            f"{self._put(_json(bounds))}::jsonb), false)"
+        )
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Tables:
+    """The tables of a dataset, by their names as SQL.
+
+    Args:
+        schema: of the workspace.
+        number: of the dataset.
+        vectors: the schema in which pgvector is.
+    """
+
+    def __init__(self, schema: str, number: int, vectors: str) -> None:
+        self.schema, self.number, self.vectors = schema, number, vectors
+        self.doc, self.body, self.vec, self.term, self.posting = (
+            f'"{schema}".d{number}_{name}' for name in ("doc", "body", "vec", "term", "posting")
+        )
+
+    @property
+    def row(self) -> str:
+        """The dataset's row in the catalogue, as a source of scalars."""
+        return f'"{self.schema}".dataset where number = {self.number}'
+
+    @property
+    def create(self) -> str:
+        """Makes them, but for the vectors."""
+        return f"""
+create table {self.doc} (
+    id int primary key generated by default as identity,
+    key text collate "C" not null unique,
+    length int not null,
+    seq bigint not null,
+    digest bytea not null,
+    facts jsonb not null
+);
+create index on {self.doc} using gin (facts jsonb_path_ops);
+create table {self.body} (id int primary key references {self.doc} on delete cascade,
+    text text not null, metadata text not null);
+create table {self.term} (
+    id int primary key generated by default as identity,
+    term text collate "C" not null unique,
+    df int not null
+) with (fillfactor = 80);
+create table {self.posting} (term int not null, doc int not null, tf int not null, length int not null);
+create index on {self.posting} (term, doc) include (tf, length);
+"""
+
+    def create_vectors(self, dimensions: int) -> str:
+        """Makes the table of vectors; ``digest`` tells equal ones without comparing them."""
+        return f"""
+create table {self.vec} (id int primary key references {self.doc} on delete cascade,
+    digest bytea not null, v "{self.vectors}".vector({dimensions}) not null) with (toast_tuple_target = 8160);
+alter table {self.vec} alter v set storage external;
+"""
+
+    @property
+    def index_name(self) -> str:
+        """Of the HNSW index."""
+        return f"d{self.number}_vec_hnsw"
+
+    @property
+    def drop(self) -> str:
+        """Deletes them all."""
+        return f"drop table if exists {self.vec}, {self.posting}, {self.term}, {self.body}, {self.doc}"
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def near(self) -> str:
+        """The query's vector and the operator before it: minus the dot product."""
+        return f'operator("{self.vectors}".<#>) %(v)s::float4[]::"{self.vectors}".vector'
+
+    def _scored(self, k1: float, b: float) -> str:
+        """Every document that has a word of the query, with its score."""
+        return f"""
+q as materialized (
+  select t.id, w.n * ln(1 + ((select documents from {self.row}) - t.df + 0.5::float8) / (t.df + 0.5::float8)) as idf,
+    {k1 * (1 - b)!r}::float8 as base,
+    {k1 * b!r}::float8 * (select greatest(documents, 1)::float8 / greatest(tokens, 1) from {self.row}) as slope
+  from unnest(%(terms)s::text[], %(counts)s::float8[]) w(term, n) join {self.term} t on t.term = w.term where t.df > 0),
+scored as materialized (
+  select h.doc, sum(h.s) as score from q cross join lateral (
+    select p.doc, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
+    from {self.posting} p where p.term = q.id) h group by h.doc)"""
+
+    def search(self, condition: Condition | None, *, words: bool, near: bool, k1: float, b: float) -> str:
+        """One row for each candidate of both lists: id, score and cosine of its list, both scores, the document.
+
+        With a condition, the allowed documents are counted up to `_FEW`. Are they fewer, both lists are exact over
+        them; are they more, both are read in their order until enough of them are allowed.
+        """
+        parts, pool = [], []
+        if condition is not None:
+            parts.append(f"few as materialized (select d.id from {self.doc} d where {condition.sql} limit {_FEW + 1})")
+            parts.append("n as materialized (select count(*) as n from few)")
+        if words:
+            parts += [self._scored(k1, b), self._words(condition)]
+            pool.append("select id from words")
+        if near:
+            parts.append(self._near(condition))
+            pool.append("select id from near")
+        own = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
+        own += f", n.cosine, -(e.v {self.near()})" if near else ", null::float8, null::float8"
+        return (
+            f"with {', '.join(parts)} select d.id, {own}, d.key, y.text, y.metadata "
+            f"from ({' union '.join(pool)}) pool join {self.doc} d on d.id = pool.id join {self.body} y on y.id = d.id"
+            + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if words else "")
+            + (f" left join near n on n.id = d.id left join {self.vec} e on e.id = d.id" if near else "")
+        )
+
+    def _words(self, condition: Condition | None) -> str:
+        if condition is None:
+            return "words as materialized (select doc as id, score from scored order by score desc, doc limit %(k)s)"
+        return f"""
+words as materialized (
+  (select s.doc as id, s.score from scored s join few on few.id = s.doc where (select n from n) <= {_FEW}
+    order by s.score desc, s.doc limit %(k)s)
+  union all
+  (select r.doc, r.score from (
+      select doc, score from scored where (select n from n) > {_FEW} order by score desc, doc offset 0) r
+    cross join lateral (select from {self.doc} d where d.id = r.doc and {condition.sql} offset 0) ok
+    order by r.score desc, r.doc limit %(k)s))"""
+
+    def _near(self, condition: Condition | None) -> str:
+        near = self.near()
+        if condition is None:
+            return f"""
+near as materialized (select id, -d as cosine from (
+  select e.id, e.v {near} as d from {self.vec} e order by e.v {near} limit %(k)s) z order by d, id)"""
+        return f"""
+near as materialized (select id, -d as cosine from (
+  (select id, d from (select e.id, e.v {near} as d from few join {self.vec} e using (id)
+      where (select n from n) <= {_FEW} offset 0) y order by d, id limit %(k)s)
+  union all
+  (select e.id, e.v {near} as d from {self.vec} e
+    cross join lateral (select from {self.doc} d where d.id = e.id and {condition.sql} offset 0) ok
+    where (select n from n) > {_FEW} order by e.v {near} limit %(k)s)) z order by d, id limit %(k)s)"""
+
+    def score(self, *, words: bool, near: bool, k1: float, b: float) -> str:
+        """Both scores of given documents."""
+        own = "coalesce(s.score, 0)" if words else "null::float8"
+        own += f", -(e.v {self.near()})" if near else ", null::float8"
+        among = self._scored(k1, b).replace("p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))")
+        return (
+            (f"with {among} " if words else "")
+            + f"select d.id, {own} from unnest(%(ids)s::bigint[]) d(id)"
+            + (" left join scored s on s.doc = d.id" if words else "")
+            + (f" left join {self.vec} e on e.id = d.id" if near else "")
+        )
+
+
+def finite(score: float | None) -> float:
+    """A score; NaN where there is none."""
+    return math.nan if score is None else score

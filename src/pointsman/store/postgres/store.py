@@ -1,0 +1,897 @@
+"""One dataset in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import logging
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman._batched import batched
+from pointsman.errors import FormatVersionError, InputError, StoreError
+from pointsman.store.base import (
+    NEAR,
+    WORDS,
+    BaseStore,
+    Capability,
+    Lists,
+    Look,
+    Page,
+    Scale,
+    Scores,
+    Statistics,
+    StoreInfo,
+)
+from pointsman.store.postgres.statements import (
+    EXACT_ROWS,
+    FORMAT,
+    Condition,
+    Tables,
+    escaped,
+    facts_of,
+    finite,
+    unescaped,
+)
+from pointsman.store.prepared import (
+    Prepared,
+    direction,
+    directions,
+    metadata_of,
+    prepare,
+    query_terms,
+    storable,
+)
+from pointsman.text import DEFAULT_ANALYZER
+from pointsman.types import AddResult, Document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from psycopg import AsyncConnection, Connection, Cursor
+
+    from pointsman.filters import Filter
+    from pointsman.store.postgres.connections import Connections
+
+log = logging.getLogger(__name__)
+
+SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
+    "hybrid": {WORDS: Scale.BM25, NEAR: Scale.COSINE},
+    "keyword": {WORDS: Scale.BM25},
+    "vector": {NEAR: Scale.COSINE},
+}
+_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
+_FRESH_SECONDS: Final = 1.0  # for so long statistics are not asked for again
+_TOGETHER: Final = 5_000  # documents deleted, or given new postings, in one transaction
+_LARGEST_ID: Final = 2**31 - 1
+_GROWN: Final = 2  # times the size at which the tables were last analysed
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the catalogue says of a dataset when it is opened."""
+
+    number: int
+    identity: str
+    technique: str
+    analyzer: str
+    format: int
+    k1: float
+    b: float
+    embedder: str | None
+    dimensions: int | None
+
+
+class PostgresStore(BaseStore):
+    """A dataset in PostgreSQL; keys are integers. `PostgresBackend` opens it.
+
+    Searching is one statement. Writers take turns by the lock on the dataset's row; they wait for each other and are
+    never turned away before 30 seconds. Words are exact BM25 at any moment. Vectors are compared one by one below
+    50,000, and where a filter allows fewer than 5,000; beyond that an HNSW index finds them.
+
+    Args:
+        connections: to the database.
+        schema: of the workspace.
+        vectors: the schema that pgvector is in.
+        about: what the catalogue says.
+
+    Raises:
+        FormatVersionError: a newer Pointsman has written it.
+    """
+
+    def __init__(self, connections: Connections, schema: str, vectors: str, about: About) -> None:
+        if about.format != FORMAT:
+            raise FormatVersionError(
+                f"{connections.label}: the dataset is in format {about.format}, this version of pointsman knows format "
+                f"{FORMAT}; open it with the version that wrote it"
+            )
+        self._connections, self._about = connections, about
+        self._tables = Tables(schema, about.number, vectors)
+        self._scales = SCALES[about.technique]
+        self._embedder, self._dimensions = about.embedder, about.dimensions
+        self._statistics: tuple[float, Statistics] | None = None
+        self._bulk = threading.local()
+        if about.analyzer != DEFAULT_ANALYZER.fingerprint:
+            log.warning("%s: its words were made by other rules; they are made anew", connections.label)
+            self.rebuild()
+
+    def __repr__(self) -> str:
+        return (
+            f"PostgresStore({self._connections.label!r}, schema={self._tables.schema!r}, number={self._about.number})"
+        )
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`."""
+        return StoreInfo(
+            "postgresql", self._about.identity, self._embedder, self._dimensions, self._scales, _CAPABILITIES
+        )
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`."""
+        asked = self._prepared(looks)
+        if not any(asked):
+            return [self._lists(one, ()) for one in asked]
+        rows = self._connections.run(lambda connection: _all(connection, [one for one in asked if one]))
+        return self._answers(asked, rows)
+
+    async def asearch(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`."""
+        if not _on_asyncio():
+            return await super().asearch(looks)
+        asked = (
+            await asyncio.to_thread(self._prepared, looks) if self._vectors_unknown(looks) else self._prepared(looks)
+        )
+        if not any(asked):
+            return [self._lists(one, ()) for one in asked]
+        rows = await self._connections.arun(lambda connection: _aall(connection, [one for one in asked if one]))
+        return self._answers(asked, rows)
+
+    def _answers(self, asked: Sequence[_Asked], rows: Iterable[list[Any]]) -> list[Lists]:
+        answers = iter(rows)
+        return [self._lists(one, next(answers) if one else ()) for one in asked]
+
+    def _vectors_unknown(self, looks: Sequence[Look]) -> bool:
+        return self._dimensions is None and NEAR in self._scales and any(look.vector is not None for look in looks)
+
+    def _prepared(self, looks: Sequence[Look]) -> list[_Asked]:
+        """What to ask the database for each look.
+
+        Raises:
+            InputError: a vector cannot be used.
+        """
+        if self._vectors_unknown(looks):
+            self.statistics()  # another process may have written the first vectors
+        return [self._asked(look) for look in looks]
+
+    def _asked(self, look: Look) -> _Asked:
+        words, near, parameters = self._parameters(look)
+        if look.depth < 1 or not (words or near):
+            return _Asked(WORDS if look.text is not None else "", NEAR if look.vector is not None else "", "", {})
+        condition = None if look.filters is None else Condition(look.filters)
+        parameters |= {"k": min(look.depth, _LARGEST_ID)} | ({} if condition is None else condition.parameters)
+        statement = self._tables.search(condition, words=words, near=near, k1=self._about.k1, b=self._about.b)
+        return _Asked(
+            WORDS if look.text is not None else "", NEAR if look.vector is not None else "", statement, parameters
+        )
+
+    def _parameters(self, look: Look) -> tuple[bool, bool, dict[str, Any]]:
+        """Whether there are words and a direction to look for, and the parameters that say so."""
+        parameters: dict[str, Any] = {}
+        if look.text is not None and WORDS in self._scales and (terms := query_terms(look.text)):
+            parameters |= {"terms": list(terms), "counts": [float(count) for count in terms.values()]}
+        if look.vector is not None and self._dimensions is not None and NEAR in self._scales:
+            vector = direction(look.vector, self._dimensions)
+            if vector.any():
+                parameters["v"] = vector.tolist()
+        return "terms" in parameters, "v" in parameters, parameters
+
+    def _lists(self, asked: _Asked, rows: Sequence[Any]) -> Lists:
+        """Rankings, scores and documents out of the rows of the search."""
+        rankings: dict[str, list[tuple[Any, float | None]]] = {}
+        scores: dict[str, dict[Any, float]] = {}
+        for name, ranked, scored in ((WORDS, 1, 2), (NEAR, 3, 4)):
+            if name not in self._scales or name not in (asked.words, asked.near):
+                continue
+            if name == NEAR and self._dimensions is None:
+                continue
+            pairs = [(-row[ranked], row[0]) for row in rows if row[ranked] is not None]
+            rankings[name] = [(key, -score) for score, key in sorted(pairs)]
+            scores[name] = {row[0]: _score(name, row[scored]) for row in rows}
+        documents = {row[0]: _document(row[5], row[6], row[7]) for row in rows}
+        return Lists(rankings, scores, documents)
+
+    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+        """See `Store`."""
+        asked = self._to_score(looks, keys)
+        rows = self._connections.run(lambda connection: _all(connection, asked)) if asked else []
+        return [self._scores(one, two) for one, two in zip(asked, rows, strict=True)]
+
+    async def ascore(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+        """See `Store`."""
+        if not _on_asyncio():
+            return await super().ascore(looks, keys)
+        asked = self._to_score(looks, keys)
+        rows = await self._connections.arun(lambda connection: _aall(connection, asked)) if asked else []
+        return [self._scores(one, two) for one, two in zip(asked, rows, strict=True)]
+
+    def _to_score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[_Asked]:
+        asked = []
+        if self._vectors_unknown(looks):
+            self.statistics()
+        for look, wanted in zip(looks, keys, strict=True):
+            words, near, parameters = self._parameters(look)
+            statement = self._tables.score(words=words, near=near, k1=self._about.k1, b=self._about.b)
+            named = WORDS if look.text is not None else "", NEAR if look.vector is not None else ""
+            asked.append(_Asked(*named, statement, parameters | {"ids": list(wanted)}))
+        return asked
+
+    def _scores(self, asked: _Asked, rows: Sequence[Any]) -> Scores:
+        return {
+            name: {row[0]: _score(name, row[place]) for row in rows}
+            for name, place in ((WORDS, 1), (NEAR, 2))
+            if name in self._scales and name in (asked.words, asked.near)
+        }
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _select(self) -> str:
+        tables = self._tables
+        return f"select d.id, d.key, y.text, y.metadata from {tables.doc} d join {tables.body} y on y.id = d.id"
+
+    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """See `Store`."""
+        if not keys:
+            return []
+        rows = self._rows(f"{self._select} where d.id = any(%(ids)s::bigint[])", ids=list(keys))
+        return _in_order(keys, rows)
+
+    async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """See `Store`."""
+        if not keys or not _on_asyncio():
+            return await super().afetch(keys)
+        asked = _Asked("", "", f"{self._select} where d.id = any(%(ids)s::bigint[])", {"ids": list(keys)})
+        rows = (await self._connections.arun(lambda connection: _aall(connection, [asked])))[0]
+        return _in_order(keys, rows)
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        wanted = [escaped(id_) for id_ in ids if storable(id_)]
+        if not wanted:
+            return [None] * len(ids)
+        rows = self._rows(f"{self._select} where d.key = any(%(ids)s::text[])", ids=wanted)
+        documents = {document.id: document for document in (_document(*row[1:]) for row in rows)}
+        return [documents.get(id_) for id_ in ids]
+
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+        """See `Store`."""
+        wanted = [escaped(id_) for id_ in ids if storable(id_)]
+        sql = f"select key, id from {self._tables.doc} where key = any(%(ids)s::text[])"
+        return {unescaped(key): number for key, number in self._rows(sql, ids=wanted)} if wanted else {}
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+        last = _position(after)
+        condition = Condition(filters)
+        sql = f"{self._select} where d.id > %(last)s and {condition.sql} order by d.id limit %(limit)s"
+        rows = self._rows(sql, last=last, limit=limit + 1, **condition.parameters)
+        documents = [_document(*row[1:]) for row in rows[:limit]]
+        return Page(documents, str(rows[limit - 1][0]) if len(rows) > limit else None)
+
+    def ids(self, *, source: str | None = None) -> list[str]:
+        """See `Store`."""
+        if source is None:
+            return [unescaped(key) for (key,) in self._rows(f"select key from {self._tables.doc} order by id")]
+        from pointsman.filters import Equals
+
+        condition = Condition(Equals("source", source))
+        rows = self._rows(f"{self._select} where {condition.sql} order by d.id", **condition.parameters)
+        documents = (_document(*row[1:]) for row in rows)  # a list that holds it has passed too
+        return [document.id for document in documents if document.metadata.get("source") == source]
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        if filters is None:
+            rows = self._rows(f"select documents from {self._tables.row}")
+            return int(self._one(rows)[0])
+        condition = Condition(filters)
+        rows = self._rows(f"select count(*) from {self._tables.doc} d where {condition.sql}", **condition.parameters)
+        return int(rows[0][0])
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+    ) -> AddResult:
+        """See `Store`."""
+        prepared = [prepare(document) for document in documents]
+        rows = None if vectors is None else directions(vectors, prepared)
+        if not prepared:
+            return AddResult()
+        result = self._connections.run(lambda connection: self._write(connection, prepared, rows, embedder or ""))
+        if result.added or result.updated:
+            self._statistics = None
+            if rows is not None:
+                self._embedder, self._dimensions = embedder or "", rows.shape[1]
+            if not getattr(self._bulk, "depth", 0):
+                self._tend()
+        return result
+
+    @contextmanager
+    def writer(self) -> Iterator[None]:
+        """Several writes in a row; an index that has become worth having is made at their end."""
+        self._bulk.depth = getattr(self._bulk, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._bulk.depth -= 1
+            if not self._bulk.depth:
+                self._tend()
+
+    def _write(
+        self, connection: Connection[Any], prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, name: str
+    ) -> AddResult:
+        tables = self._tables
+        digests = [b""] * len(prepared) if vectors is None else [_vector_digest(row) for row in vectors]
+        with connection.transaction(), connection.cursor(binary=True) as cursor:
+            held = self._locked(cursor)
+            if vectors is not None:
+                self._fix_embedder(cursor, held, name, vectors.shape[1])
+            known = self._stored(cursor, prepared, with_vectors=vectors is not None)
+            fresh = []
+            for place, (item, digest) in enumerate(zip(prepared, digests, strict=True)):
+                old = known.get(item.document.id)
+                if old is None or old.digest != item.digest or (vectors is not None and old.vector != digest):
+                    fresh.append(place)
+            unchanged = len(prepared) - len(fresh)
+            if not fresh:
+                return AddResult(unchanged=unchanged)
+            items = [prepared[place] for place in fresh]
+            replaced = [known[item.document.id].id for item in items if item.document.id in known]
+            new_ids = iter(_new_ids(cursor, tables.doc, len(items) - len(replaced)))
+            ids = [known[i.document.id].id if i.document.id in known else next(new_ids) for i in items]
+            tokens = [Counter(DEFAULT_ANALYZER.tokens(item.document.searchable)) for item in items]
+            lengths = [counter.total() for counter in tokens]
+            gone = self._tokens_of(cursor, replaced)
+            self._write_documents(cursor, items, ids, lengths, held.seq + 1, replaced)
+            if vectors is not None:
+                _copy_vectors(cursor, tables.vec, ids, [digests[place] for place in fresh], vectors[fresh])
+            self._write_postings(cursor, gone, list(zip(ids, tokens, lengths, strict=True)))
+            before = sum(counter.total() for _, counter in gone)
+            self._advance(cursor, len(items) - len(replaced), sum(lengths) - before)
+        return AddResult(len(items) - len(replaced), len(replaced), unchanged)
+
+    def _locked(self, cursor: Cursor[Any]) -> _Held:
+        """Be the writer until the transaction ends."""
+        cursor.execute(_sql(f"select seq, embedder, dimensions from {self._tables.row} for update"))
+        return _Held(*self._one(cursor.fetchall()))
+
+    def _advance(self, cursor: Cursor[Any], documents: int, tokens: int) -> None:
+        schema, number = self._tables.schema, self._tables.number
+        cursor.execute(
+            _sql(
+                f'update "{schema}".dataset set seq = seq + 1, documents = documents + %s, tokens = tokens + %s '
+                f"where number = {number}"
+            ),
+            (documents, tokens),
+        )
+
+    def _fix_embedder(self, cursor: Cursor[Any], held: _Held, name: str, dimensions: int) -> None:
+        if held.dimensions is None:
+            cursor.execute(_sql(self._tables.create_vectors(dimensions)).replace(b"%", b"%%"), binary=False)
+            schema, number = self._tables.schema, self._tables.number
+            cursor.execute(
+                _sql(f'update "{schema}".dataset set embedder = %s, dimensions = %s where number = {number}'),
+                (name, dimensions),
+            )
+            return
+        if held.embedder != name:
+            raise InputError(
+                f"this dataset holds vectors of {held.embedder!r}, not of {name!r}; "
+                "open it with that embedder, or index the documents into a new dataset"
+            )
+        if held.dimensions != dimensions:
+            raise InputError(
+                f"this dataset holds vectors of {held.dimensions} dimensions, not of {dimensions}; "
+                "open it with the embedder that made them, or index the documents into a new dataset"
+            )
+
+    def _stored(self, cursor: Cursor[Any], prepared: Sequence[Prepared], *, with_vectors: bool) -> dict[str, _Stored]:
+        """What is there of these documents, by id."""
+        tables = self._tables
+        vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
+        cursor.execute(
+            _sql(f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])"),
+            ([escaped(item.document.id) for item in prepared],),
+        )
+        return {unescaped(key): _Stored(*row) for key, *row in cursor.fetchall()}
+
+    def _tokens_of(self, cursor: Cursor[Any], ids: Sequence[int]) -> list[tuple[int, Counter[str]]]:
+        """Which words documents hold by now, so that their postings can be taken out."""
+        if not ids:
+            return []
+        cursor.execute(_sql(f"{self._select} where d.id = any(%s::bigint[])"), (list(ids),))
+        return [(row[0], Counter(DEFAULT_ANALYZER.tokens(_document(*row[1:]).searchable))) for row in cursor.fetchall()]
+
+    def _write_documents(
+        self,
+        cursor: Cursor[Any],
+        items: Sequence[Prepared],
+        ids: Sequence[int],
+        lengths: Sequence[int],
+        seq: int,
+        replaced: Sequence[int],
+    ) -> None:
+        tables = self._tables
+        cursor.execute(
+            _sql(
+                f"""insert into {tables.doc} (id, key, length, seq, digest, facts)
+                select id, key, length, %s, digest, facts::jsonb
+                from unnest(%s::int[], %s::text[], %s::int[], %s::bytea[], %s::text[]) u(id, key, length, digest, facts)
+                on conflict (id) do update set length = excluded.length, seq = excluded.seq,
+                  digest = excluded.digest, facts = excluded.facts"""
+            ),
+            (
+                seq,
+                list(ids),
+                [escaped(item.document.id) for item in items],
+                list(lengths),
+                [item.digest for item in items],
+                [facts_of(item.document.metadata) for item in items],
+            ),
+        )
+        if replaced:
+            others = [tables.body] if self._known_dimensions(cursor) is None else [tables.body, tables.vec]
+            for table in others:
+                cursor.execute(_sql(f"delete from {table} where id = any(%s::bigint[])"), (list(replaced),))
+        with cursor.copy(_sql(f"copy {tables.body} (id, text, metadata) from stdin")) as copy:
+            for id_, item in zip(ids, items, strict=True):
+                copy.write_row((id_, escaped(item.document.text), item.metadata))
+
+    def _known_dimensions(self, cursor: Cursor[Any]) -> int | None:
+        cursor.execute(_sql(f"select dimensions from {self._tables.row}"))
+        found: int | None = self._one(cursor.fetchall())[0]
+        return found
+
+    def _write_postings(
+        self,
+        cursor: Cursor[Any],
+        gone: Sequence[tuple[int, Counter[str]]],
+        new: Sequence[tuple[int, Counter[str], int]],
+    ) -> None:
+        """Take the postings of some documents out and put those of others in; frequencies follow."""
+        tables = self._tables
+        change = Counter(itertools.chain.from_iterable(counter for _, counter, _ in new))
+        change.subtract(itertools.chain.from_iterable(counter for _, counter in gone))
+        if not change:
+            return
+        terms = sorted(change)  # in one order, so that pages of the index are touched one after the other
+        cursor.execute(_sql(f"select term, id from {tables.term} where term = any(%s::text[])"), (terms,))
+        numbers: dict[str, int] = dict(cursor.fetchall())
+        known = [term for term in terms if term in numbers and change[term]]
+        cursor.execute(
+            _sql(
+                f"update {tables.term} t set df = t.df + u.change "
+                "from unnest(%s::int[], %s::int[]) u(id, change) where t.id = u.id"
+            ),
+            ([numbers[term] for term in known], [change[term] for term in known]),
+        )
+        missing = [term for term in terms if term not in numbers]
+        if missing:
+            cursor.execute(
+                _sql(
+                    f"insert into {tables.term} (term, df) "
+                    "select * from unnest(%s::text[], %s::int[]) returning term, id"
+                ),
+                (missing, [change[term] for term in missing]),
+            )
+            numbers.update(cursor.fetchall())
+        if gone:
+            pairs = [(numbers[term], id_) for id_, counter in gone for term in counter]
+            cursor.execute(
+                _sql(
+                    f"delete from {tables.posting} p using unnest(%s::int[], %s::int[]) u(term, doc) "
+                    "where p.term = u.term and p.doc = u.doc"
+                ),
+                ([term for term, _ in pairs], [doc for _, doc in pairs]),
+            )
+        rows = np.array(
+            [(numbers[term], id_, tf, length) for id_, counter, length in new for term, tf in counter.items()], np.int32
+        ).reshape(-1, 4)
+        _copy_integers(cursor, f"{tables.posting} (term, doc, tf, length)", rows)
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
+        """See `Store`."""
+        prepared = [prepare(document) for document in documents]
+        if self._dimensions is None and NEAR in self._scales:
+            self.statistics()
+        with_vectors = NEAR in self._scales
+        if with_vectors and self._dimensions is None:
+            return [False] * len(prepared)
+
+        def stored(connection: Connection[Any]) -> dict[str, _Stored]:
+            with connection.cursor(binary=True) as cursor:
+                return self._stored(cursor, prepared, with_vectors=with_vectors)
+
+        known = self._connections.run(stored) if prepared else {}
+        return [
+            (old := known.get(item.document.id)) is not None
+            and old.digest == item.digest
+            and (not with_vectors or old.vector is not None)
+            for item in prepared
+        ]
+
+    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        if ids is None and filters is None:
+            return 0
+        condition = Condition(filters)
+        total = 0
+        if ids is None:
+            while number := self._delete(f"{condition.sql} limit {_TOGETHER}", condition.parameters):
+                total += number
+            return total
+        wanted = [escaped(id_) for id_ in ids if storable(id_)]
+        for part in batched(wanted, _TOGETHER):
+            sql = f"{condition.sql} and d.key = any(%(ids)s::text[])"
+            total += self._delete(sql, {**condition.parameters, "ids": list(part)})
+        return total
+
+    def _delete(self, where: str, parameters: Mapping[str, Any]) -> int:
+        tables = self._tables
+
+        def delete(connection: Connection[Any]) -> int:
+            with connection.transaction(), connection.cursor(binary=True) as cursor:
+                self._locked(cursor)
+                cursor.execute(_sql(f"select d.id from {tables.doc} d where {where}"), parameters)
+                numbers = [row[0] for row in cursor.fetchall()]
+                if numbers:
+                    gone = self._tokens_of(cursor, numbers)
+                    self._write_postings(cursor, gone, [])
+                    cursor.execute(_sql(f"delete from {tables.doc} where id = any(%s::bigint[])"), (numbers,))
+                    self._advance(cursor, -len(numbers), -sum(counter.total() for _, counter in gone))
+            return len(numbers)
+
+        number = self._connections.run(delete)
+        if number:
+            self._statistics = None
+        return number
+
+    def rebuild(self) -> None:
+        """Make all words anew out of the documents, in one transaction; nothing is embedded again."""
+        tables, schema = self._tables, self._tables.schema
+
+        def rebuild(connection: Connection[Any]) -> None:
+            with connection.transaction(), connection.cursor(binary=True) as cursor:
+                self._locked(cursor)
+                cursor.execute(_sql(f"truncate {tables.term}, {tables.posting}"))
+                total, last = 0, 0
+                while True:
+                    cursor.execute(_sql(f"{self._select} where d.id > %s order by d.id limit {_TOGETHER}"), (last,))
+                    rows = cursor.fetchall()
+                    if not rows:
+                        break
+                    last = rows[-1][0]
+                    counters = [
+                        (row[0], Counter(DEFAULT_ANALYZER.tokens(_document(*row[1:]).searchable))) for row in rows
+                    ]
+                    lengths = [(id_, counter, counter.total()) for id_, counter in counters]
+                    self._write_postings(cursor, [], lengths)
+                    cursor.execute(
+                        _sql(
+                            f"update {tables.doc} d set length = u.length "
+                            "from unnest(%s::int[], %s::int[]) u(id, length) where d.id = u.id"
+                        ),
+                        ([id_ for id_, _, _ in lengths], [length for _, _, length in lengths]),
+                    )
+                    total += sum(length for _, _, length in lengths)
+                cursor.execute(
+                    _sql(
+                        f'update "{schema}".dataset set seq = seq + 1, tokens = %s, analyzer = %s '
+                        f"where number = {tables.number}"
+                    ),
+                    (total, DEFAULT_ANALYZER.fingerprint),
+                )
+
+        self._connections.run(rebuild)
+        self._statistics = None
+
+    def _tend(self) -> None:
+        """After writing: the planner's statistics, and from 50,000 vectors on an index; both wait for nobody."""
+        tables, schema = self._tables, self._tables.schema
+
+        def tend(connection: Connection[Any]) -> None:
+            row = connection.execute(_sql(f"select documents, analyzed, dimensions from {tables.row}")).fetchone()
+            if row is None:
+                return
+            documents, analyzed, dimensions = row
+            if documents > _GROWN * analyzed + 500:
+                names = [tables.doc, tables.term, tables.posting, tables.body] + [tables.vec] * (dimensions is not None)
+                connection.execute(_sql(f"analyze {', '.join(names)}"))
+                connection.execute(
+                    _sql(f'update "{schema}".dataset set analyzed = %s where number = {tables.number}'), (documents,)
+                )
+            if dimensions is not None and documents >= EXACT_ROWS and dimensions <= 2000:  # pgvector's own limit
+                self._index(connection)
+
+        try:
+            self._connections.run(tend)
+        except StoreError as error:  # what was written is there; the next write tries again
+            log.warning("%s: not tended: %s", self._connections.label, error)
+
+    def _index(self, connection: Connection[Any]) -> None:
+        tables, name = self._tables, self._tables.index_name
+        valid = "select x.indisvalid from pg_index x where x.indexrelid = to_regclass(%s)"
+        qualified = f'"{tables.schema}".{name}'
+        found = connection.execute(_sql(valid), (qualified,)).fetchone()
+        if found is not None and found[0]:
+            return
+        lock = f"{tables.schema}.{name}"
+        locked = connection.execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchone()
+        if locked is None or not locked[0]:
+            return  # another process is at it
+        try:
+            connection.execute("set statement_timeout = 0")
+            connection.execute("set maintenance_work_mem = '512MB'")
+            connection.execute(_sql(f"drop index if exists {qualified}"))  # one that was cut short
+            connection.execute(
+                _sql(
+                    f"create index concurrently {name} on {tables.vec} using hnsw "
+                    f'(v "{tables.vectors}".vector_ip_ops) with (m = 16, ef_construction = 64)'
+                )
+            )
+        finally:
+            connection.execute("reset statement_timeout")
+            connection.execute("reset maintenance_work_mem")
+            connection.execute("select pg_advisory_unlock(hashtextextended(%s, 0))", (lock,))
+
+    # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`."""
+        if self._dimensions is None:
+            self.statistics()
+        if self._dimensions is None or (keys is not None and not keys):
+            return np.zeros((0, self._dimensions or 0), np.float32)
+        tables = self._tables
+        if keys is None:
+            sql = (
+                f"select v from {tables.vec} where id = any(array("
+                f"select id from {tables.vec} order by hashint4(id) limit %(n)s))"
+            )
+            parameters: dict[str, Any] = {"n": sample}
+        else:
+            sql = (
+                f"select v from {tables.vec} join unnest(%(ids)s::bigint[]) with ordinality u(id, n) using (id) "
+                "order by u.n"
+            )
+            parameters = {"ids": list(keys)}
+        rows = [row[0] for row in self._rows(sql, **parameters)]
+        flat = np.frombuffer(b"".join(row[4:] for row in rows), ">f4")
+        return flat.astype(np.float32).reshape(-1, self._dimensions)
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """See `Store`."""
+        tokens = [list(query_terms(word)) for word in words]
+        wanted = sorted({token for each in tokens for token in each})
+        rows = (
+            self._rows(f"select term, df from {self._tables.term} where term = any(%(terms)s::text[])", terms=wanted)
+            if wanted
+            else []
+        )
+        known = dict(rows)
+        return [min((known.get(token, 0) for token in each), default=0) for each in tokens]
+
+    def statistics(self) -> Statistics:
+        """See `Store`; those of the last second where they were asked for then."""
+        known = self._statistics
+        if known is not None and time.monotonic() - known[0] < _FRESH_SECONDS:
+            return known[1]
+        schema, number = self._tables.schema, self._tables.number
+        asked = time.monotonic()
+        sql = (
+            "select seq, documents, embedder, dimensions, "
+            f'(select json_object_agg(name, value)::text from "{schema}".note where number = {number}) '
+            f"from {self._tables.row}"
+        )
+        seq, documents, self._embedder, self._dimensions, notes = self._one(self._rows(sql))
+        kept = {name: unescaped(value) for name, value in metadata_of(notes or "{}").items()}
+        statistics = Statistics(seq, documents, kept)
+        self._statistics = asked, statistics
+        return statistics
+
+    def annotate(self, **notes: str) -> None:
+        """See `Store`."""
+        schema, number = self._tables.schema, self._tables.number
+        sql = (
+            f'insert into "{schema}".note (number, name, value) select {number}, * from unnest(%s::text[], %s::text[]) '
+            "on conflict (number, name) do update set value = excluded.value"
+        )
+        values = [list(notes), [escaped(value) for value in notes.values()]]
+        self._connections.run(lambda connection: connection.execute(_sql(sql), values))
+        self._statistics = None
+
+    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def drop(self) -> None:
+        """See `Store`."""
+        schema, number = self._tables.schema, self._tables.number
+
+        def drop(connection: Connection[Any]) -> None:
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.execute(_sql(f"select from {self._tables.row} for update"))
+                cursor.execute(_sql(self._tables.drop))
+                cursor.execute(_sql(f'delete from "{schema}".dataset where number = {number}'))
+
+        self._connections.run(drop)
+        self._statistics = None
+
+    def close(self) -> None:
+        """See `Store`; the connections are the backend's, and close with it."""
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _rows(self, sql: str, **parameters: Any) -> list[Any]:
+        def rows(connection: Connection[Any]) -> list[Any]:
+            with connection.cursor(binary=True) as cursor:
+                return cursor.execute(_sql(sql), parameters).fetchall()
+
+        return self._connections.run(rows)
+
+    def _one(self, rows: Sequence[Any]) -> Any:
+        if not rows:
+            raise StoreError(f"{self._connections.label}: the dataset was deleted, or made anew; open it again")
+        return rows[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A statement for one look; without one there is nothing to ask, and the lists are empty."""
+
+    words: str
+    near: str
+    statement: str
+    parameters: Mapping[str, Any]
+
+    def __bool__(self) -> bool:
+        return bool(self.statement)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The dataset's row, as the writer holds it."""
+
+    seq: int
+    embedder: str | None
+    dimensions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What is stored of a document."""
+
+    id: int
+    digest: bytes
+    vector: bytes | None
+
+
+@lru_cache(maxsize=256)
+def _sql(text: str) -> bytes:
+    """A statement as psycopg takes it where it is not a literal: names in it are our own, values are parameters."""
+    return text.encode()
+
+
+def _all(connection: Connection[Any], asked: Sequence[_Asked]) -> list[list[Any]]:
+    """The rows of each; several go and come back together."""
+    if len(asked) == 1:
+        with connection.cursor(binary=True) as cursor:
+            return [cursor.execute(_sql(asked[0].statement), asked[0].parameters).fetchall()]
+    cursors = [connection.cursor(binary=True) for _ in asked]
+    with connection.pipeline():
+        for cursor, one in zip(cursors, asked, strict=True):
+            cursor.execute(_sql(one.statement), one.parameters)
+    return [cursor.fetchall() for cursor in cursors]
+
+
+async def _aall(connection: AsyncConnection[Any], asked: Sequence[_Asked]) -> list[list[Any]]:
+    """`_all`, awaited."""
+    cursors = [connection.cursor(binary=True) for _ in asked]
+    if len(asked) == 1:
+        await cursors[0].execute(_sql(asked[0].statement), asked[0].parameters)
+    else:
+        async with connection.pipeline():
+            for cursor, one in zip(cursors, asked, strict=True):
+                await cursor.execute(_sql(one.statement), one.parameters)
+    return [await cursor.fetchall() for cursor in cursors]
+
+
+def _on_asyncio() -> bool:
+    """Whether this runs on an asyncio event loop; psycopg knows no other."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _document(key: str, text: str, metadata: str) -> Document:
+    return Document(unescaped(key), unescaped(text), metadata_of(metadata))
+
+
+def _in_order(keys: Sequence[Any], rows: Iterable[Any]) -> list[Document | None]:
+    documents = {row[0]: _document(*row[1:]) for row in rows}
+    return [documents.get(key) for key in keys]
+
+
+def _score(name: str, score: float | None) -> float:
+    return (score or 0.0) if name == WORDS else finite(score)
+
+
+def _position(after: str | None) -> int:
+    """The key after which a page begins.
+
+    Raises:
+        InputError: it is none.
+    """
+    if after is None:
+        return 0
+    if not after.isascii() or not after.isdecimal() or len(after) > 10:
+        raise InputError(f"a page begins after what the page before said, or after nothing, not after {after!r:.80}")
+    return int(after)
+
+
+def _new_ids(cursor: Cursor[Any], table: str, count: int) -> list[int]:
+    cursor.execute("select nextval(pg_get_serial_sequence(%s, 'id'))::int from generate_series(1, %s)", (table, count))
+    return sorted(row[0] for row in cursor.fetchall())
+
+
+def _vector_digest(row: NDArray[np.float32]) -> bytes:
+    return hashlib.blake2b(row.astype("<f4").tobytes(), digest_size=8).digest()
+
+
+_COPY_BEGIN: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_END: Final = b"\xff\xff"
+
+
+def _copy_integers(cursor: Cursor[Any], into: str, rows: NDArray[np.int32]) -> None:
+    """Rows of four-byte integers, in PostgreSQL's binary format."""
+    fields = [("count", ">i2")]
+    for place in range(rows.shape[1]):
+        fields += [(f"size{place}", ">i4"), (f"value{place}", ">i4")]
+    block = np.zeros(len(rows), fields)
+    block["count"] = rows.shape[1]
+    for place in range(rows.shape[1]):
+        block[f"size{place}"], block[f"value{place}"] = 4, rows[:, place]
+    with cursor.copy(_sql(f"copy {into} from stdin (format binary)")) as copy:
+        copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)
+
+
+def _copy_vectors(
+    cursor: Cursor[Any], table: str, ids: Sequence[int], digests: Sequence[bytes], vectors: NDArray[np.float32]
+) -> None:
+    """Rows of id, digest and vector, in PostgreSQL's binary format."""
+    dimensions = vectors.shape[1]
+    block = np.zeros(
+        len(ids),
+        [
+            *(("count", ">i2"), ("size0", ">i4"), ("id", ">i4"), ("size1", ">i4"), ("digest", "V8"), ("size2", ">i4")),
+            *(("dimensions", ">i2"), ("unused", ">i2"), ("vector", ">f4", (dimensions,))),
+        ],
+    )
+    block["count"], block["size0"], block["size1"], block["size2"] = 3, 4, 8, 4 + 4 * dimensions
+    block["id"], block["digest"], block["dimensions"] = ids, np.array(digests, "V8"), dimensions
+    block["vector"] = vectors
+    with cursor.copy(_sql(f"copy {table} (id, digest, v) from stdin (format binary)")) as copy:
+        copy.write(_COPY_BEGIN + block.tobytes() + _COPY_END)

@@ -1,0 +1,419 @@
+"""PostgreSQL keeps what the protocol promises, against a real server (B3, B6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import random
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pytest
+import trio
+
+from pointsman import errors
+from pointsman.filters import And, Equals, Not, Range
+from pointsman.store.base import NEAR, WORDS, Capability, Look
+from pointsman.testing import StoreConformance
+from pointsman.testing.stores import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
+from pointsman.types import Document
+from proxy_kit import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pointsman.store.postgres import PostgresBackend, PostgresStore
+    from postgres_kit import PostgresServer
+
+ABOUT = {"description": "", "indexing_technique": "hybrid"}
+
+
+def opened(server: PostgresServer, schema: str = "tests") -> PostgresBackend:
+    from pointsman.store.postgres import PostgresBackend
+
+    return PostgresBackend(f"{server.url}?schema={schema}")
+
+
+@pytest.fixture
+def backend(postgres: PostgresServer) -> Iterator[PostgresBackend]:
+    with opened(postgres) as one:
+        yield one
+
+
+@pytest.fixture
+def store(backend: PostgresBackend) -> PostgresStore:
+    return backend.create(uuid.uuid4().hex, ABOUT)
+
+
+def name_of(backend: PostgresBackend, store: Any) -> str:
+    return next(one.name for one in backend.datasets() if one.identity == store.info.identity)
+
+
+class TestPostgresStore(StoreConformance):
+    backend: ClassVar[PostgresBackend]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _backend(cls, postgres: PostgresServer) -> Iterator[None]:
+        cls.backend = opened(postgres, "conformance")
+        yield
+        cls._filled = None
+        cls.backend.close()
+
+    def make_store(self) -> PostgresStore:
+        return self.backend.create(uuid.uuid4().hex, ABOUT)
+
+    def again(self, store: Any) -> PostgresStore:
+        found = self.backend.open(name_of(self.backend, store))
+        assert found is not None
+        return found
+
+
+class TestPostgresIndex(TestPostgresStore):
+    """The same with an HNSW index, and with lists that are read until enough of them are allowed, from the start."""
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _from_the_start(cls) -> Iterator[None]:
+        from pointsman.store.postgres import statements, store
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(statements, "_FEW", 10)
+            patch.setattr(store, "EXACT_ROWS", 100)
+            yield
+
+    def test_there_is_an_index(self) -> None:
+        store: Any = self.make()
+        rows = store._rows(
+            f"select indisvalid from pg_index where indexrelid = '\"conformance\".{store._tables.index_name}'::regclass"
+        )
+        assert rows == [(True,)]
+
+
+class TestRoundTrips:
+    """Over a line of 50 ms (B1)."""
+
+    def test_a_search_is_one(self, postgres: PostgresServer, store: PostgresStore, backend: PostgresBackend) -> None:
+        documents = odd_documents(60)
+        store.write(documents, vectors_of(documents), EMBEDDER)
+        with Proxy(postgres.port) as proxy:
+            from pointsman.store.postgres import PostgresBackend
+
+            with PostgresBackend(f"postgresql://pointsman@127.0.0.1:{proxy.port}/postgres?schema=tests") as far:
+                found = far.open(name_of(backend, store))
+                assert found is not None
+                look = Look("red signal lamp", vector_of("red signal lamp"), 50, Not(Equals("rare", True)))
+                found.search([look])
+                proxy.reset()
+                begun = time.perf_counter()
+                answer = found.search([look])[0]
+                seconds = time.perf_counter() - begun
+                assert proxy.round_trips == 1
+                assert 0.05 <= seconds < 0.1
+                keys = {key for ranking in answer.rankings.values() for key, _ in ranking}
+                assert set(answer.documents) == set(answer.scores[WORDS]) == set(answer.scores[NEAR]) == keys
+                proxy.reset()
+                found.search([look] * 50)
+                assert proxy.round_trips <= 2
+                proxy.reset()
+                found.score([look] * 50, [list(keys)] * 50)
+                assert proxy.round_trips <= 2
+                for call in (
+                    lambda: found.fetch(list(keys)),
+                    lambda: found.get(["d1"]),
+                    found.page,
+                    found.count,
+                    lambda: found.frequencies(["lamp"]),
+                    lambda: found.statistics() and found.statistics(),
+                ):
+                    proxy.reset()
+                    call()
+                    assert proxy.round_trips == 1
+
+    def test_awaited_searches_wait_together(self, postgres: PostgresServer, store: PostgresStore, backend: Any) -> None:
+        store.write([Document("1", "lamp")])
+        with Proxy(postgres.port, 0.1) as proxy:
+            from pointsman.store.postgres import PostgresBackend
+
+            with PostgresBackend(f"postgresql://pointsman@127.0.0.1:{proxy.port}/postgres?schema=tests") as far:
+                found = far.open(name_of(backend, store))
+                assert found is not None
+
+                async def search() -> tuple[float, int]:
+                    await asyncio.gather(*(found.asearch([Look("lamp")]) for _ in range(8)))
+                    threads, begun = threading.active_count(), time.perf_counter()
+                    answers = await asyncio.gather(*(found.asearch([Look("lamp")]) for _ in range(8)))
+                    assert all(len(answer[0].rankings[WORDS]) == 1 for answer in answers)
+                    assert threading.active_count() == threads
+                    return time.perf_counter() - begun, threads
+
+                seconds, _ = asyncio.run(search())
+                assert seconds < 0.4
+
+
+class TestAsync:
+    def test_a_cancelled_search_stops_on_the_server(self, store: PostgresStore, backend: PostgresBackend) -> None:
+        store.write([Document("1", "lamp")])
+
+        async def slow(connection: Any) -> None:
+            await connection.execute("select pg_sleep(30) /* cancelled */")
+
+        async def cancel() -> None:
+            task = asyncio.create_task(store._connections.arun(slow))
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert len((await store.asearch([Look("lamp")]))[0].rankings[WORDS]) == 1
+
+        asyncio.run(cancel())
+        active = (
+            "select count(*) from pg_stat_activity "
+            "where query like '%% cancelled %%' and state = 'active' and pid <> pg_backend_pid()"
+        )
+        until = time.monotonic() + 5
+        while store._rows(active)[0][0] and time.monotonic() < until:
+            time.sleep(0.05)
+        assert store._rows(active)[0][0] == 0
+
+    def test_many_event_loops_leave_nothing_open(self, store: PostgresStore) -> None:
+        store.write([Document("1", "lamp")])
+        for _ in range(20):
+            assert len(asyncio.run(store.asearch([Look("lamp")]))[0].rankings[WORDS]) == 1
+        assert len(store._connections._loops) == 1
+
+    def test_another_kind_of_event_loop(self, store: PostgresStore) -> None:
+        store.write([Document("1", "lamp")], vectors_of([Document("1", "lamp")]), EMBEDDER)
+        key = store.keys(["1"])["1"]
+
+        async def all_three() -> Any:
+            return (
+                await store.asearch([Look("lamp")]),
+                await store.ascore([Look("lamp")], [[key]]),
+                await store.afetch([key]),
+            )
+
+        answers, scores, documents = trio.run(all_three)
+        assert [key for key, _ in answers[0].rankings[WORDS]] == [key]
+        assert (set(scores[0][WORDS]), documents[0].id) == ({key}, "1")
+
+
+class TestAway:
+    """A server that is not there, or goes away (B6)."""
+
+    URL = "postgresql://ann:s3cret%21@127.0.0.1:1/db"
+
+    def test_it_is_named_and_the_password_is_not(self, caplog: pytest.LogCaptureFixture) -> None:
+        pytest.importorskip("psycopg")
+        from pointsman.store.postgres import PostgresBackend
+
+        backend = PostgresBackend(self.URL)
+        begun = time.monotonic()
+        with caplog.at_level(logging.DEBUG), pytest.raises(errors.StoreUnavailableError) as caught:
+            backend.datasets()
+        assert time.monotonic() - begun < 10
+        text = " ".join(
+            (
+                str(caught.value),
+                repr(caught.value),
+                repr(backend),
+                backend.url,
+                caplog.text,
+                str(caught.value.__cause__),
+            )
+        )
+        assert "postgresql://ann@127.0.0.1:1/db" in text
+        assert "s3cret" not in text
+        begun = time.monotonic()
+        with pytest.raises(errors.StoreUnavailableError):
+            backend.datasets()
+        assert time.monotonic() - begun < 1  # who asks again at once is told at once
+
+    def test_a_wrong_password_is_told_at_once(self, postgres: PostgresServer) -> None:
+        from pointsman.store.postgres import PostgresBackend
+
+        begun = time.monotonic()
+        with pytest.raises(errors.StoreUnavailableError, match="nobody"):
+            PostgresBackend(postgres.url.replace("pointsman@", "nobody:s3cret@")).datasets()
+        assert time.monotonic() - begun < 2
+
+    def test_a_server_that_is_killed_and_comes_back(self, postgres: PostgresServer, store: PostgresStore) -> None:
+        """What was acknowledged is there, nothing is doubled, and who was searching goes on."""
+        acknowledged: dict[str, Document] = {}
+        stop = threading.Event()
+        failures: list[BaseException] = []
+
+        def write(writer: int) -> None:
+            number = 0
+            while not stop.is_set():
+                documents = [Document(f"{writer} {number + n}", f"lamp {number + n}") for n in range(5)]
+                try:
+                    store.write(documents, vectors_of(documents), EMBEDDER)
+                except errors.StoreUnavailableError:
+                    continue
+                except BaseException as error:  # noqa: BLE001  (told below)
+                    failures.append(error)
+                    return
+                acknowledged.update((document.id, document) for document in documents)
+                number += 5
+
+        writers = [threading.Thread(target=write, args=(writer,)) for writer in range(2)]
+        for thread in writers:
+            thread.start()
+        chance = random.Random(3)
+        for _ in range(3):
+            time.sleep(chance.uniform(0.1, 0.5))
+            postgres.kill()
+            postgres.start()
+            assert store.search([Look("lamp")])[0].rankings[WORDS] is not None
+        stop.set()
+        for thread in writers:
+            thread.join()
+        assert not failures, failures[0]
+        ids = store.ids()
+        assert len(ids) == len(set(ids)) == store.count()
+        assert store.get(list(acknowledged)) == list(acknowledged.values())
+        whole = store.get(ids)
+        wanted = bm25([one for one in whole if one is not None], "lamp 5")
+        ranking = store.search([Look("lamp 5", depth=len(ids))])[0].rankings[WORDS]
+        scores = {store.fetch([key])[0].id: score for key, score in ranking[:20]}  # type: ignore[union-attr]
+        assert scores == {id_: pytest.approx(wanted[id_], rel=1e-9) for id_ in scores}
+
+
+def _write_there(url: str, name: str, writer: int, count: int) -> None:
+    from pointsman.store.postgres import PostgresBackend
+
+    with PostgresBackend(url) as backend:
+        store = backend.open(name)
+        assert store is not None
+        for number in range(0, count, 5):
+            documents = [Document(f"{writer} {number + n}", f"signal {writer} shared") for n in range(5)]
+            store.write(documents, vectors_of(documents), EMBEDDER)
+            store.write([Document("same", f"signal {writer} {number}")], vectors_of([Document("same", "x")]), EMBEDDER)
+        store.delete([f"{writer} 0"])
+
+
+class TestManyWriters:
+    def test_processes_write_at_once(self, postgres: PostgresServer, store: PostgresStore, backend: Any) -> None:
+        url, name = f"{postgres.url}?schema=tests", name_of(backend, store)
+        context = multiprocessing.get_context("spawn")
+        processes = [context.Process(target=_write_there, args=(url, name, writer, 40)) for writer in range(3)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(60)
+            assert process.exitcode == 0
+        assert store.count() == len(store.ids()) == 3 * 39 + 1
+        assert store.frequencies(["shared"]) == [3 * 39]
+        documents = list(store.documents())
+        wanted = bm25(documents, "signal shared 2")
+        answer = store.search([Look("signal shared 2", depth=1000)])[0]
+        scores = {answer.documents[key].id: score for key, score in answer.rankings[WORDS]}
+        assert scores == {id_: pytest.approx(score, rel=1e-9) for id_, score in wanted.items()}
+        assert store.statistics().documents == len(documents)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+    def test_a_fork_has_connections_of_its_own(self, store: PostgresStore) -> None:
+        store.write([Document("1", "lamp")])
+        child = os.fork()
+        if not child:
+            os._exit(0 if store.ids() == ["1"] else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert store.ids() == ["1"]
+
+
+class TestKeeping:
+    def test_words_made_by_other_rules_are_made_anew(self, backend: PostgresBackend, store: PostgresStore) -> None:
+        documents = odd_documents(40)
+        store.write(documents)
+        store._connections.run(lambda c: c.execute(b"update tests.dataset set analyzer = 'old', tokens = 1"))
+        store._connections.run(lambda c: c.execute(f"truncate {store._tables.posting}".encode()))
+        again = backend.open(name_of(backend, store))
+        assert again is not None
+        answer = again.search([Look("signal lamp", depth=100)])[0]
+        wanted = bm25(documents, "signal lamp")
+        assert {answer.documents[key].id: score for key, score in answer.rankings[WORDS]} == {
+            id_: pytest.approx(score, rel=1e-9) for id_, score in wanted.items()
+        }
+
+    def test_what_a_newer_version_has_written_is_refused(self, backend: PostgresBackend, store: PostgresStore) -> None:
+        name = name_of(backend, store)
+        store._connections.run(lambda c: c.execute(b"update tests.dataset set format = 2 where name = %s", (name,)))
+        with pytest.raises(errors.FormatVersionError, match="format 2"):
+            backend.open(name)
+
+    def test_a_dataset_that_was_made_anew(self, backend: PostgresBackend, store: PostgresStore) -> None:
+        name = name_of(backend, store)
+        backend.drop(name)
+        anew = backend.create(name, ABOUT)
+        anew.write([Document("1", "lamp")])
+        with pytest.raises(errors.StoreError, match="open it again"):
+            store.search([Look("lamp")])
+        with pytest.raises(errors.StoreError, match="open it again"):
+            store.write([Document("2", "x")])
+
+    def test_a_role_that_only_reads_can_search(
+        self, postgres: PostgresServer, store: PostgresStore, backend: Any
+    ) -> None:
+        """As docs/stores.md grants it."""
+        documents = odd_documents(20)
+        store.write(documents, vectors_of(documents), EMBEDDER)
+        store._connections.run(
+            lambda c: c.execute(
+                b"do $$ begin create role reader login; exception when duplicate_object then null; end $$;"
+                b"grant usage on schema tests to reader; grant select on all tables in schema tests to reader"
+            )
+        )
+        from pointsman.store.postgres import PostgresBackend
+
+        with PostgresBackend(f"{postgres.url.replace('pointsman@', 'reader@')}?schema=tests") as reading:
+            found = reading.open(name_of(backend, store))
+            assert found is not None
+            assert found.search([Look("signal", vector_of("x"), 5, Equals("language", "en"))])[0].documents
+            for call in (lambda: found.write([Document("x", "x")]), lambda: found.delete(["d1"]), found.drop):
+                with pytest.raises(errors.StoreError, match="connect as a role that may do this"):
+                    call()
+        assert store.count() == len(documents)
+
+    def test_techniques(self, backend: PostgresBackend) -> None:
+        document = Document("1", "lamp")
+        words = backend.create(uuid.uuid4().hex, {"indexing_technique": "keyword"})
+        words.write([document])
+        assert set(words.search([Look("lamp", vector_of("lamp"))])[0].rankings) == {WORDS}
+        near = backend.create(uuid.uuid4().hex, {"indexing_technique": "vector"})
+        near.write([document], vectors_of([document]), EMBEDDER)
+        answer = near.search([Look("lamp", vector_of("lamp"))])[0]
+        assert set(answer.rankings) == {NEAR}
+        assert answer.documents[answer.rankings[NEAR][0][0]] == document
+        assert not near.info.can(Capability.LOCAL)
+
+    def test_bm25_settings_are_honoured(self, backend: PostgresBackend) -> None:
+        documents = odd_documents(40)
+        store = backend.create(uuid.uuid4().hex, {"indexing_technique": "keyword", "bm25_k1": 0.5, "bm25_b": 0.2})
+        store.write(documents)
+        answer = store.search([Look("signal lamp", depth=100)])[0]
+        wanted = bm25(documents, "signal lamp", 0.5, 0.2)
+        assert {answer.documents[key].id: score for key, score in answer.rankings[WORDS]} == {
+            id_: pytest.approx(score, rel=1e-9) for id_, score in wanted.items()
+        }
+
+    def test_deleting_by_a_filter_in_parts(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        from pointsman.store.postgres import store as module
+
+        monkeypatch.setattr(module, "_TOGETHER", 7)
+        store.write([Document(str(n), "lamp", {"n": n}) for n in range(50)])
+        assert store.delete(filters=And((Range("n", gte=10), Range("n", lt=40)))) == 30
+        assert (store.count(), store.frequencies(["lamp"])) == (20, [20])
+
+    def test_unchanged_needs_the_vector_too(self, store: PostgresStore) -> None:
+        document = Document("1", "lamp")
+        store.write([document])
+        assert store.unchanged([document]) == [False]
+        store.write([document], vectors_of([document]), EMBEDDER)
+        assert store.unchanged([document, Document("2", "x")]) == [True, False]
+        assert np.allclose(store.vectors(), np.zeros((0, 16)))
