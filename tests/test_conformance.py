@@ -186,7 +186,7 @@ def both() -> ScriptedLLM:
 
 class TestRefuser(RefinerConformance):
     def make(self) -> BaseRefiner:
-        return Refuser(embedder="multilingual-e5-small-q4-1")
+        return Refuser(embedder="multilingual-e5-small-q4-2")
 
 
 class TestDiversifier(RefinerConformance):

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.errors import InputError, ModelError
 from pointsman.models import E5Embedder, default_embedder, e5
-from pointsman.models._e5_graph import PROBE
+from pointsman.models._e5_graph import _integers
 from pointsman.models._e5_tokens import UnigramTokenizer, normalise
-from pointsman.models._e5_weights import FILE_SIZE, E5Weights, weight_file
+from pointsman.models._e5_weights import FILE_SIZE, E5Weights, dequantise, weight_file
 from pointsman.protocols import Embedder
 
 TEXTS = [
@@ -251,16 +252,32 @@ def test_importing_loads_no_model_library() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_where_integers_saturate_it_runs_in_float(
-    cache: Path, embedder: E5Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(e5, "PROBE_VALUE", -1)  # as if this processor had failed
-    other = E5Embedder(cache=cache)
-    vectors = other.embed_documents(TEXTS)
-    assert not [output for output in other._model().session.get_outputs() if output.name == PROBE]
-    assert (vectors * embedder.embed_documents(TEXTS)).sum(axis=1).min() > 0.999
-    alone = np.array([other.embed_documents([text])[0] for text in TEXTS])
-    assert np.abs(alone - vectors).max() <= 1e-6
+def test_no_activations_can_saturate_a_pair_of_weights() -> None:
+    matrix = np.random.default_rng(0).standard_normal((64, 1536)).astype(np.float32)
+    matrix[0], matrix[1] = 1, np.tile([1, -1], 768)
+    integers, scales = _integers(matrix)
+    pairs = integers.astype(np.int32).reshape(64, -1, 2)
+    assert (255 * np.maximum(pairs, 0).sum(axis=2)).max() < 2**15
+    assert (255 * np.minimum(pairs, 0).sum(axis=2)).min() >= -(2**15)
+    assert (np.abs(integers * scales[:, None] - matrix) <= scales[:, None] * 0.501).all()
+    assert (np.abs(integers[1:]).max(axis=1) > 64).all(), "more than 7 bits are in use"
+
+
+@pytest.mark.parametrize(("name", "columns"), [("l0.q", 384), ("l6.fi", 384), ("l11.fo", 1536)])
+def test_this_processor_multiplies_the_integers_exactly(name: str, columns: int) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    integers, _ = _integers(dequantise(*E5Weights.installed().blocks(f"{name}.w", columns)))
+    worst = np.concatenate([integers > 0, integers < 0]).astype(np.uint8) * 255
+    inputs = [helper.make_tensor_value_info("rows", TensorProto.UINT8, ["count", columns])]
+    outputs = [helper.make_tensor_value_info("sums", TensorProto.INT32, ["count", len(integers)])]
+    product = helper.make_node("MatMulInteger", ["rows", "weights"], ["sums"])
+    weights = numpy_helper.from_array(np.ascontiguousarray(integers.T), "weights")
+    graph = helper.make_graph([product], "product", inputs, outputs, [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (sums,) = session.run(None, {"rows": worst})
+    assert np.array_equal(sums, worst.astype(np.float64) @ integers.T.astype(np.float64))
 
 
 # -- weights ----------------------------------------------------------------------------------------------------------

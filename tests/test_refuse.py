@@ -28,7 +28,7 @@ from pointsman.retrieval.refuse import (
 )
 from pointsman.types import Document, Hit, Provenance, Query, Ranked, Refusal
 
-E5 = "multilingual-e5-small-q4-1"
+E5 = "multilingual-e5-small-q4-2"
 ENGLISH = [
     "Error E1234: the connection to the broker timed out. Raise the timeout in settings.toml and restart.",
     "To reset your password open the login page, choose 'Forgot password' and follow the link in the mail.",

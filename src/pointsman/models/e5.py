@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import numpy as np
 
 from pointsman.errors import InputError, ModelError
 from pointsman.models._cache import artefact, cache_directory
-from pointsman.models._e5_graph import GRAPH_VERSION, INPUT, OUTPUT, PROBE, PROBE_VALUE, build_graph
+from pointsman.models._e5_graph import GRAPH_VERSION, INPUT, OUTPUT, build_graph
 from pointsman.models._e5_tokens import UnigramTokenizer
 from pointsman.models._e5_weights import FILE_SHA256, E5Weights
 from pointsman.models._runs import equal_runs
@@ -34,8 +33,6 @@ _RUN_TOKENS: Final = 512  # more per run was measured to bring no speed, only me
 _WINDOW: Final = 2048  # texts tokenised ahead, so that those of one length can run together
 _PIECES_VERSION: Final = 1
 _KEY: Final = FILE_SHA256[:12]  # what is prepared from one file of weights is never taken for another's
-
-log = logging.getLogger(__name__)
 
 
 class E5Embedder(BaseEmbedder):
@@ -161,25 +158,19 @@ def _open(folder: Path) -> _Model:
     header = weights.header
     pieces = artefact(folder / f"pieces-{_KEY}-{_PIECES_VERSION}", vocabulary).decode().split("\n")
     tokenizer = UnigramTokenizer(pieces, weights.scores(), header.unk)
-    session = _session(weights, folder, integer=True)
-    (probe,) = session.run([PROBE], {INPUT: np.zeros((1, 1, header.hidden), np.float32)})
-    if not (probe == PROBE_VALUE).all():
-        log.info("this processor's 8-bit products saturate; the default embedder runs in float, at half the speed")
-        session = _session(weights, folder, integer=False)
     type_zero = weights.floats("emb.type")[: header.hidden]  # no text has another type
     positions = weights.floats("emb.pos").reshape(-1, header.hidden) + type_zero
-    return _Model(weights, tokenizer, session, positions)
+    return _Model(weights, tokenizer, _session(weights, folder), positions)
 
 
-def _session(weights: E5Weights, folder: Path, *, integer: bool) -> InferenceSession:
+def _session(weights: E5Weights, folder: Path) -> InferenceSession:
     import onnxruntime
 
     def graph() -> bytes:
         weights.verify()
-        return build_graph(weights, integer=integer)
+        return build_graph(weights)
 
-    name = f"graph-{'integer' if integer else 'blocks'}-{_KEY}-{GRAPH_VERSION}"
-    model = artefact(folder / name, graph)
+    model = artefact(folder / f"graph-{_KEY}-{GRAPH_VERSION}", graph)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
