@@ -28,10 +28,11 @@ from rich.console import Console
 from rich.table import Table
 
 from _peers import seconds
-from pointsman import CachedEmbedder, RetrievalContext, Workspace, default_embedder, wire
+from pointsman import CachedEmbedder, RetrievalContext, Workspace, default_embedder
 from pointsman.client import Client
 from pointsman.evaluation import read_collection
 from pointsman.server.answers import plain
+from pointsman.types import TRACE_DETAILS
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 SETS = ("en_scifact", "en_wikiqa", "zh_domainrag", "ru_faq_java")
@@ -57,7 +58,7 @@ def main() -> None:
                 ws.search(query, datasets=names)
             contexts: list[RetrievalContext] = []
             searched = median(seconds(partial(searching, ws, query, names, contexts)) for query in queries)
-            for detail in wire.TRACE_DETAILS:
+            for detail in TRACE_DETAILS:
                 table.add_row(str(len(names)), detail, *figures(contexts, detail, searched))
     Console(width=110).print(table)
 
@@ -69,8 +70,8 @@ def searching(workspace: Workspace, query: str, names: Sequence[str], contexts: 
 def figures(contexts: Sequence[RetrievalContext], detail: Any, searched: float) -> list[str]:
     """A row."""
     bodies: list[bytes] = []
-    write = [seconds(lambda one=one: bodies.append(plain(wire.context_to_dict(one, trace=detail)))) for one in contexts]  # type: ignore[misc]
-    read = [seconds(lambda body=body: wire.context_from_dict(json.loads(body))) for body in bodies]  # type: ignore[misc]
+    write = [seconds(lambda one=one: bodies.append(plain(one.to_dict(trace=detail)))) for one in contexts]  # type: ignore[misc]
+    read = [seconds(lambda body=body: RetrievalContext.from_dict(json.loads(body))) for body in bodies]  # type: ignore[misc]
     sizes = [len(body) / 1000 for body in bodies]
     usual = sorted(bodies, key=len)[len(bodies) // 2]
     times = (searched, median(write), median(read), *overhead(usual, detail))

@@ -46,7 +46,7 @@ from statistics import fmean, median
 from time import perf_counter
 from typing import Any
 
-from pointsman import Document, Hit, ParentChildStrategy, Workspace, register_strategy
+from pointsman import Document, Hit, ParentChildStrategy, RegisteredStrategy, Workspace, register_strategy
 from pointsman.evaluation import TestCollection, compare, measure, read_collection
 from pointsman.ingest import chunk
 from pointsman.ingest.source import Section, Source
@@ -257,7 +257,9 @@ def search(workspace: Workspace, long: LongSet, k: int, dataset: str, strategy: 
     found, taken = {}, []
     for query, text in long.queries.items():
         began = perf_counter()
-        answer = workspace.search(text, k, datasets=dataset, strategy=strategy, effort="fast", refuse=False)
+        answer = workspace.search(
+            text, k, datasets=dataset, strategy=RegisteredStrategy(strategy), effort="fast", refuse=False
+        )
         taken.append((perf_counter() - began) * 1e3)
         found[query] = list(answer.hits)
     return found, taken

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.evaluation import TestCollection, compare, indexed, measure, rankings, read_collection, tune
 from pointsman.models import CachedEmbedder, default_embedder
+from pointsman.request import RegisteredStrategy
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.types import Query
 
@@ -163,11 +164,12 @@ def fit(embedder: CachedEmbedder, sets: Sequence[str] | None) -> bool:
 def by_policy(dataset: Dataset, collection: TestCollection, policy: Policy) -> float:
     """nDCG@10 of the lists as this policy weighs them."""
     spread, found = dataset.cosine_spread, {}
+    assert spread is not None, "the dataset has vectors"
     for name, text in collection.queries.items():
         pool = dataset.candidates(Query(text), looking=policy.looking(1))
         weights, _ = policy.weigh(pool, spread)
         keys = [key for key, _ in pool.fused("hybrid", spread, weights).ranking[:10]]
-        found[name] = [document.id for document in dataset.fetch(keys) if document is not None]
+        found[name] = [document.id for document in dataset.store.fetch(keys) if document is not None]
     return measure(collection.qrels, found, 10).means["ndcg@10"]
 
 
@@ -262,12 +264,12 @@ def latency(embedder: CachedEmbedder, sets: Sequence[str] | None) -> bool:
             texts = list(collection.queries.values())
             for strategy in ("hybrid", "auto", "auto"):
                 for text in texts:
-                    workspace.search(text, 10, strategy=strategy)
+                    workspace.search(text, 10, strategy=RegisteredStrategy(strategy))
             taken: dict[str, list[float]] = {"hybrid": [], "auto": []}
             for text in texts:
                 for strategy, times in taken.items():
                     began = perf_counter()
-                    workspace.search(text, 10, strategy=strategy)
+                    workspace.search(text, 10, strategy=RegisteredStrategy(strategy))
                     times.append((perf_counter() - began) * 1e3)
         hybrid, auto = median(taken["hybrid"]), median(taken["auto"])
         added = median(b - a for a, b in zip(taken["hybrid"], taken["auto"], strict=True))

@@ -95,16 +95,14 @@ def run(collection: TestCollection) -> Result:
 
     with indexed(collection, embedder, told) as workspace:
         (dataset,) = workspace
-        vectors = dataset._local.collection.vectors
-        assert vectors is not None
         queries = embedder.embed_queries(list(collection.queries.values()))
-        measured = CosineSpread.measured(queries, vectors.vectors(1000))
+        measured = CosineSpread.measured(queries, dataset.store.vectors(sample=1000))
         per_query = {}
         for strategy in STRATEGIES:
             found = measure(collection.qrels, rankings(workspace, collection, strategy, on_progress=told))
             per_query[strategy] = dict(found.per_query["ndcg@10"])
         ndcg = {strategy: sum(values.values()) / len(values) for strategy, values in per_query.items()}
-        return Result(ndcg, per_query, dataset.cosine_spread, measured)
+        return Result(ndcg, per_query, dataset.cosine_spread or measured, measured)
 
 
 def against_the_better_list(results: dict[str, Result]) -> None:

@@ -161,7 +161,7 @@ def fresh_process(path: Path, text: str) -> None:
     began = perf_counter()
     embedder = LookUp()
     dataset = Dataset("passages", path=path, embedder=embedder)
-    _ = dataset._local.collection
+    dataset.make()
     opened = perf_counter()
     words = dataset.retriever("bm25").retrieve(text, 10)
     keyword = perf_counter()

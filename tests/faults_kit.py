@@ -17,8 +17,8 @@ import anyio
 import numpy as np
 
 from pointsman import BaseRetriever, Dataset, Document, Hit, LLMRouter, Query, RetrievalContext, RetrievalWorkflow
-from pointsman.dataset import QueryVectors
 from pointsman.errors import RetrievalError
+from pointsman.models.queries import QueryVectors
 from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
 from pointsman.retrieval.compress import LLMCompressor
 from pointsman.retrieval.dispatch import Breaker

@@ -30,7 +30,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pointsman
-from pointsman import Dataset, Document, Policy, Query, Workspace, _remote, wire
+from pointsman import Dataset, Document, Policy, Query, Workspace, _remote
 from pointsman import client as module
 from pointsman._http import seconds_of
 from pointsman.client import Client, RemoteDataset
@@ -945,9 +945,7 @@ def hang(handler: Handler) -> None:
     handler.close_connection = True
 
 
-ANSWER = wire.context_to_dict(
-    RetrievalContext(Query("rail"), (), Plan(("rails",), "bm25", "asked for"), Trace()), trace="stages"
-)
+ANSWER = RetrievalContext(Query("rail"), (), Plan(("rails",), "bm25", "asked for"), Trace()).to_dict(trace="stages")
 HIT = {"rank": 1, "id": "a", "score": 1.0, "dataset": "d", "title": "", "text": "t", "metadata": {}, "provenance": []}
 CUT = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n" + b" " * 100
 ECHO = f"Authorization: Bearer {KEY} \x00\x1b[31m\u202e"

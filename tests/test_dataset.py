@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from pointsman import Dataset, Document
-from pointsman.dataset import QueryVectors
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.models import queries as module
+from pointsman.models.queries import QueryVectors
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.types import AddResult, Query
 from store_kit import corpus

@@ -142,7 +142,7 @@ class TestCorrecting:
             deep = workspace.search("whistle", 3, effort="thorough")
             assert deep.hits[0] == found.hits[0]
             with pytest.raises(UnknownNameError, match="no effort named 'much'"):
-                workspace.search("whistle", 3, effort="much")
+                workspace.search("whistle", 3, effort="much")  # type: ignore[arg-type]
 
     def test_nothing_is_corrected_where_words_cannot_be_looked_up(self, dataset: Dataset) -> None:
         with Dataset("near", indexing_technique="vector", embedder=HashingEmbedder()) as near:

@@ -14,7 +14,7 @@ from pointsman.errors import InputError, RetrievalError, UnknownNameError
 from pointsman.models import DashScopeLLM, HashingEmbedder, OpenAILLM
 from pointsman.models.chosen import llm_for
 from pointsman.registry import Registry
-from pointsman.request import SearchRequest
+from pointsman.request import RegisteredStrategy, SearchRequest
 from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.transform import BaseTransformer, QueryTransformer, Transformed
 from pointsman.service import EnhancedRetrievalService, ServiceHits
@@ -144,7 +144,7 @@ def registered(**strategies: Any) -> Registry[Any]:
 def test_plain_strategies_are_the_workflows(search: Search, dataset: Dataset, strategy: str) -> None:
     service = EnhancedRetrievalService(None, dataset)
     hits = search(service, "railway switch", 3, strategy)
-    expected = dataset.search("railway switch", 3, strategy=strategy)
+    expected = dataset.search("railway switch", 3, strategy=RegisteredStrategy(strategy))
     assert isinstance(hits, list)
     assert [(hit.id, hit.score) for hit in hits] == [(hit.id, hit.score) for hit in expected.hits]
     assert hits.strategy == expected.plan.strategy

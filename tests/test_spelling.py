@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.errors import FormatVersionError, InputError, StoreError
+from pointsman.errors import FormatVersionError, InputError, StoreError, UnknownNameError
 from pointsman.evaluation import read_collection
 from pointsman.text import DEFAULT_ANALYZER
+from pointsman.text.lexicon import Lexicon, installed_lexicon
 from pointsman.text.spelling import Change, Correction, Speller
 
 WORDS = {
@@ -99,7 +100,7 @@ def test_spans() -> None:
         Change(9, 16, "netwrok", "network"),
         Change(18, 24, "ghbdtn", "привет"),
     )
-    assert changes[0] == (0, 6, "Neurla", "Neural")
+    assert changes[0] == (0, 6, "Neurla", "Neural", True)
 
 
 def test_another_form_of_a_known_word_is_known() -> None:
@@ -243,3 +244,54 @@ def test_queries_of_a_real_collection_are_left_alone(test_data: Path, name: str)
     mine = Speller.from_texts(document.searchable for document in collection.documents)
     changed = [query for query in collection.queries.values() if mine.correct(query)]
     assert len(changed) <= 0.06 * len(collection.queries)
+
+
+# ── words of the language ────────────────────────────────────────────────────────────────────────────────────────────
+
+LISTED = Lexicon({"bake": 3.9, "break": 5.1, "goverment": 2.7, "government": 5.6, "следует": 5.3, "следуете": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "corrected"),
+    [
+        ("how do I bake bread", "how do I bake bread"),  # the manual knows break alone
+        ("goverment", "government"),  # listed, and eight hundred times as rare
+        ("braek", "break"),  # in no list: a slip
+        ("следуете", "следуете"),  # a form of a word
+    ],
+)
+def test_words_of_the_language_are_left_alone(text: str, corrected: str) -> None:
+    words = Speller({"break": 50, "government": 40, "bread": 9, "следует": 30}, lexicon=LISTED)
+    assert words.correct(text).text == corrected
+
+
+def test_what_may_be_a_name_is_searched_in_both_forms() -> None:
+    found = speller.correct("the Neurla retreival")
+    assert found.text == "the Neurla retrieval"
+    assert found.alternative == "the Neural retrieval"
+    assert [change.sure for change in found.changes] == [False, True]
+    assert speller.correct("the neurla retreival").alternative is None
+
+
+@given(st.dictionaries(st.text("abcdeжзи", min_size=1), st.floats(0, 10), max_size=20))
+def test_a_lexicon_survives_being_written(frequencies: dict[str, float]) -> None:
+    read = Lexicon.from_bytes(Lexicon(frequencies).to_bytes())
+    for word, zipf in frequencies.items():
+        assert read.zipf(word) == pytest.approx(max(zipf, 0.04), abs=0.021)
+    assert read.zipf("unlisted") == 0
+
+
+def test_a_frequency_out_of_range_is_refused() -> None:
+    with pytest.raises(InputError, match="0 to 10"):
+        Lexicon({"word": 11})
+
+
+def test_the_installed_lists_know_everyday_words_and_no_slips() -> None:
+    english, russian = installed_lexicon("en"), installed_lexicon("ru")
+    for word in ("bake", "sourdough", "borscht", "ukulele", "phosphorylation"):
+        assert english.zipf(word) > 2
+    for word in ("закваске", "пампушками", "елка"):
+        assert russian.zipf(word) > 1
+    assert english.zipf("retreival") == russian.zipf("сисетма") == 0
+    with pytest.raises(UnknownNameError):
+        installed_lexicon("xx")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pointsman
-from pointsman import Document, Workspace
+from pointsman import Document, RegisteredStrategy, Workspace
 from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, LockedError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.models.scripted_llm import ScriptedLLM
@@ -75,7 +75,7 @@ def test_search_over_all_and_over_some(workspace: Workspace) -> None:
     for strategy in ("bm25", "vector", "hybrid", "rrf", "z_score"):
         assert workspace.search("red signal", 1, strategy=strategy).hits[0].id == "a"
     with pytest.raises(UnknownNameError, match="strategy"):
-        workspace.search("red", strategy="best")
+        workspace.search("red", strategy=RegisteredStrategy("best"))
     for k in (0, -1, True, 1.5):
         with pytest.raises(InputError, match="from 1 up"):
             workspace.search("red", k)  # type: ignore[arg-type]
@@ -134,10 +134,10 @@ def test_strategies_by_name(workspace: Workspace) -> None:
 
     workspace.dataset("one").add(corpus(30))
     with pytest.raises(UnknownNameError, match="no strategy named 'backwards'"):
-        workspace.search("rail", strategy="backwards")
+        workspace.search("rail", strategy=RegisteredStrategy("backwards"))
     register_strategy(Backwards)
     try:
-        found = workspace.search("rail lamp", 100, strategy="backwards", refuse=False)
+        found = workspace.search("rail lamp", 100, strategy=RegisteredStrategy("backwards"), refuse=False)
         assert [hit.id for hit in found] == [
             hit.id for hit in workspace.search("rail lamp", 100, strategy="hybrid", refuse=False)
         ][::-1]  # its order stands

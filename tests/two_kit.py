@@ -83,13 +83,13 @@ class Workspaces(Stores):
         self._workspace = Workspace(root, embedder=HashingEmbedder())
 
     def make(self) -> str:
-        return self._workspace.dataset(NAME).stores.truth.identity
+        return self._workspace.dataset(NAME).make().info.identity
 
     def add(self, id_: str) -> str:
         dataset = self._workspace.dataset(NAME, create=False)
         with dataset.writing(wait=0.2):
             dataset.add([Document(id_, f"rail signal {id_}")])
-            return dataset.stores.truth.identity
+            return dataset.store.info.identity
 
     def describe(self, text: str) -> str:
         self._workspace.dataset(NAME, create=False).describe(text)

@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     )
     from pointsman.workflow import RetrievalWorkflow
     from pointsman.workspace import Workspace
-    from pointsman.workspace import open_workspace as open  # noqa: A004, F401  (pointsman.open reads well)
+    from pointsman.workspace import open as open  # noqa: A004  (pointsman.open reads well)
 
 _HOMES = {
     "pointsman.agent": ["ReActAgent", "Tool"],

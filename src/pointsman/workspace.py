@@ -339,6 +339,9 @@ def open_workspace(
     return Workspace(path, embedder=embedder, workflow=workflow, llm=llm, settings=settings)
 
 
+open = open_workspace  # noqa: A001  (`pointsman.open` reads well)
+
+
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size

@@ -48,7 +48,7 @@ class RouteDecision:
         fallback: None, or why the router could not decide as it should and what it did instead.
     """
 
-    datasets: tuple[Source, ...]
+    datasets: tuple[Any, ...]
     reason: str
     scores: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None
@@ -75,7 +75,7 @@ class BaseRouter(Twins, needs=_Ways):
                 guard = _aguarded if way.startswith("a") else _guarded
                 setattr(cls, way, guard(cls.__dict__[way], decides=way.endswith("decide")))
 
-    def route(self, query: str | Query, datasets: Sequence[Source]) -> list[Source]:
+    def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
         """The datasets to search, the most promising first; all of them where that cannot be told.
 
         Raises:
@@ -83,17 +83,17 @@ class BaseRouter(Twins, needs=_Ways):
         """
         return list(self.decide(query, datasets).datasets)
 
-    async def aroute(self, query: str | Query, datasets: Sequence[Source]) -> list[Source]:
+    async def aroute(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
         """The same, awaited."""
         return list((await self.adecide(query, datasets)).datasets)
 
-    def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
+    def decide(self, query: str | Query, datasets: Sequence[Any]) -> RouteDecision:
         """The same with reason, scores and confidence."""
         if type(self).route is not BaseRouter.route:
             return RouteDecision(tuple(self.route(query, datasets)), f"chosen by {type(self).__name__}")
         return wait_for(self.adecide, query, datasets)
 
-    async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
+    async def adecide(self, query: str | Query, datasets: Sequence[Any]) -> RouteDecision:
         """The same, awaited; a synchronous implementation runs in a worker thread."""
         if type(self).aroute is not BaseRouter.aroute:
             return RouteDecision(tuple(await self.aroute(query, datasets)), f"chosen by {type(self).__name__}")
@@ -104,7 +104,7 @@ def _guarded(implementation: Callable[..., Any], *, decides: bool) -> Callable[.
     """An implementation that is only asked where there is a choice, and whose answer can be followed."""
 
     @functools.wraps(implementation)
-    def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Source]) -> Any:
+    def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
         known = _known(datasets)
         if len(known) == 1:
             return _only(known) if decides else list(known)
@@ -117,7 +117,7 @@ def _aguarded(
     implementation: Callable[..., Coroutine[Any, Any, Any]], *, decides: bool
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(implementation)
-    async def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Source]) -> Any:
+    async def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
         known = _known(datasets)
         if len(known) == 1:
             return _only(known) if decides else list(known)
@@ -126,7 +126,7 @@ def _aguarded(
     return guarded
 
 
-def _known(datasets: Sequence[Source]) -> tuple[Source, ...]:
+def _known(datasets: Sequence[Any]) -> tuple[Any, ...]:
     known = tuple(datasets)
     if not known:
         raise InputError("there are no datasets to route to; give at least one")
@@ -136,11 +136,11 @@ def _known(datasets: Sequence[Source]) -> tuple[Source, ...]:
     return known
 
 
-def _only(known: tuple[Source, ...]) -> RouteDecision:
+def _only(known: tuple[Any, ...]) -> RouteDecision:
     return RouteDecision(known, "the only dataset", confidence=1.0)
 
 
-def _sound(router: BaseRouter, known: tuple[Source, ...], answer: Any) -> Any:
+def _sound(router: BaseRouter, known: tuple[Any, ...], answer: Any) -> Any:
     """A decision, or list, that names given datasets, each once; all where it names none."""
     decision = answer if isinstance(answer, RouteDecision) else RouteDecision(tuple(answer), "")
     names = [dataset.name for dataset in decision.datasets]

@@ -127,17 +127,17 @@ class Way:
         transformer = self.recipe.transformer
         if transformer is None or not self.names:
             return
-        from pointsman.retrieval.transform.base import Transformed
+        from pointsman.retrieval.transform.base import BaseTransformer, Transformed
 
         started = self.journal.now()
-        query, bound = self.query, transformer.over(Lookup(self.recipe, self.names))
+        query, over = self.query, getattr(transformer, "over", None)
+        bound = transformer if over is None else over(Lookup(self.recipe, self.names))
         transformed: Any
-        if bound.in_place:
-            try:
-                transformed = bound.transform(query)
-            except Exception as error:  # noqa: BLE001  (told of in the answer, below)
-                transformed = error
-        else:
+        try:
+            transformed = bound.at_once(query) if isinstance(bound, BaseTransformer) else None
+        except Exception as error:  # noqa: BLE001  (told of in the answer, below)
+            transformed = error
+        if transformed is None:
             call = Call(lambda: bound.transform(query), lambda: bound.atransform(query))
             transformed = await self.attempt(call, self.before_searching())
         if not isinstance(transformed, Transformed):

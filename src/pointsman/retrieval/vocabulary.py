@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import weakref
 from collections import Counter
+from functools import cache
+from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     from pointsman.protocols import Embedder
     from pointsman.retrieval.source import Source
+    from pointsman.text.lexicon import Lexicon
     from pointsman.text.spelling import Speller
 
 log = logging.getLogger(__name__)
@@ -26,6 +30,8 @@ MOST_CHARACTERS: Final = 20_000_000
 
 ANEW: Final = 0.02
 """The share of documents that may change before the words are read again."""
+
+_CYRILLIC: Final = re.compile("[а-я]")
 
 _AT_ONCE: Final = 0.2
 """Seconds of reading that a query waits for; where it took longer, the words known so far do meanwhile."""
@@ -88,7 +94,7 @@ def _built(dataset: Source, kept: _Kept, most: int) -> Speller:
 
     began = perf_counter()
     sequence = dataset.store.statistics().sequence  # before reading: what is written meanwhile is seen the next time
-    speller = Speller.from_texts(_texts(dataset, most))
+    speller = Speller.from_texts(_texts(dataset, most), lexicon=LEXICON)
     speller.build()
     kept.documents, kept.seconds = dataset.store.count(), perf_counter() - began
     kept.speller, kept.sequence = speller, sequence
@@ -129,12 +135,31 @@ def _together(spellers: Sequence[Speller]) -> Speller:
             counts: Counter[str] = Counter()
             for one in each:
                 counts.update(one.frequencies)
-            known = each, Speller(counts)
+            known = each, Speller(counts, lexicon=LEXICON)
             known[1].build()
         _joint[key] = known
         while len(_joint) > _MOST_JOINT:
             del _joint[next(iter(_joint))]
         return known[1]
+
+
+class _Lexicon:
+    """The word lists of all languages; each is prepared once for a machine, when a word in its script first comes."""
+
+    def zipf(self, word: str) -> float:
+        return _list_of("ru" if _CYRILLIC.search(word) else "en").zipf(word)
+
+
+LEXICON: Final = _Lexicon()
+
+
+@cache
+def _list_of(language: str) -> Lexicon:
+    from pointsman.models._cache import artefact, cache_directory
+    from pointsman.text.lexicon import LEXICON_VERSION, Lexicon, installed_lexicon
+
+    path = cache_directory() / f"lexicon-{language}-{LEXICON_VERSION}-{version('wordfreq')}"
+    return Lexicon.from_bytes(artefact(path, lambda: installed_lexicon(language).to_bytes()))
 
 
 class Vocabulary:

@@ -359,9 +359,9 @@ def _version(data: bytes) -> str:
 
 
 def is_url(where: str | os.PathLike[str]) -> bool:
-    """Whether a text names a place by a URL, and not a folder.
+    r"""Whether a text names a place by a URL, and not a folder.
 
-    >>> is_url("postgresql://db/rails"), is_url("./rails"), is_url("C:\\rails")
+    >>> is_url("postgresql://db/rails"), is_url("./rails"), is_url("C:\rails")
     (True, False, False)
     """
     return isinstance(where, str) and bool(re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", where))

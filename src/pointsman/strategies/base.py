@@ -128,23 +128,21 @@ class BaseRetrievalStrategy(BaseRetriever):
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def search(self, query: str | Query, k: int = 5, *, refuse: bool = False) -> Hits:
+    async def search(self, query: str | Query, k: int = 5) -> Hits:
         """At most ``k`` hits, best first, as `Hits`: with the trace, and with what did not work.
 
-        Args:
-            query: what is asked.
-            k: how many hits.
-            refuse: whether to answer with nothing where nothing is relevant; a strategy by itself only ranks.
+        A strategy by itself ranks, and refuses nothing; a workspace, a dataset or a service that is asked for it by
+        name does.
 
         Raises:
             RetrievalError: nothing could be searched; it carries every cause.
             InputError: the query or the number cannot be used.
         """
-        return Hits.of(await self._engine.asearch(self._request(query, k, refuse=refuse), self.sources))
+        return Hits.of(await self._engine.asearch(self._request(query, k), self.sources))
 
-    def search_sync(self, query: str | Query, k: int = 5, *, refuse: bool = False) -> Hits:
+    def search_sync(self, query: str | Query, k: int = 5) -> Hits:
         """The same from synchronous code."""
-        return Hits.of(self._engine.search(self._request(query, k, refuse=refuse), self.sources))
+        return Hits.of(self._engine.search(self._request(query, k), self.sources))
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
         """``search`` as a retriever."""
@@ -157,8 +155,8 @@ class BaseRetrievalStrategy(BaseRetriever):
         hits = await self.search(query, top_k)
         return hits if isinstance(hits, Hits) else Hits(hits)  # a subclass's own search may give a plain list
 
-    def _request(self, query: str | Query, k: int, *, refuse: bool) -> SearchRequest:
-        return SearchRequest.of(query, k, {"strategy": _ITSELF, "refuse": refuse or False})
+    def _request(self, query: str | Query, k: int) -> SearchRequest:
+        return SearchRequest.of(query, k, {"strategy": _ITSELF, "refuse": False})
 
 
 _ITSELF = "itself"

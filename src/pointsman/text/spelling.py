@@ -1,8 +1,10 @@
 """Corrects the spelling of queries against the words that a corpus itself uses; English and Russian.
 
 A word is changed only when it cannot be meant: it does not occur in the corpus, neither does another form of it (the
-Snowball stem decides), it is no code and no short word, and a word that does occur is one slip away: a letter too
-many, too few or wrong, or two neighbours swapped (optimal string alignment distance); two slips in long words. Chinese
+Snowball stem decides), it is no word of its language, no code and no short word, and a word that does occur is one slip
+away: a letter too many, too few or wrong, or two neighbours swapped (optimal string alignment distance); two slips in
+long words. What word lists made from the web hold is no word of the language where it is `_RARER` times as rare as what
+it would be corrected to. Where a name may be meant the correction is unsure, and both forms are to be searched. Chinese
 is left alone: what is typed wrongly there is another real character.
 
 The neighbours of a word are found by symmetric deletion (SymSpell, W. Garbe, https://github.com/wolfgarbe/SymSpell):
@@ -20,12 +22,12 @@ import re
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -36,6 +38,7 @@ from pointsman.text.unicode import fold, normalize, repair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 _PREFIX = 7
 """Letters of a word that go into the index; slips after them are found all the same, as the beginning is equal."""
@@ -54,6 +57,9 @@ _PREFIXES = frozenset("aeiаовсу")
 
 _LONG = 8
 """Letters from which on two slips are believed."""
+
+_RARER = 2.5
+"""Orders of magnitude by which a listed word must be rarer than another to count as a slip of it."""
 
 _MOST_LOOKUPS = 200
 """Different unknown words of one text that are looked up: a query has a few, and a megabyte must not take minutes."""
@@ -77,13 +83,25 @@ _MASK = (1 << 64) - 1
 _FACTOR = 0x9E3779B97F4A7C15
 
 
+class HasFrequencies(Protocol):
+    """What tells how common a word is: `pointsman.text.lexicon.Lexicon`, or several of them."""
+
+    def zipf(self, word: str) -> float:
+        """The decimal logarithm of how often a folded word occurs in a billion; 0 where it is unknown."""
+        ...
+
+
 class Change(NamedTuple):
-    """One word that was corrected: ``text[start:end] == old`` in the text as it was given."""
+    """One word that was corrected: ``text[start:end] == old`` in the text as it was given.
+
+    ``sure`` is False where the word may be a name; then it is not changed in `Correction.text`.
+    """
 
     start: int
     end: int
     old: str
     new: str
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +109,14 @@ class Correction:
     """A text as it was probably meant.
 
     Attributes:
-        text: the corrected text; the very text given where nothing was changed.
-        changes: what was changed, in the order of the text.
+        text: the text with what is surely a slip corrected; the very text given where nothing is.
+        changes: what was changed, sure or not, in the order of the text.
+        alternative: the text with the unsure changes made as well, to be searched beside ``text``; None without any.
     """
 
     text: str
     changes: tuple[Change, ...] = ()
+    alternative: str | None = None
 
     def __bool__(self) -> bool:
         return bool(self.changes)
@@ -117,7 +137,9 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
         'погода'
     """
 
-    def __init__(self, frequencies: Mapping[str, int], *, known: Container[str] = ()) -> None:
+    def __init__(
+        self, frequencies: Mapping[str, int], *, known: Container[str] = (), lexicon: HasFrequencies | None = None
+    ) -> None:
         """Take the words of a corpus.
 
         Args:
@@ -125,11 +147,12 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
                 of Latin or Cyrillic letters is ignored.
             known: further words, folded, that are right though the corpus does not use them: a word list. They are left
                 alone and nothing is corrected to them.
+            lexicon: how common words are in their language; without it any word that the corpus lacks may be a slip.
 
         Raises:
             InputError: a frequency is not positive.
         """
-        self._also_known = known
+        self._also_known, self._lexicon = known, lexicon
         self._counts: dict[str, int] = {}
         for word, count in frequencies.items():
             if count < 1:
@@ -143,9 +166,11 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
         self._latin = not all(map(_is_cyrillic, self._counts))
 
     @classmethod
-    def from_texts(cls, texts: Iterable[str], *, known: Container[str] = ()) -> Self:
+    def from_texts(
+        cls, texts: Iterable[str], *, known: Container[str] = (), lexicon: HasFrequencies | None = None
+    ) -> Self:
         """Take the words of these texts."""
-        return cls(_count(texts), known=known)
+        return cls(_count(texts), known=known, lexicon=lexicon)
 
     def add(self, texts: Iterable[str]) -> None:
         """Take the words of more texts; costs as much as counting them, and the index is built again when needed."""
@@ -178,34 +203,30 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
             text: a query. Of a very long text the first 200 different unknown words are looked up.
         """
         changes: list[Change] = []
-        looked_up: dict[str, str | None] = {}
+        looked_up: dict[tuple[str, bool], str | None] = {}
         for chunk in _CHUNK.finditer(text):
             if (whole := self._other_layout(chunk[0], chunk.start())) is not None:
                 changes.append(whole)
             elif not _CODE.search(chunk[0]):
                 changes += self._misspelt(chunk, looked_up)
-        if not changes:
-            return Correction(text)
-        pieces: list[str] = []
-        end = 0
-        for change in changes:
-            pieces += [text[end : change.start], change.new]
-            end = change.end
-        return Correction("".join([*pieces, text[end:]]), tuple(changes))
+        sure = [change for change in changes if change.sure]
+        alternative = _with(text, changes) if len(sure) < len(changes) else None
+        return Correction(_with(text, sure), tuple(changes), alternative)
 
-    def _misspelt(self, chunk: re.Match[str], looked_up: dict[str, str | None]) -> Iterator[Change]:
+    def _misspelt(self, chunk: re.Match[str], looked_up: dict[tuple[str, bool], str | None]) -> Iterator[Change]:
         """The words of a chunk that are not what was meant; ``looked_up`` remembers those of the whole text."""
         for match in _WORD.finditer(chunk[0]):
             word = match[0]
             if not _correctable(word) or self._knows(folded := fold(word)):
                 continue
-            if folded not in looked_up:
+            named = word[0].isupper() and chunk.start() > 0
+            if (folded, named) not in looked_up:
                 if len(looked_up) >= _MOST_LOOKUPS:
                     continue
-                looked_up[folded] = self._meant(folded, named=word[0].isupper() and chunk.start() > 0)
-            if (meant := looked_up[folded]) is not None:
+                looked_up[folded, named] = self._meant(folded, named=named)
+            if (meant := looked_up[folded, named]) is not None:
                 start = chunk.start() + match.start()
-                yield Change(start, start + len(word), word, _cased(meant, word))
+                yield Change(start, start + len(word), word, _cased(meant, word), sure=not named)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the words and their frequencies (some 3 bytes a word); the index is not written, it is quick to build.
@@ -226,8 +247,10 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
             raise
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, known: Container[str] = ()) -> Self:
-        """Read what ``save`` wrote; ``known`` words are not in it.
+    def load(
+        cls, path: str | os.PathLike[str], *, known: Container[str] = (), lexicon: HasFrequencies | None = None
+    ) -> Self:
+        """Read what ``save`` wrote; ``known`` words and the lexicon are not in it.
 
         Raises:
             FormatVersionError: it is no file of words, or of another version.
@@ -238,7 +261,8 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
             raise FormatVersionError(f"{path} holds no words in a format known here; make it anew with Speller.save")
         try:
             lines = zlib.decompress(data[len(_MAGIC) :]).decode().splitlines()
-            return cls({word: int(count) for word, count in (line.split("\t") for line in lines)}, known=known)
+            counts = {word: int(count) for word, count in (line.split("\t") for line in lines)}
+            return cls(counts, known=known, lexicon=lexicon)
         except (zlib.error, ValueError) as error:
             raise StoreError(f"{path} is damaged ({error}); make it anew with Speller.save") from error
 
@@ -276,6 +300,10 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
 
     def _believable(self, word: str, candidate: str, cost: float, *, named: bool) -> bool:
         count, length = self._counts[candidate], len(word)
+        if self._lexicon is not None and (listed := self._lexicon.zipf(word)):
+            longer, shorter = (word, candidate) if length > len(candidate) else (candidate, word)
+            if self._lexicon.zipf(candidate) - listed < _RARER or longer[:-1] == shorter:
+                return False  # a word of the language, or a rare form of one
         if candidate[:-1] == word and candidate[-1] in _ENDINGS:
             return False  # another form of a word, which the stemmer has missed
         if word[0] != candidate[0] and sorted(word[:2]) != sorted(candidate[:2]):
@@ -306,6 +334,16 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
                         start = offset + match.start()
                         return Change(start, start + end, old[:end], _cased(new, old[:end]))
         return None
+
+
+def _with(text: str, changes: Sequence[Change]) -> str:
+    """The text with these changes made."""
+    pieces: list[str] = []
+    end = 0
+    for change in changes:
+        pieces += [text[end : change.start], change.new]
+        end = change.end
+    return "".join([*pieces, text[end:]]) if pieces else text
 
 
 class _Neighbours:

@@ -82,11 +82,11 @@ class BaseTransformer(Twins, needs=("transform", "atransform")):
 
     What it cannot do it says in ``degraded`` of its answer, and answers with the query as it was.
 
-    Attributes:
-        in_place: it only computes, and briefly: it is called where the search runs, without a thread of its own.
     """
 
-    in_place: bool = False
+    def at_once(self, query: Query) -> Transformed | None:  # noqa: ARG002  (for those who can)
+        """The answer, where it takes microseconds: no thread is started for it then; None where it takes longer."""
+        return None
 
     def over(self, lookup: Lookup) -> BaseTransformer:  # noqa: ARG002  (for those who look something up)
         """The transformer for one search: bound to the sources that will be searched."""
@@ -121,11 +121,20 @@ class QueryTransformer(BaseTransformer):
                 raise InputError(f"a step has transform and atransform (see BaseTransformer); {step!r:.80} has not")
         self.steps = steps
         self.max_variants = max_variants
-        self.in_place = all(getattr(step, "in_place", False) for step in steps)
 
     def over(self, lookup: Lookup) -> QueryTransformer:
         """Every step over the same sources."""
         return QueryTransformer(*bound(self.steps, lookup), max_variants=self.max_variants)
+
+    def at_once(self, query: Query) -> Transformed | None:
+        """What all steps answer, if all of them do at once."""
+        run = _Run(query)
+        for step in self.steps:
+            done = step.at_once(run.query) if isinstance(step, BaseTransformer) else None
+            if done is None:
+                return None
+            run.take(step, done)
+        return run.result(self.max_variants)
 
     def transform(self, query: str | Query) -> Transformed:
         """Every step's work on the query."""

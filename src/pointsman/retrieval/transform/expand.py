@@ -163,9 +163,9 @@ class RuleExpander(BaseTransformer):
         found: dict[str, list[str]] = {}
         if "correction" in self.variants and self.speller is not None:
             corrected = self.speller.correct(text)
-            if corrected:
-                text = corrected.text
-                found["correction"] = [text]
+            text = corrected.text
+            if corrected:  # both forms, where the speller is unsure
+                found["correction"] = [one for one in (text, corrected.alternative) if one and one != query.text]
         if "paraphrase" in self.variants:
             found["paraphrase"] = [paraphrase(text)]
         if "synonym" in self.variants:

@@ -28,8 +28,6 @@ class Corrector(BaseTransformer):
         datasets: whose words; those without a keyword index are passed over. In a search they are the routed ones.
     """
 
-    in_place = True
-
     def __init__(self, datasets: Sequence[Source] = ()) -> None:
         self.datasets = [
             dataset for dataset in datasets if dataset.lists_for("auto")[0] and dataset.store.info.can(Capability.TERMS)
@@ -41,13 +39,15 @@ class Corrector(BaseTransformer):
         sources = [one for one in lookup.sources if isinstance(one, Source) and one.lists_for("auto")[0]]
         return Corrector(sources if len(sources) == len(lookup.sources) else ())
 
+    def at_once(self, query: Query) -> Transformed | None:
+        """The query as it is, where every word of it is in a document: the usual case, with one look."""
+        return Transformed(query) if not self.datasets or len(query.text) > 2000 or self._known(query.text) else None
+
     def transform(self, query: str | Query) -> Transformed:
         """The query with corrected words; the same object where there is nothing to correct."""
         query = Query.of(query)
-        if not self.datasets or len(query.text) > 2000:
-            return Transformed(query)
-        if self._known(query.text):  # the usual case, with one look
-            return Transformed(query)
+        if (done := self.at_once(query)) is not None:
+            return done
         unknown = {word for word in set(_WORD.findall(query.text)) if not self._known(word)}
         speller = self._vocabulary.speller() if unknown else None
         if speller is None:
