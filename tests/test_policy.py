@@ -13,9 +13,9 @@ import pytest
 from pointsman import Dataset, Document, InputError, Query, RetrievalContext, UnknownNameError, Workspace
 from pointsman.evaluation.tune import FEWEST, WEIGHTS, tune
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.request import Limits
 from pointsman.retrieval import vocabulary
 from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.effort import Limits
 from pointsman.retrieval.policy import Policy, measured, span_of, stored
 from pointsman.retrieval.pool import FEEDBACK, Pool
 from pointsman.retrieval.transform.automatic import additions, transformer

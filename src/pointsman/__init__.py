@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter, parse_filter
     from pointsman.llm import BaseLLM, Completion
     from pointsman.models import CachedEmbedder, DashScopeLLM, OpenAILLM, ScriptedLLM, default_embedder, load_embedder
-    from pointsman.request import Limits, RegisteredStrategy, SearchOptions, SearchRequest, WorkspaceOptions
+    from pointsman.request import RegisteredStrategy, SearchOptions, SearchRequest, WorkspaceOptions
     from pointsman.retrieval.base import BaseRetriever
     from pointsman.retrieval.compress import (
         BaseCompressor,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         lost_in_the_middle,
     )
     from pointsman.retrieval.diversity import Diversifier, mmr
+    from pointsman.retrieval.effort import Limits
     from pointsman.retrieval.fusion import fuse
     from pointsman.retrieval.hybrid import SimpleHybridRetriever
     from pointsman.retrieval.policy import Policy
@@ -189,7 +190,8 @@ _HOMES = {
         "VectorStrategy",
         "register_strategy",
     ],
-    "pointsman.request": ["Limits", "RegisteredStrategy", "SearchOptions", "SearchRequest", "WorkspaceOptions"],
+    "pointsman.retrieval.effort": ["Limits"],
+    "pointsman.request": ["RegisteredStrategy", "SearchOptions", "SearchRequest", "WorkspaceOptions"],
     "pointsman.retrieval.transform": [
         "BaseTransformer",
         "LLMDecomposer",

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pointsman.protocols import LLM
-    from pointsman.request import EffortName, Limits, SearchRequest
+    from pointsman.request import SearchRequest
+    from pointsman.retrieval.effort import EffortName, Limits
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer

@@ -8,18 +8,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, NewType, Self, TypedDict, get_args
+from typing import Any, Final, Literal, NewType, Self, TypedDict
 
-from pointsman.errors import InputError, UnknownNameError
+from pointsman.errors import InputError
 from pointsman.filters import Filter, parse_filter
 from pointsman.retrieval.base import checked
 from pointsman.retrieval.dispatch import Deadline
+from pointsman.retrieval.effort import EffortName, Limits, check_effort
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Query
-
-EffortName = Literal["fast", "balanced", "thorough"]
-EFFORTS: Final[tuple[EffortName, ...]] = get_args(EffortName)
-"""How much ``auto`` may cost: the lists alone; what gains at a few milliseconds; everything that gains."""
 
 RegisteredStrategy = NewType("RegisteredStrategy", str)
 """The name of a strategy that a user has registered: ``RegisteredStrategy("abbreviations")``."""
@@ -45,29 +42,6 @@ StrategyName = Literal[
     "sparse",
 ]
 """The strategies that come with Pointsman."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What ``auto`` may spend on a query beyond hybrid search, in place of a named effort.
-
-    Attributes:
-        milliseconds: for everything it would add; None: no limit.
-        llm_calls: how often it may ask a language model. No gain of asking one has been measured yet, so ``auto`` asks
-            none, whatever is allowed.
-
-    Raises:
-        InputError: a number is out of range.
-    """
-
-    milliseconds: float | None = None
-    llm_calls: int = 0
-
-    def __post_init__(self) -> None:
-        if self.milliseconds is not None and not self.milliseconds >= 0:
-            raise InputError(f"milliseconds of limits is a number from 0 up, or None, not {self.milliseconds!r:.80}")
-        if not isinstance(self.llm_calls, int) or self.llm_calls < 0:
-            raise InputError(f"llm_calls of limits is an int from 0 up, not {self.llm_calls!r:.80}")
 
 
 class SearchOptions(TypedDict, total=False):
@@ -182,16 +156,6 @@ def _names(names: Any) -> tuple[str, ...]:
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise InputError(f"datasets are names, not {names!r:.80}")
     return tuple(dict.fromkeys(names))
-
-
-def check_effort(effort: Any) -> None:
-    """Check that there is such an effort.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
-    if not isinstance(effort, Limits) and effort not in EFFORTS:
-        raise UnknownNameError("effort", str(effort), EFFORTS)
 
 
 def _unknown(kind: str, name: str, names: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ import anyio.to_thread
 from pointsman._version import __version__
 from pointsman.errors import InputError, MissingDependencyError
 from pointsman.registry import STRATEGIES
-from pointsman.request import EffortName  # noqa: TC001  (pydantic reads it)
+from pointsman.retrieval.effort import EffortName  # noqa: TC001  (pydantic reads it)
 from pointsman.wire import answer_to_dict, explanation_to_dict, route_to_dict
 
 try:
