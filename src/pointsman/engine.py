@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +30,7 @@ from pointsman.settings import TASKS, Settings
 from pointsman.types import Decision, RetrievalContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pointsman.protocols import LLM
     from pointsman.request import SearchRequest
@@ -104,7 +105,8 @@ class Engine:
     stages: Stages = field(default_factory=Stages)
     models: LLM | Mapping[str, LLM] | None = None
     registry: Registry[Any] = STRATEGIES
-    _made: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    _made: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, init=False)
+    _recipes_made: dict[Any, Recipe] = field(default_factory=dict, repr=False, compare=False, init=False)
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -197,6 +199,20 @@ class Engine:
             UnmetNeedError: the strategy lacks something it needs, such as a language model.
             InputError: something else cannot be done.
         """
+        if self.looks_decide(request):
+            return self._resolve(request, sources)
+        key = (
+            *(getattr(request, name) for name in _DECIDING),
+            *((id(one), getattr(one, "indexing_technique", None)) for one in sources),
+        )
+        recipe = self._recipes_made.get(key)
+        if recipe is None:
+            while len(self._recipes_made) >= _KEPT:
+                self._recipes_made.pop(next(iter(self._recipes_made)), None)
+            recipe = self._recipes_made[key] = self._resolve(request, sources)  # it holds what the ids are of
+        return recipe
+
+    def _resolve(self, request: SearchRequest, sources: Sequence[Any]) -> Recipe:
         stages = self.stages
         strategy, choice, recommendation = self._strategy(request, sources)
         recipe = Recipe(
@@ -390,10 +406,7 @@ class Engine:
         elif own:
             return recipe.deciding("refuse", "on", "workflow", "the workflow's own refuser")
         else:
-            embedders = {
-                name: one.store.info.embedder for name, one in recipe.sources.items() if isinstance(one, Source)
-            }
-            refuser, by = Refuser(embedder=embedders), "default"
+            refuser, by = Refuser(embedder=Embedders(recipe.sources)), "default"
         refiners = list(recipe.refiners)
         place = len(refiners) - len(self.stages.refiners)
         refiners.insert(place, refuser)
@@ -436,7 +449,7 @@ class Engine:
         strategy = factory(*sources, llm=llm, **self._options(name, factory, rerank=rerank))
         if not (callable(getattr(strategy, "retrieve", None)) and callable(getattr(strategy, "aretrieve", None))):
             raise InputError(f"strategy {name!r} is a {type(strategy).__name__}, not a retriever; see BaseRetriever")
-        while len(self._made) >= _STRATEGIES_KEPT:
+        while len(self._made) >= _KEPT:
             self._made.pop(next(iter(self._made)), None)
         self._made[key] = (tuple(sources), strategy)
         return strategy
@@ -473,7 +486,11 @@ class Engine:
             raise UnknownNameError("strategy", name, ("auto", *LISTS, *self.registry.names()))
 
 
-_STRATEGIES_KEPT: Final = 64
+_KEPT: Final = 64
+"""Strategies, and recipes, that are made once; the oldest go first."""
+
+_DECIDING: Final = ("k", "datasets", "strategy", "rerank", "refuse", "effort", "timeout")
+"""What a recipe depends on, besides the sources; the questions only where their look decides."""
 
 
 def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
@@ -504,6 +521,22 @@ def _chosen(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, A
 def is_recipe(strategy: Any) -> bool:
     """Whether a strategy only adds to a search: it is of our base class, and searches as that does."""
     return bool(getattr(strategy, "is_recipe", False))
+
+
+class Embedders(Mapping[str, "str | None"]):
+    """The names of the embedders behind sources, as they are when somebody asks."""
+
+    def __init__(self, sources: Mapping[str, Any]) -> None:
+        self._sources = {name: one for name, one in sources.items() if isinstance(one, Source)}
+
+    def __getitem__(self, name: str) -> str | None:
+        return self._sources[name].store.info.embedder
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
 
 
 def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:

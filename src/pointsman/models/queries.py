@@ -76,6 +76,11 @@ class QueryVectors:
         self.prepare([text])
         return self._wait(text)
 
+    def __contains__(self, text: str) -> bool:
+        """Whether a query's vector is at hand."""
+        embedding = self._known.get(text)
+        return embedding is not None and embedding.finished.is_set() and embedding.vector is not None
+
     def prepare(self, texts: Sequence[str]) -> None:
         """Embed those that are not known, in one batch.
 

@@ -79,8 +79,18 @@ class SourceBranch:
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
         """See `Branch`."""
-        call = Call(lambda: self.search(questions, depth), lambda: self.asearch(questions, depth))
+        call = Call(
+            lambda: self.search(questions, depth), lambda: self.asearch(questions, depth), self._is_quick(questions)
+        )
         return [(list(range(len(questions))), call)]
+
+    def _is_quick(self, questions: Sequence[Question]) -> bool:
+        """Whether there is nothing to wait for: the store is in this process, and the vector at hand."""
+        if len(questions) > 1 or not self.source.store.info.can(Capability.LOCAL):
+            return False
+        question = questions[0]
+        needs_vector = self.source.lists_for(self.method)[1]
+        return not needs_vector or question.query.text in self.source.query_vectors
 
     def search(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Search for all questions at once."""

@@ -15,13 +15,35 @@ from pointsman.retrieval.source import Source
 from pointsman.types import Decision, Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pointsman.retrieval.budget import Budget
     from pointsman.retrieval.policy import Policy
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.router import BaseRouter
-    from pointsman.retrieval.transform.base import BaseTransformer
+    from pointsman.retrieval.transform.base import BaseTransformer, Lookup
 
 _NUMBERED: Final = re.compile(r".* \d+")  # how the list of a variant is called
+
+
+_CHOICES_KEPT: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """What a recipe comes to over certain sources.
+
+    Attributes:
+        plan: what is done, and why.
+        branches: what is searched.
+        transformer: bound to these sources.
+        depth: hits that the stages after the fusion want, by the plan's strategy.
+    """
+
+    plan: Plan
+    branches: Sequence[Branch]
+    transformer: BaseTransformer | None
+    depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +88,27 @@ class Recipe:
     notes: tuple[str, ...] = ()
     alone: bool = False
     confidence: float | None = None
+    _over: dict[tuple[str, ...], Over] = field(default_factory=dict, repr=False, compare=False, init=False)
+
+    def over(self, names: Sequence[str], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:
+        """What follows from where is searched: worked out once for each choice of sources.
+
+        Args:
+            names: of the sources.
+            lookup: makes what transformers may look things up in.
+        """
+        key = tuple(names)
+        if key not in self._over:
+            if len(self._over) >= _CHOICES_KEPT:
+                self._over.clear()
+            self._over[key] = self._worked_out(key, lookup)
+        return self._over[key]
+
+    def _worked_out(self, names: tuple[str, ...], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:
+        plan = self.plan(names)
+        over = getattr(self.transformer, "over", None)
+        transformer = self.transformer if over is None else over(lookup(self, names))
+        return Over(plan, tuple(self.branches(names, plan.strategy)), transformer, self.depth_of(plan.strategy))
 
     def deciding(self, what: str, value: str, by: str, reason: str) -> Recipe:
         """The same, with one more decision."""

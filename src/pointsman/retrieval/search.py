@@ -32,9 +32,9 @@ from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext
 
 if TYPE_CHECKING:
     from pointsman.models.queries import QueryVectors
-    from pointsman.retrieval.branches import Answered, Branch
+    from pointsman.retrieval.branches import Answered
     from pointsman.retrieval.pool import Fused
-    from pointsman.retrieval.recipe import Recipe
+    from pointsman.retrieval.recipe import Over, Recipe
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.transform.base import Variant
     from pointsman.retrieval.variants import Beside
@@ -95,6 +95,11 @@ class Way:
         self.query, self.names = self.asked, list(self.recipe.sources)
         self.journal.degrade(*self.recipe.notes)
 
+    @property
+    def over(self) -> Over:
+        """What the recipe comes to over the routed sources."""
+        return self.recipe.over(self.names, Searched)
+
     async def route(self) -> None:
         """Choose where to look, and how; a router that fails chooses everything."""
         started = self.journal.now()
@@ -116,7 +121,7 @@ class Way:
                 if decision.fallback is not None:
                     self.journal.span("route", decision.reason, started, len(chosen), decision.fallback.why)
                     self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
-        plan = self.recipe.plan(self.names)
+        plan = self.over.plan
         self.plan = replace(plan, reason=f"{routed}{plan.reason}") if routed else plan
         self.journal.tell(self.plan)
         detail = f"{plan.strategy} over {', '.join(self.names) or 'nothing'}: {self.plan.reason}"
@@ -124,14 +129,12 @@ class Way:
 
     async def transform(self) -> None:
         """Rewrite the query, with an eye on the routed sources; if that fails it stays as it is."""
-        transformer = self.recipe.transformer
-        if transformer is None or not self.names:
+        bound = self.over.transformer
+        if bound is None or not self.names:
             return
         from pointsman.retrieval.transform.base import BaseTransformer, Transformed
 
-        started = self.journal.now()
-        query, over = self.query, getattr(transformer, "over", None)
-        bound = transformer if over is None else over(Lookup(self.recipe, self.names))
+        started, query = self.journal.now(), self.query
         transformed: Any
         try:
             transformed = bound.at_once(query) if isinstance(bound, BaseTransformer) else None
@@ -296,7 +299,7 @@ async def embed(ways: Sequence[Way]) -> None:
         return
     wanted: dict[int, tuple[QueryVectors, dict[str, None]]] = {}
     for way in ways:
-        for branch in way.recipe.branches(way.names, way.plan.strategy):
+        for branch in way.over.branches:
             if isinstance(branch, SourceBranch) and branch.source.lists_for(branch.method)[1]:
                 vectors = branch.source.query_vectors
                 if branch.source.store.info.embedder is None:
@@ -315,21 +318,21 @@ async def embed(ways: Sequence[Way]) -> None:
 
 async def retrieve(ways: Sequence[Way]) -> None:
     """Search every branch for all questions and their variants; questions that go the same way are asked together."""
-    groups: dict[tuple[Any, ...], list[Way]] = {}
+    groups: dict[tuple[str, ...], list[Way]] = {}
     for way in ways:
-        groups.setdefault((tuple(way.names), way.plan.strategy), []).append(way)
+        groups.setdefault(tuple(way.names), []).append(way)
     errors: list[Exception] = []
-    for (names, strategy), group in groups.items():
+    for names, group in groups.items():
         if not names:
             continue
         first, recipe = group[0], group[0].recipe
-        branches: list[Branch] = recipe.branches(names, strategy)
+        over = first.over
         each = [way.questions() for way in group]
         journals = [way.journal for way, questions in zip(group, each, strict=True) for _ in questions]
         answers = await ask(
-            branches,
+            over.branches,
             [question for questions in each for question in questions],
-            max(recipe.depth, recipe.depth_of(strategy)),
+            max(recipe.depth, over.depth),
             first.mode,
             journals,
             breaker=recipe.breaker,
@@ -388,8 +391,8 @@ async def _refined(refiner: BaseRefiner, way: Way) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """The routed sources, for transformers that have to look something up first.
+class Searched:
+    """The routed sources, for transformers that have to look something up first; a `Lookup`.
 
     A search from here goes the same way as the one it serves, with its breaker and its policy, but transforms and
     refines nothing.

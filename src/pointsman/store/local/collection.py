@@ -231,6 +231,7 @@ class Collection:
 
     def __init__(self, directory: Path, *, about: dict[str, Any] | None = None, k1: float = K1, b: float = B) -> None:
         self._directory = directory
+        self._manifest_path = directory / _MANIFEST
         self._lock = WriterLock(directory)
         self._stamp: object = None  # of the manifest, as it was read last
         self.truth, self.manifest = self._open(about or {})
@@ -301,7 +302,7 @@ class Collection:
         """
         if getattr(self._own, "pinned", False):
             return
-        if file_stamp(self._directory / _MANIFEST) != self._stamp and self.replaced:
+        if file_stamp(self._manifest_path) != self._stamp and self.replaced:
             raise _replaced(self._directory)
         seq = self.truth.sequence()
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:

@@ -56,16 +56,19 @@ class LocalStore(BaseStore):
         self.collection = Collection(directory, about=dict(about), k1=k1, b=b)
         technique = self.collection.manifest.get("indexing_technique", about.get("indexing_technique", "hybrid"))
         self._scales = SCALES_OF[technique]
+        self._info: StoreInfo | None = None
 
     @property
     def info(self) -> StoreInfo:
         """See `Store`."""
-        collection = self.collection
-        vectors = collection.vectors
-        dimensions = None if vectors is None else vectors.dimensions
-        return StoreInfo(
-            "local", collection.truth.identity, collection.embedder, dimensions, self._scales, frozenset(Capability)
-        )
+        collection, info = self.collection, self._info
+        if info is None or info.embedder is None:  # once there are vectors nothing changes any more
+            vectors = collection.vectors
+            dimensions = None if vectors is None else vectors.dimensions
+            info = self._info = StoreInfo(
+                "local", collection.truth.identity, collection.embedder, dimensions, self._scales, frozenset(Capability)
+            )
+        return info
 
     @property
     def indexed(self) -> int:
