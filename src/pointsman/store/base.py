@@ -211,6 +211,10 @@ class Store(Protocol):
         """At most ``limit`` documents in a stable order, after what the page before said."""
         ...
 
+    def documents(self) -> Iterator[Document]:
+        """All documents, in the order of `page`."""
+        ...
+
     def ids(self, *, source: str | None = None) -> list[str]:
         """All ids, or those of documents whose metadata has this ``source``."""
         ...
