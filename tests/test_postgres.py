@@ -80,10 +80,10 @@ class TestPostgresIndex(TestPostgresStore):
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def _from_the_start(cls) -> Iterator[None]:
-        from pointsman.store.postgres import statements, store
+        from pointsman.store.postgres import store
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(statements, "_FEW", 10)
+            patch.setattr(store, "FEW", 10)
             patch.setattr(store, "EXACT_ROWS", 100)
             yield
 

@@ -83,7 +83,7 @@ def bm25(documents: Sequence[Document], query: str, k1: float = 1.2, b: float = 
     that stands twice in the query counts twice.
 
     >>> bm25([Document("1", "red lamp"), Document("2", "lamp lamp post")], "red")
-    {'1': 0.36...}
+    {'1': 0.3431421685940323}
     """
     counts = [Counter(DEFAULT_ANALYZER.tokens(document.searchable)) for document in documents]
     lengths = [counter.total() for counter in counts]

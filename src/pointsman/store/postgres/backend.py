@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _KEPT: Final = ("description", "indexing_technique")
-_COLUMNS: Final = "number, identity::text, technique, analyzer, format, k1, b, embedder, dimensions"
+_COLUMNS: Final = "number, identity::text, technique, analyzer, format, k1, b, embedder, dimensions, documents"
 
 
 class PostgresBackend(BaseBackend):

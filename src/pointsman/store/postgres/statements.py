@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 EXACT_ROWS: Final = 50_000
 """From so many vectors on there is an HNSW index."""
-_FEW: Final = 5_000  # allowed documents up to which their vectors are compared one by one
+FEW: Final = 5_000
+"""Allowed documents up to which they are all looked at, where there is an HNSW index; without one there is no limit."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _AFTER_SURROGATES: Final = "\ue000"
 
@@ -233,21 +234,21 @@ scored as materialized (
     select p.doc, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
     from {self.posting} p where p.term = q.id) h group by h.doc)"""
 
-    def search(self, condition: Condition | None, *, words: bool, near: bool, k1: float, b: float) -> str:
+    def search(self, condition: Condition | None, *, words: bool, near: bool, few: int, k1: float, b: float) -> str:
         """One row for each candidate of both lists: id, score and cosine of its list, both scores, the document.
 
-        With a condition, the allowed documents are counted up to `_FEW`. Are they fewer, both lists are exact over
+        With a condition, the allowed documents are counted up to ``few``. Are they fewer, both lists are exact over
         them; are they more, both are read in their order until enough of them are allowed.
         """
         parts, pool = [], []
         if condition is not None:
-            parts.append(f"few as materialized (select d.id from {self.doc} d where {condition.sql} limit {_FEW + 1})")
+            parts.append(f"few as materialized (select d.id from {self.doc} d where {condition.sql} limit {few + 1})")
             parts.append("n as materialized (select count(*) as n from few)")
         if words:
-            parts += [self._scored(k1, b), self._words(condition)]
+            parts += [self._scored(k1, b), self._words(condition, few)]
             pool.append("select id from words")
         if near:
-            parts.append(self._near(condition))
+            parts.append(self._near(condition, few))
             pool.append("select id from near")
         own = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
         own += f", n.cosine, -(e.v {self.near()})" if near else ", null::float8, null::float8"
@@ -258,20 +259,20 @@ scored as materialized (
             + (f" left join near n on n.id = d.id left join {self.vec} e on e.id = d.id" if near else "")
         )
 
-    def _words(self, condition: Condition | None) -> str:
+    def _words(self, condition: Condition | None, few: int) -> str:
         if condition is None:
             return "words as materialized (select doc as id, score from scored order by score desc, doc limit %(k)s)"
         return f"""
 words as materialized (
-  (select s.doc as id, s.score from scored s join few on few.id = s.doc where (select n from n) <= {_FEW}
+  (select s.doc as id, s.score from scored s join few on few.id = s.doc where (select n from n) <= {few}
     order by s.score desc, s.doc limit %(k)s)
   union all
   (select r.doc, r.score from (
-      select doc, score from scored where (select n from n) > {_FEW} order by score desc, doc offset 0) r
+      select doc, score from scored where (select n from n) > {few} order by score desc, doc offset 0) r
     cross join lateral (select from {self.doc} d where d.id = r.doc and {condition.sql} offset 0) ok
     order by r.score desc, r.doc limit %(k)s))"""
 
-    def _near(self, condition: Condition | None) -> str:
+    def _near(self, condition: Condition | None, few: int) -> str:
         near = self.near()
         if condition is None:
             return f"""
@@ -280,11 +281,11 @@ near as materialized (select id, -d as cosine from (
         return f"""
 near as materialized (select id, -d as cosine from (
   (select id, d from (select e.id, e.v {near} as d from few join {self.vec} e using (id)
-      where (select n from n) <= {_FEW} offset 0) y order by d, id limit %(k)s)
+      where (select n from n) <= {few} offset 0) y order by d, id limit %(k)s)
   union all
   (select e.id, e.v {near} as d from {self.vec} e
     cross join lateral (select from {self.doc} d where d.id = e.id and {condition.sql} offset 0) ok
-    where (select n from n) > {_FEW} order by e.v {near} limit %(k)s)) z order by d, id limit %(k)s)"""
+    where (select n from n) > {few} order by e.v {near} limit %(k)s)) z order by d, id limit %(k)s)"""
 
     def score(self, *, words: bool, near: bool, k1: float, b: float) -> str:
         """Both scores of given documents."""

@@ -33,6 +33,7 @@ from pointsman.store.base import (
 )
 from pointsman.store.postgres.statements import (
     EXACT_ROWS,
+    FEW,
     FORMAT,
     Condition,
     Tables,
@@ -89,6 +90,7 @@ class About:
     b: float
     embedder: str | None
     dimensions: int | None
+    documents: int
 
 
 class PostgresStore(BaseStore):
@@ -118,6 +120,7 @@ class PostgresStore(BaseStore):
         self._tables = Tables(schema, about.number, vectors)
         self._scales = SCALES[about.technique]
         self._embedder, self._dimensions = about.embedder, about.dimensions
+        self._documents = about.documents  # as far as is known; it decides what is quicker, and nothing else
         self._statistics: tuple[float, Statistics] | None = None
         self._bulk = threading.local()
         if about.analyzer != DEFAULT_ANALYZER.fingerprint:
@@ -181,7 +184,8 @@ class PostgresStore(BaseStore):
             return _Asked(WORDS if look.text is not None else "", NEAR if look.vector is not None else "", "", {})
         condition = None if look.filters is None else Condition(look.filters)
         parameters |= {"k": min(look.depth, _LARGEST_ID)} | ({} if condition is None else condition.parameters)
-        statement = self._tables.search(condition, words=words, near=near, k1=self._about.k1, b=self._about.b)
+        few = FEW if self._documents >= EXACT_ROWS else _LARGEST_ID - 1
+        statement = self._tables.search(condition, words=words, near=near, few=few, k1=self._about.k1, b=self._about.b)
         return _Asked(
             WORDS if look.text is not None else "", NEAR if look.vector is not None else "", statement, parameters
         )
@@ -323,6 +327,7 @@ class PostgresStore(BaseStore):
         result = self._connections.run(lambda connection: self._write(connection, prepared, rows, embedder or ""))
         if result.added or result.updated:
             self._statistics = None
+            self._documents += result.added
             if rows is not None:
                 self._embedder, self._dimensions = embedder or "", rows.shape[1]
             if not getattr(self._bulk, "depth", 0):
@@ -708,7 +713,7 @@ class PostgresStore(BaseStore):
         )
         seq, documents, self._embedder, self._dimensions, notes = self._one(self._rows(sql))
         kept = {name: unescaped(value) for name, value in metadata_of(notes or "{}").items()}
-        statistics = Statistics(seq, documents, kept)
+        self._documents, statistics = documents, Statistics(seq, documents, kept)
         self._statistics = asked, statistics
         return statistics
 

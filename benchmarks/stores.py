@@ -1,0 +1,243 @@
+"""Stores against the exact answers, and against their bare clients: ``python benchmarks/stores.py``.
+
+``--at`` names a workspace, such as ``postgresql://…``; unless given, a PostgreSQL server is started for the run.
+Passages are made of real collections in English, Chinese and Russian (``POINTSMAN_TEST_DATA``, else
+``../shared/data``); vectors are random, clustered, of 384 dimensions. Lists are compared with the exact formula and
+with NumPy, ties aware; times are those of the store, and of its bare client sending the same request, in turns in the
+same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import sys
+from collections import Counter, defaultdict
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from pointsman import Document, parse_filter
+from pointsman.evaluation import read_collection
+from pointsman.store.backend import open_backend
+from pointsman.store.base import NEAR, WORDS, Look
+from pointsman.text import DEFAULT_ANALYZER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Filter
+    from pointsman.store.base import Store
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+DIMENSIONS, QUERIES, DEPTH = 384, 60, 100
+COLLECTIONS = ("en_scifact", "en_wikiqa", "zh_cmrc2018", "zh_domainrag", "ru_faq_java", "xl_debian_ru", "mh_hotpotqa")
+FILTERS: dict[str, Filter | None] = {
+    "none": None,
+    "1 %": parse_filter("bucket == 7"),
+    "10 %": parse_filter("bucket < 10"),
+    "50 %": parse_filter("bucket < 50"),
+}
+DATA = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def corpus(count: int) -> tuple[list[Document], list[str]]:
+    """Passages, and questions of all collections in turns."""
+    chance = random.Random(5)
+    read = [read_collection(DATA / name) for name in COLLECTIONS]
+    texts = [document.text for one in read for document in one.documents]
+    passages = []
+    for number in range(count):
+        one, other = chance.choice(texts), chance.choice(texts)
+        text = texts[number] if number < len(texts) else f"{one[: len(one) // 2]} {other[len(other) // 2 :]}"
+        passages.append(Document(str(number), text[:1000], {"bucket": chance.randrange(100), "number": number}))
+    questions = [
+        query for row in zip(*(list(one.queries.values())[:40] for one in read), strict=False) for query in row
+    ]
+    return passages, questions[:QUERIES]
+
+
+def clustered(count: int, seed: int) -> NDArray[np.float32]:
+    """Vectors around 200 centres, of length 1."""
+    centres = np.random.default_rng(0).standard_normal((200, DIMENSIONS))
+    chance = np.random.default_rng(seed)
+    rows = centres[chance.integers(200, size=count)] + 0.9 * chance.standard_normal((count, DIMENSIONS))
+    unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+class Formula:
+    """Exact BM25 over all documents."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.lengths = np.zeros(len(documents))
+        postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for place, document in enumerate(documents):
+            counts = Counter(DEFAULT_ANALYZER.tokens(document.searchable))
+            self.lengths[place] = counts.total()
+            for token, tf in counts.items():
+                postings[token].append((place, tf))
+        self.postings = {token: np.array(pairs).T for token, pairs in postings.items()}
+
+    def scores(self, query: str, alive: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Of every document, those that are alive counted."""
+        scores, number = np.zeros(len(self.lengths)), int(alive.sum())
+        norm = 1.2 * (0.25 + 0.75 * self.lengths / self.lengths[alive].mean())
+        for token, weight in Counter(DEFAULT_ANALYZER.query_tokens(query)).items():
+            if token not in self.postings:
+                continue
+            places, tf = self.postings[token]
+            n = int(alive[places].sum())
+            scores[places] += weight * math.log(1 + (number - n + 0.5) / (n + 0.5)) * tf / (tf + norm[places])
+        return np.where(alive, scores, 0.0)
+
+
+def overlap(found: Sequence[int], right: NDArray[np.float64], depth: int) -> float:
+    """Which share of the list belongs there; what scores as the last one may stand in its place."""
+    order = np.sort(right[right > 0])[::-1]
+    if not len(order):
+        return 1.0
+    last = order[min(depth, len(order)) - 1] * (1 - 1e-6)
+    return sum(bool(right[place] >= last) for place in found[:depth]) / min(depth, len(order))
+
+
+def bare(store: Any) -> Callable[[Look], Callable[[], object]]:
+    """Makes of a look the same request by the client of the database alone."""
+    if store.info.kind != "postgresql":
+        return lambda _: lambda: None
+    import psycopg
+
+    connection = psycopg.connect(**store._connections._parameters, autocommit=True, prepare_threshold=None)
+    cursor = connection.cursor(binary=True)
+
+    def request(look: Look) -> Callable[[], object]:
+        asked = store._prepared([look])[0]
+        return lambda: cursor.execute(asked.statement.encode(), asked.parameters).fetchall()
+
+    return request
+
+
+def quantiles(seconds: Sequence[float]) -> str:
+    """p50 and p95 in milliseconds."""
+    low, high = np.quantile(np.array(seconds) * 1000, (0.5, 0.95))
+    return f"{low:.1f} / {high:.1f}"
+
+
+def lists(
+    store: Store, formula: Formula, matrix: NDArray[np.float32], alive: NDArray[np.bool_], questions: Sequence[str]
+) -> Table:
+    """Quality of both lists under each filter."""
+    table = Table("filter", "words: top 10", "top 100", "largest error", "vectors: top 10", "top 100", title="Lists")
+    vectors = clustered(len(questions), 9)
+    buckets = np.array([int(document.metadata["bucket"]) for document in store.documents()])
+    numbers = np.array([int(id_) for id_ in store.ids()])
+    bucket = np.zeros(len(alive), int)
+    bucket[numbers] = buckets
+    limits = {"none": alive, "1 %": alive & (bucket == 7), "10 %": alive & (bucket < 10), "50 %": alive & (bucket < 50)}
+    for name, filters in FILTERS.items():
+        allowed, figures = limits[name], []
+        for question, vector in zip(questions, vectors, strict=True):
+            answer = store.search([Look(question, vector, DEPTH, filters)])[0]
+            place = {key: int(document.id) for key, document in answer.documents.items()}
+            missing = [key for ranking in answer.rankings.values() for key, _ in ranking if key not in place]
+            fetched = store.fetch(missing)
+            place |= {key: int(one.id) for key, one in zip(missing, fetched, strict=True) if one is not None}
+            right = np.where(allowed, formula.scores(question, alive), 0.0)
+            words = [place[key] for key, _ in answer.rankings[WORDS]]
+            error = max(
+                (abs(float(score or 0) / right[place[key]] - 1) for key, score in answer.rankings[WORDS]), default=0.0
+            )
+            cosines = np.where(allowed, matrix @ vector + 2, 0.0).astype(float)
+            near = [place[key] for key, _ in answer.rankings[NEAR]]
+            figures.append(
+                (
+                    *(overlap(words, right, depth) for depth in (10, 100)),
+                    error,
+                    *(overlap(near, cosines, depth) for depth in (10, 100)),
+                )
+            )
+        means = np.mean(figures, axis=0)
+        worst = max(figure[2] for figure in figures)
+        table.add_row(name, f"{means[0]:.4f}", f"{means[1]:.4f}", f"{worst:.1e}", f"{means[3]:.4f}", f"{means[4]:.4f}")
+    return table
+
+
+def times(store: Store, questions: Sequence[str]) -> Table:
+    """The store and its bare client in turns."""
+    table = Table("filter", "depth", "store, ms p50 / p95", "bare client", "ratio of p50", title="Hybrid search")
+    vectors, request = clustered(len(questions), 9), bare(store)
+    for name, filters in FILTERS.items():
+        for depth in (10, 100):
+            ours: list[float] = []
+            theirs: list[float] = []
+            for question, vector in zip(questions, vectors, strict=True):
+                look = Look(question, vector, depth, filters)
+                for seconds, call in ((ours, partial(store.search, [look])), (theirs, request(look))) * 2:
+                    begun = perf_counter()
+                    call()
+                    seconds.append(perf_counter() - begun)
+            ratio = float(np.median(ours) / max(float(np.median(theirs)), 1e-9))
+            known = float(np.median(theirs)) > 1e-5
+            table.add_row(
+                name, str(depth), quantiles(ours), quantiles(theirs) if known else "-", f"{ratio:.2f}" if known else "-"
+            )
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--passages", type=int, default=100_000)
+    parser.add_argument("--at", help="a workspace; a PostgreSQL server of its own unless given")
+    options = parser.parse_args()
+    console = Console()
+    server = None
+    if options.at is None:
+        from postgres_kit import PostgresServer
+
+        server = PostgresServer()
+        options.at = f"{server.url}?schema=benchmark"
+    try:
+        documents, questions = corpus(options.passages)
+        matrix = clustered(len(documents), 1)
+        backend = open_backend(options.at)
+        store = backend.create("passages", {"indexing_technique": "hybrid"})
+        begun = perf_counter()
+        bulk = getattr(store, "writer", None)
+        with bulk() if bulk else nullcontext():
+            for start in range(0, len(documents), 1000):
+                store.write(documents[start : start + 1000], matrix[start : start + 1000], "benchmark")
+            written = perf_counter()
+        console.print(
+            f"{store.info.kind}: {len(documents):,} passages, {len(documents) / (written - begun):,.0f} a second, "
+            f"indexes {perf_counter() - written:.0f} s more"
+        )
+        formula, alive = Formula(documents), np.ones(len(documents), bool)
+        console.print(lists(store, formula, matrix, alive, questions))
+        console.print(times(store, questions))
+        gone = [str(number) for number in range(0, len(documents), 7)]
+        begun = perf_counter()
+        store.delete(gone)
+        console.print(f"1/7 deleted: {len(gone) / (perf_counter() - begun):,.0f} a second")
+        alive[::7] = False
+        console.print(lists(store, formula, matrix, alive, questions))
+        store.drop()
+        store.close()
+        backend.close()
+    finally:
+        if server is not None:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()
