@@ -1,0 +1,267 @@
+"""One request, one engine: what was decided in several places is decided in one, and says who decided it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import pointsman
+from pointsman import Dataset, Document, InputError, Query, RetrievalWorkflow, ScriptedLLM, Settings, Workspace
+from pointsman.engine import Engine, Stages
+from pointsman.errors import UnknownNameError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.registry import STRATEGIES
+from pointsman.request import SearchRequest, StrategyName
+from pointsman.retrieval.pool import LISTS
+from pointsman.retrieval.router import BaseRouter
+from pointsman.service import EnhancedRetrievalService
+from pointsman.store.local.truth import Truth
+from pointsman.strategies import HybridStrategy
+
+TEXTS = {
+    "switch": "A railway switch guides trains from one track to another.",
+    "signal": "A signal lamp shows red when the line is not clear.",
+    "guard": "The guard blows a whistle before the train departs.",
+    "tea": "Green tea is brewed below boiling point.",
+}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace(tmp_path / "work", embedder=HashingEmbedder()) as made:
+        made.dataset("rails", description="about rails").add([Document(id_, text) for id_, text in TEXTS.items()])
+        yield made
+
+
+def ranked(answer: Any) -> list[tuple[str, float]]:
+    return [(hit.id, hit.score) for hit in (answer.hits if hasattr(answer, "hits") else answer)]
+
+
+class TestNothingIsMadeByReading:
+    def test_an_empty_dataset_changes_nobodys_scores(self, workspace: Workspace) -> None:
+        before = ranked(workspace.search("railway switch", 4, refuse=False))
+        workspace.dataset("typo").make()
+        assert ranked(workspace.search("railway switch", 4, refuse=False)) == before
+
+    def test_reading_makes_no_dataset(self, workspace: Workspace, tmp_path: Path) -> None:
+        typo = workspace.dataset("typo")
+        assert typo.search("railway switch").hits == ()
+        assert (len(typo), typo.get("a"), typo.ids(), typo.page()) == (0, None, [], ([], None))
+        assert typo.delete("a") == 0
+        assert typo.add([]) == pointsman.dataset.AddResult()
+        with pytest.raises(InputError):
+            typo.add([{"id": "a"}])
+        assert workspace.names() == ["rails"]
+        assert not (tmp_path / "work" / "datasets" / "typo").exists()
+
+
+class TestTheOfflineReranker:
+    PASSAGE = "Green tea is brewed below boiling point."
+
+    def test_it_does_not_undo_a_strategy(self, workspace: Workspace) -> None:
+        workspace.llm = ScriptedLLM(lambda _: self.PASSAGE)
+        for strategy in ("hyde", "multi_query", "decomposition", "prf"):
+            options: Any = {"strategy": strategy, "refuse": False}
+            default = workspace.search("what warms one up?", 4, **options)
+            assert ranked(default) == ranked(workspace.search("what warms one up?", 4, rerank=False, **options))
+        assert workspace.search("what warms one up?", 1, strategy="hyde", refuse=False).hits[0].id == "tea"
+
+    @pytest.mark.parametrize("strategy", ["auto", "hybrid", "bm25", "vector", "rrf"])
+    def test_it_is_not_said_to_have_reranked_what_it_leaves(self, workspace: Workspace, strategy: Any) -> None:
+        answer = workspace.search("railway switch", 4, strategy=strategy)
+        assert not answer.reranked
+        assert not answer.to_dict()["reranking_applied"]
+        decision = next(one for one in answer.plan.decisions if one.what == "rerank")
+        assert decision.value == "none"
+        assert decision.reason
+
+    def test_asked_for_it_brings_a_fusion_up_to_the_calibrated_sum(self, workspace: Workspace) -> None:
+        answer = workspace.search("railway switch", 4, strategy="rrf", rerank=True, refuse=False)
+        assert answer.reranked
+        assert [hit.id for hit in answer] == [
+            hit.id for hit in workspace.search("railway switch", 4, strategy="hybrid", refuse=False)
+        ]
+
+
+class TestOneAnswerEverywhere:
+    IRRELEVANT = "borscht recipe beetroot cabbage"
+
+    def test_every_facade_answers_alike(self, workspace: Workspace) -> None:
+        rails = workspace.dataset("rails")
+        service = EnhancedRetrievalService({}, workspace)
+        for question in ("railway switch", "red lamp", self.IRRELEVANT):
+            answer = workspace.search(question, 3)
+            others = [
+                rails.search(question, 3),
+                RetrievalWorkflow().search(question, [rails], 3),
+                workspace.search_many([question, "tea"], 3)[0],
+                rails.search_many([question], 3)[0],
+                service.search_sync(question, 3),
+            ]
+            for other in others:
+                assert ranked(other) == ranked(answer)
+                assert (other.refused is None) == (answer.refused is None)
+
+    def test_a_strategy_by_itself_ranks_and_does_not_refuse(self, workspace: Workspace) -> None:
+        assert ranked(HybridStrategy(workspace.dataset("rails")).retrieve(self.IRRELEVANT, 3))
+
+    def test_settings_are_obeyed(self, tmp_path: Path) -> None:
+        settings = Settings(default_retrieval_strategy="bm25", bm25_k1=0.5, bm25_b=0.1, timeout=7.0)
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder(), settings=settings) as workspace:
+            workspace.dataset("rails").add([Document(id_, text) for id_, text in TEXTS.items()])
+            answer = workspace.search("railway switch", 2)
+            assert answer.plan.strategy == "bm25"
+            assert next(one for one in answer.plan.decisions if one.what == "strategy").by == "settings"
+            assert workspace.search("railway switch", 2, strategy="vector").plan.strategy == "vector"
+            recipe = workspace.engine.resolve(SearchRequest.of("x"), workspace.datasets())
+            assert recipe.timeout == 7.0
+            with Dataset("same", indexing_technique="keyword", bm25_k1=0.5, bm25_b=0.1) as same:
+                same.add([Document(id_, text) for id_, text in TEXTS.items()])
+                expected = ranked(same.search("railway switch", 2, strategy="bm25", refuse=False))
+            assert ranked(workspace.search("railway switch", 2, refuse=False)) == expected
+
+    @pytest.mark.parametrize(
+        ("settings", "strategy", "name", "value"),
+        [
+            ({"query2doc_num_expansions": 2}, "query2doc", "num_expansions", 2),
+            ({"decomposition_max_subqueries": 4}, "decomposition", "max_subqueries", 4),
+            ({"multi_query_variants": ["correction"]}, "multi_query", "variants", ("correction",)),
+            ({"compression_max_length": 77}, "compression", "max_length", 77),
+        ],
+    )
+    def test_settings_of_strategies_are_obeyed(
+        self, workspace: Workspace, settings: dict[str, Any], strategy: str, name: str, value: Any
+    ) -> None:
+        engine = Engine(Settings(**settings), Stages(), ScriptedLLM([]))
+        assert getattr(engine.strategy(strategy, workspace.datasets()), name) == value
+
+
+class TestTheWayIsRouted:
+    def test_transformers_search_what_the_router_chose(self, workspace: Workspace) -> None:
+        """A chain of questions is followed in the routed datasets alone, with the search's own breaker."""
+        workspace.dataset("films").add([Document("film", "Anna Berg directed the film Night Train in 1994.")])
+
+        class OnlyRails(BaseRouter):
+            def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
+                return [dataset for dataset in datasets if dataset.name == "rails"]
+
+        searched: list[str] = []
+        films = workspace.dataset("films")
+        store = films.store
+        original = store.search
+        store.search = lambda looks: searched.append("films") or original(looks)  # type: ignore[method-assign, func-returns-value]
+        try:
+            workflow = RetrievalWorkflow(router=OnlyRails())
+            question = "Who directed the film that won the Palme d'Or in 1994?"
+            answer = workflow.search(question, workspace.datasets(), 3, effort="thorough", refuse=False)
+        finally:
+            store.search = original  # type: ignore[method-assign]
+        assert searched == []
+        assert answer.plan.datasets == ("rails",)
+
+
+class TestRequests:
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"filtres": "x = 1"}, "did you mean 'filters'"),
+            ({"strategy": "hybird"}, "did you mean 'hybrid'"),
+            ({"effort": "turbo"}, "known: balanced, fast, thorough"),
+            ({"rerank": lambda hits: hits}, "rerank is True, False, None or a refiner"),
+            ({"refuse": "no"}, "refuse is True, False, None or a refiner"),
+            ({"timeout": -1}, "timeout is a number of seconds above 0"),
+            ({"datasets": 7}, "datasets are names"),
+        ],
+    )
+    def test_what_cannot_be_is_named_with_the_nearest_right_one(
+        self, workspace: Workspace, options: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(InputError, match=message):
+            workspace.search("x", **options)
+
+    @pytest.mark.parametrize("k", [0, -1, "2", True, 1.5])
+    def test_i1_a_number_of_results_is_a_number(self, workspace: Workspace, k: Any) -> None:
+        for search in (workspace.search, workspace.dataset("rails").search):
+            with pytest.raises(InputError, match="from 1 up"):
+                search("x", k)
+
+    def test_a_name_is_no_embedder(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="is the name of an embedder"):
+            Workspace(tmp_path / "w", embedder="e5")  # type: ignore[arg-type]
+
+    def test_the_named_strategies_are_those_there_are(self) -> None:
+        shipped = {n for n in STRATEGIES.names() if STRATEGIES.get(n).__module__.startswith("pointsman.")}
+        assert set(get_args(StrategyName)) == {"auto", *LISTS, *shipped}
+
+    def test_an_unknown_dataset_of_a_workflow(self, workspace: Workspace) -> None:
+        with pytest.raises(UnknownNameError, match="rails"):
+            workspace.search("x", datasets=["rail"])
+
+
+class TestI5:
+    QUESTION = "what is a railway switch?"
+
+    def test_with_a_model_the_look_of_a_question_decides_until_a_policy_is_fitted(self, workspace: Workspace) -> None:
+        workspace.llm = ScriptedLLM(lambda _: TEXTS["switch"])
+        answer = workspace.search(self.QUESTION, 2)
+        assert answer.plan.strategy == "hyde"
+        assert {"bm25", "vector", "hypothetical 1"} <= {way.source for hit in answer for way in hit.provenance}
+        policy = pointsman.Policy(name="tuned")
+        workspace.keep(policy)
+        assert workspace.search(self.QUESTION, 2).plan.strategy == "hybrid"
+
+    def test_without_a_model_or_switched_off_it_does_not(self, workspace: Workspace) -> None:
+        assert workspace.search(self.QUESTION, 2).plan.strategy == "hybrid"
+        workspace.llm = ScriptedLLM(lambda _: TEXTS["switch"])
+        workspace.settings = Settings(enable_strategy_auto_selection=False)
+        assert workspace.search(self.QUESTION, 2).plan.strategy == "hybrid"
+
+    def test_each_of_many_questions_is_looked_at(self, workspace: Workspace) -> None:
+        workspace.llm = ScriptedLLM(lambda _: TEXTS["switch"])
+        answers = workspace.search_many([self.QUESTION, "a long line of words about the railway"], 2)
+        assert [answer.plan.strategy for answer in answers] == ["hyde", "hybrid"]
+
+
+class TestCost:
+    """What a warm search of one dataset enters and asks; a change that raises these numbers has a reason or a fault."""
+
+    def search(self, workspace: Workspace, **options: Any) -> None:
+        workspace.search("railway switch", 4, **options)
+
+    @pytest.mark.parametrize(("options", "most"), [({}, 40), ({"effort": "fast", "rerank": False}, 38)])
+    def test_files(self, workspace: Workspace, options: dict[str, Any], most: int) -> None:
+        self.search(workspace, **options)
+        root = str(Path(pointsman.__file__).parent)
+        entered: set[str] = set()
+
+        def profile(frame: Any, event: str, _: Any) -> None:
+            if event == "call" and frame.f_code.co_filename.startswith(root):
+                entered.add(frame.f_code.co_filename)
+
+        threading.setprofile(profile)
+        sys.setprofile(profile)
+        try:
+            self.search(workspace, **options)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)  # type: ignore[arg-type]
+        assert len(entered) <= most, sorted(entered)
+
+    def test_sql_statements(self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.search(workspace)
+        statements: list[str] = []
+        for name in ("_row", "_rows"):
+            original = getattr(Truth, name)
+
+            def counted(self: Truth, sql: str, *values: object, ask: Any = original) -> Any:
+                statements.append(sql)
+                return ask(self, sql, *values)
+
+            monkeypatch.setattr(Truth, name, counted)
+        self.search(workspace)
+        assert len(statements) <= 4, statements
