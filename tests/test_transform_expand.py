@@ -174,3 +174,60 @@ def test_time_is_bounded(piece: str) -> None:
     assert EXPANDER.transform(huge).variants == ()
     EXPANDER.transform((piece * 2000)[:2000])
     assert perf_counter() - began < 5  # quadratic or worse would take minutes
+
+
+@pytest.mark.parametrize(
+    ("query", "variant"),
+    [
+        ("how to buy a cheap car", "how to purchase a cheap car"),
+        ("Errors in the program", "failure in the program"),
+        ("fast bicycle", "quick bicycle"),
+        ("Как починить машину?", "Как исправить машину"),
+        ("цены на лекарства", "стоимость на лекарства"),
+        ("быстрый поиск", "скорый поиск"),
+        ("如何购买汽车", "如何采购汽车"),
+        ("电脑崩溃的原因", "计算机崩溃的原因"),
+        ("删除文件夹", "移除文件夹"),
+    ],
+)
+def test_everyday_synonyms_need_no_thesaurus(query: str, variant: str) -> None:
+    """I3: a ``synonym`` variant out of the box, in all three languages."""
+    variants = of_kind(RuleExpander(), query, "synonym")
+    assert variants[0] == variant
+    assert of_kind(RuleExpander(thesaurus={}), query, "synonym") == []
+    assert of_kind(RuleExpander(neighbours=lambda _: []), query, "synonym") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "hard drive",
+        "neural network",
+        "unit test",
+        "машинное обучение",
+        "神经网络",
+        "搜索引擎",
+        "关键词",
+        "钱塘江",
+        "大数据",
+    ],
+)
+def test_words_that_often_mean_something_else_are_left(query: str) -> None:
+    for variant in of_kind(RuleExpander(), query, "synonym"):
+        assert not {"difficult", "exam", "internet", "автомобиль", "авто"} & set(variant.split())
+        assert not any(word in variant for word in ("互联网", "发动机", "重要", "金钱", "资料"))
+
+
+def test_the_everyday_words_are_well_formed() -> None:
+    from pointsman.grammar import thesaurus
+
+    for text in (thesaurus.ENGLISH, thesaurus.RUSSIAN, thesaurus.CHINESE):
+        groups = [group.split() for group in text.split(";")]
+        assert sum(map(len, groups)) > 450
+        for group in groups:
+            assert len(set(group)) == len(group) > 1
+            assert any(word[0] != "-" for word in group)
+        for word in {word for group in groups for word in group if word[0] != "-" and "_" not in word}:
+            others = thesaurus.synonyms(word)
+            assert others
+            assert word not in others

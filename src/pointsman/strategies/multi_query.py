@@ -55,8 +55,8 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
     """Variants of the query, made by rules, are searched beside it: synonym, paraphrase, correction.
 
     Corrections go by the words that the datasets themselves use (en, ru), which are counted at the first search and
-    after changes. Synonyms need a thesaurus or a function that knows near words, such as
-    `pointsman.retrieval.vocabulary.NearWords`; without either there are none.
+    after changes. Synonyms come from a thesaurus or a function that knows near words, such as
+    `pointsman.retrieval.vocabulary.NearWords`; without either, from our own everyday words in en, zh and ru.
     """
 
     name: ClassVar[str] = "multi_query"
@@ -79,7 +79,7 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
             sources: what is searched.
             variants: of ``"original"`` (always searched, named or not), ``"synonym"``, ``"paraphrase"``,
                 ``"correction"``.
-            thesaurus: synonyms by term, or a file of them.
+            thesaurus: synonyms by term, or a file of them; our own unless given; ``{}`` for none.
             neighbours: near words of a word.
             speller: corrects; one that knows the datasets' own words unless given.
             weights: by kind of variant, instead of ours.

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from pointsman._late import late
 from pointsman.errors import InputError
+from pointsman.grammar import HAN_RUN, STOP
+from pointsman.grammar.thesaurus import longest_han
+from pointsman.grammar.thesaurus import synonyms as everyday_synonyms
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant, distinct
 from pointsman.text import DEFAULT_ANALYZER, fold, scripts
-from pointsman.text._stopwords import ENGLISH, RUSSIAN
 from pointsman.types import Query
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ _LONGEST_TERM = 6
 """Words in the longest term of a thesaurus that is looked for; characters times two for Chinese."""
 
 _WORD = late(r"[^\W_]+(?:[-'’][^\W_]+)*")
-_HAN_RUN = late("[\u3400-\u9fff]+")
 
 _EN_POLITE = late(
     r"^\W*(?:(?:hi|hello|hey|please|so|well|ok|okay|thanks)\b[\s,.!]*)*"
@@ -110,7 +111,8 @@ class RuleExpander(BaseTransformer):
 
     *Paraphrase*: without greetings, requests, question words and other small words. *Correction*: as the speller reads
     it; where it corrects something, the others are made of the corrected query. *Synonym*: one term of the query
-    exchanged for a synonym, in up to three variants, out of the thesaurus and then of the corpus' own neighbours.
+    exchanged for a synonym, in up to three variants, out of the thesaurus and then of the corpus' own neighbours; with
+    neither, out of our own everyday thesaurus of some 500 words a language (en, zh, ru).
 
     Example:
         >>> expander = RuleExpander(thesaurus={"car": ["automobile"]})
@@ -133,7 +135,8 @@ class RuleExpander(BaseTransformer):
         Args:
             variants: the kinds wanted, in the order of the result.
             thesaurus: synonyms by term, or by language (``"en"``, ``"zh"``, ``"ru"``) and term; or a ``.json`` file of
-                the same, or a ``.tsv`` file with a term and its synonyms in each line.
+                the same, or a ``.tsv`` file with a term and its synonyms in each line. None: our own, unless there
+                are neighbours; ``{}``: none.
             neighbours: words near a word; asked for words that the thesaurus does not have.
             speller: knows the words of the corpus.
             weights: of the lists that the variants find, by kind; 1 where a kind is not given.
@@ -151,7 +154,8 @@ class RuleExpander(BaseTransformer):
         self.least_likeness = least_likeness
         self._synonyms = _folded(read_thesaurus(thesaurus) if isinstance(thesaurus, str | Path) else thesaurus or {})
         self._longest = max((len(term.split()) for term in self._synonyms), default=1)
-        self._longest_han = max((len(term) for term in self._synonyms if _HAN_RUN.fullmatch(term)), default=0)
+        self._longest_han = max((len(term) for term in self._synonyms if HAN_RUN.fullmatch(term)), default=0)
+        self._ours = thesaurus is None and neighbours is None
 
     def transform(self, query: str | Query) -> Transformed:
         """The query as it is, with its variants."""
@@ -198,9 +202,12 @@ class RuleExpander(BaseTransformer):
         rounds = (texts[number] for number in range(_SYNONYM_VARIANTS) for texts in by_term if number < len(texts))
         return list(rounds)[:_SYNONYM_VARIANTS], degraded
 
+    def _synonyms_of(self, term: str) -> tuple[str, ...]:
+        return everyday_synonyms(term) if self._ours else self._synonyms.get(_key(term), ())
+
     def _terms(self, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
         """Where terms of the thesaurus stand, the longest first where they overlap."""
-        if not self._synonyms:
+        if not self._synonyms and not self._ours:
             return
         words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
         position = 0
@@ -209,16 +216,16 @@ class RuleExpander(BaseTransformer):
                 continue
             for count in range(min(self._longest, _LONGEST_TERM, len(words) - number), 0, -1):
                 end = words[number + count - 1][1]
-                if synonyms := self._synonyms.get(_key(text[start:end])):
+                if synonyms := self._synonyms_of(text[start:end]):
                     yield start, end, synonyms
                     position = end
                     break
-        longest = min(self._longest_han, 2 * _LONGEST_TERM)
-        for run in _HAN_RUN.finditer(text) if longest else ():
+        longest = longest_han() if self._ours else min(self._longest_han, 2 * _LONGEST_TERM)
+        for run in HAN_RUN.finditer(text) if longest else ():
             start = run.start()
             while start < run.end():
                 for end in range(min(run.end(), start + longest), start, -1):
-                    if (synonyms := self._synonyms.get(_key(text[start:end]))) and (start, end) not in words:
+                    if (synonyms := self._synonyms_of(text[start:end])) and (start, end) not in words:
                         yield start, end, synonyms
                         start = end - 1
                         break
@@ -242,7 +249,7 @@ def paraphrase(text: str) -> str:
     pieces = [
         piece
         for piece in bare.split()
-        if (word := fold(piece.strip(".,;:!?…()«»\"'“”"))) and (word in _MATTERS or word not in ENGLISH | RUSSIAN)
+        if (word := fold(piece.strip(".,;:!?…()«»\"'“”"))) and (word in _MATTERS or word not in STOP)
     ]
     if not any(fold(piece.strip("?.,!")) not in _MATTERS for piece in pieces):
         return text
@@ -316,5 +323,5 @@ def _content_words(text: str) -> Iterator[tuple[int, int, str]]:
     found = [
         (m.start(), m.end(), m[0]) for m in _WORD.finditer(text) if len(m[0]) > 2 and not any(map(str.isdigit, m[0]))
     ]
-    words = [one for one in found if fold(one[2]) not in ENGLISH | RUSSIAN and not _HAN_RUN.search(one[2])]
+    words = [one for one in found if fold(one[2]) not in STOP and not HAN_RUN.search(one[2])]
     yield from sorted(words, key=lambda one: (-len(one[2]), one[0]))[:_SYNONYM_VARIANTS]
