@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 _STARTING = 60.0  # seconds; machines are busy
 _SCRIPT = "from pointsman.cli import main; main()"
@@ -48,8 +49,8 @@ class Served:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.log.append(line)
-            if not self.port and line.startswith("pointsman serves"):
-                self.port = int(line.rpartition(":")[2])
+            if not self.port and "pointsman serves" in line:
+                self.port = urlsplit(json.loads(line)["address"]).port or 0
                 self._known.set()
         self._known.set()
 

@@ -29,7 +29,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
     try:
         until = time.monotonic() + 60
-        while httpx.get(f"{address}/ready", timeout=60).status_code != 200:
+        while not _ready(address):
             assert time.monotonic() < until, "it does not get ready"
             time.sleep(0.02)
         yield address
@@ -37,3 +37,10 @@ def serving(app: ASGIApp) -> Iterator[str]:
         server.should_exit = True
         thread.join()
         bound.close()
+
+
+def _ready(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/ready", timeout=60).status_code == 200
+    except httpx.ConnectError:  # it does not listen yet
+        return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,3 +84,13 @@ def check_workspace(path: Path) -> None:
             f"there is no workspace at {str(path)!r}; make one with 'pointsman index PATH --dataset NAME "
             f"--workspace {path}', or name another with --workspace"
         )
+
+
+def announcer(workspace: Path) -> Callable[[str], None] | None:
+    """Tells a person at a terminal where a service listens; elsewhere the log alone does."""
+
+    def announce(address: str) -> None:
+        sys.stderr.write(f"pointsman serves {workspace} at {address}\n")
+        sys.stderr.flush()
+
+    return announce if sys.stderr.isatty() else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from pointsman.cli.common import DatasetsOption, EmbedderOption, WorkspaceOption, workspace_at
+from pointsman.cli.common import DatasetsOption, EmbedderOption, WorkspaceOption, announcer, workspace_at
 
 
 def mcp(
@@ -32,10 +31,6 @@ def mcp(
     """
     from pointsman.integrations.mcp import serve_http, serve_stdio
 
-    def listening(address: str) -> None:
-        sys.stderr.write(f"pointsman serves {workspace} at {address}\n")
-        sys.stderr.flush()
-
     with workspace_at(workspace, embedder) as opened:
         if http:
             serve_http(
@@ -44,7 +39,7 @@ def mcp(
                 port=port,
                 hosts=allow_host or (),
                 datasets=dataset,
-                on_listening=listening,
+                on_listening=announcer(workspace),
             )
         else:
             serve_stdio(opened, datasets=dataset)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pointsman.cli.common import EmbedderOption, WorkspaceOption
+from pointsman.cli.common import EmbedderOption, WorkspaceOption, announcer
 from pointsman.errors import InputError
 
 
@@ -62,11 +61,7 @@ def serve(
         log_json=not log_text,
     )
 
-    def listening(address: str) -> None:
-        sys.stderr.write(f"pointsman serves {workspace} at {address}\n")
-        sys.stderr.flush()
-
-    run(options, on_listening=listening)
+    run(options, on_listening=announcer(workspace))
 
 
 def _limits(given: list[str] | tuple[()]) -> dict[str, Any]:

@@ -136,7 +136,7 @@ class Lines(logging.Formatter):
             line.update(fields)
         if exception:
             line["exception"] = exception
-        return _encode(line)
+        return line_of(line)
 
     def _plain(
         self, record: logging.LogRecord, message: str, about: str | None, fields: dict[str, Any], exception: str | None
@@ -157,6 +157,12 @@ class Lines(logging.Formatter):
 
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_UNESCAPED: Final = re.compile(r"[\x7f-\x9f\u2028\u2029]")  # JSON escapes the others itself
+
+
+def line_of(value: object) -> str:
+    """A value as one line of JSON: whatever some program takes for the end of a line is escaped."""
+    return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", _encode(value))
 
 
 def _one_line(text: str) -> str:

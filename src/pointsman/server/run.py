@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from pointsman.settings import PREFIX, Settings
 if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
+
+log = logging.getLogger(__name__)
 
 _VARIABLE: Final = f"{PREFIX}SERVE"  # hands the options to worker processes
 
@@ -69,7 +72,7 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
 
     Args:
         options: how.
-        on_listening: told the address when it is bound.
+        on_listening: called with the address when it is bound; the log has it too.
 
     Raises:
         InputError: the address cannot be bound, or would be open to others without any key.
@@ -85,8 +88,7 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
     _limits(options)
     configure_logging(options.log_level, json=options.log_json)
     listening = bound(options.host, options.port)
-    if on_listening is not None:
-        on_listening(address(listening))
+    announce(options.workspace, address(listening), on_listening)
     if options.workers == 1:
         server = uvicorn.Server(configured(application(options), log_level=options.log_level))
         server.run(sockets=[listening])
@@ -121,6 +123,14 @@ def configured(app: ASGIApp | str, *, grace: int = GRACE, **more: Any) -> uvicor
         h11_max_incomplete_event_size=64 * 1024,
         **more,
     )
+
+
+def announce(workspace: str | Path, address: str, on_listening: Callable[[str], None] | None) -> None:
+    """Say where the service listens: in the log, whatever its level, and to whoever wants to know."""
+    told = (f"pointsman serves {workspace} at {address}", (), None)
+    log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, *told, extra={"fields": {"address": address}}))
+    if on_listening is not None:
+        on_listening(address)
 
 
 def check_closed(options: Options) -> None:
