@@ -28,10 +28,11 @@ from pointsman.evaluation import read_collection
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.models._cache import cache_directory
 from pointsman.text import DEFAULT_ANALYZER, scripts, sentences
-from pointsman.types import Document
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from pointsman.types import Document
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 KEPT = Path(os.environ.get("POINTSMAN_STUDY") or cache_directory() / "study")

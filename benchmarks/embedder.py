@@ -86,7 +86,7 @@ def float_embedder() -> E5Embedder:
     options.intra_op_num_threads = 1
     options.log_severity_level = 3  # it warns of the constants that only integers need
     session = onnxruntime.InferenceSession(_FloatGraph(E5Weights.installed()).serialised(), options)
-    embedder._opened = replace(embedder._model(), session=session)  # noqa: SLF001
+    embedder._opened = replace(embedder._model(), session=session)
     return embedder
 
 
@@ -125,7 +125,7 @@ def mixed_texts(count: int) -> list[str]:
 
 def of_tokens(embedder: E5Embedder, texts: list[str], tokens: int) -> list[str]:
     """One text of ``tokens`` tokens out of each text that has as many."""
-    model, cut = embedder._model(), []  # noqa: SLF001
+    model, cut = embedder._model(), []
     for text in texts:
         end = len(text)
         while end and len(model.tokens("passage: " + text[:end].rstrip())) > tokens:
