@@ -131,7 +131,9 @@ def test_filters_strategies_and_explanations(indexed: Cli) -> None:
 def test_delete_rebuild_and_verify(indexed: Cli) -> None:
     first = indexed.json("search", "tea", "-k", "1")["results"][0]["id"]
     assert indexed.json("delete", first, "unknown", "--dataset", "notes") == {
-        "dataset": "notes", "deleted": 1, "dropped": False
+        "dataset": "notes",
+        "deleted": 1,
+        "dropped": False,
     }
     assert indexed.json("delete", "--source", "ru.txt", "--dataset", "notes")["deleted"] == 1
     assert indexed.json("rebuild") == {"rebuilt": ["notes"]}

@@ -18,10 +18,12 @@ from pointsman.models.scripted import HashingEmbedder
 from pointsman.registry import STRATEGIES
 from pointsman.request import SearchRequest, StrategyName
 from pointsman.retrieval.pool import LISTS
+from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.router import BaseRouter
 from pointsman.service import EnhancedRetrievalService
 from pointsman.store.local.truth import Truth
 from pointsman.strategies import HybridStrategy
+from pointsman.types import AddResult
 
 TEXTS = {
     "switch": "A railway switch guides trains from one track to another.",
@@ -53,7 +55,7 @@ class TestNothingIsMadeByReading:
         assert typo.search("railway switch").hits == ()
         assert (len(typo), typo.get("a"), typo.ids(), typo.page()) == (0, None, [], ([], None))
         assert typo.delete("a") == 0
-        assert typo.add([]) == pointsman.dataset.AddResult()
+        assert typo.add([]) == AddResult()
         with pytest.raises(InputError):
             typo.add([{"id": "a"}])
         assert workspace.names() == ["rails"]
@@ -96,7 +98,7 @@ class TestOneAnswerEverywhere:
         service = EnhancedRetrievalService({}, workspace)
         for question in ("railway switch", "red lamp", self.IRRELEVANT):
             answer = workspace.search(question, 3)
-            others = [
+            others: list[Any] = [
                 rails.search(question, 3),
                 RetrievalWorkflow().search(question, [rails], 3),
                 workspace.search_many([question, "tea"], 3)[0],
@@ -265,3 +267,45 @@ class TestCost:
             monkeypatch.setattr(Truth, name, counted)
         self.search(workspace)
         assert len(statements) <= 4, statements
+
+
+class TestWhatUsersBring:
+    """Rows of the seeds that a user implements with the seeds' own methods."""
+
+    def test_f2_a_fusion_of_ones_own(self, workspace: Workspace) -> None:
+        rails = workspace.dataset("rails")
+
+        def last_of_the_first(lists: Sequence[Any], weights: Sequence[float] | None = None) -> list[tuple[Any, float]]:
+            return [(key, float(rank)) for rank, (key, _) in enumerate(lists[0])][::-1]
+
+        words, near = rails.retriever("bm25"), rails.retriever("vector")
+        hybrid = pointsman.SimpleHybridRetriever(near, words, fusion=last_of_the_first)
+        assert [hit.id for hit in hybrid.retrieve("railway switch", 4)] == [
+            hit.id for hit in near.retrieve("railway switch", 100)
+        ][::-1]
+        with pytest.raises(InputError, match="cannot be saved"):
+            hybrid.persist("nowhere")
+        faulty: list[Any] = [lambda *_: 7, lambda *_: [("a", 1.0), ("a", 2.0)], lambda *_: [("a", float("nan"))]]
+        for bad in faulty:
+            with pytest.raises(InputError, match="the fusion <lambda> returns"):
+                pointsman.SimpleHybridRetriever(words, fusion=bad).retrieve("railway")
+
+    def test_r5_a_reranker_that_only_orders(self, workspace: Workspace) -> None:
+        class Alphabetical(BaseReranker):
+            def rerank(self, query: Any, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
+                return sorted(documents, key=lambda document: document.id)[:top_n]
+
+        answer = workspace.search("railway switch", 4, rerank=Alphabetical(), refuse=False)
+        assert [hit.id for hit in answer] == sorted(TEXTS)
+        assert answer.reranked
+        workflow = RetrievalWorkflow(reranker=Alphabetical())
+        other = workflow.search("railway switch", [workspace.dataset("rails")], 4, refuse=False)
+        assert [hit.id for hit in other] == sorted(TEXTS)
+
+    def test_i1_a_dataset_is_a_source_of_a_keyword_index(self, workspace: Workspace, tmp_path: Path) -> None:
+        manager = pointsman.BM25IndexManager(tmp_path / "bm25", workspace.dataset("rails"))
+        assert manager.search("railway switch", 1)[0].id == "switch"
+        for k in (0, -1, "2", True):
+            with pytest.raises(InputError, match="from 1 up"):
+                manager.search("railway", k)  # type: ignore[arg-type]
+        manager.close()

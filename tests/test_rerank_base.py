@@ -129,7 +129,7 @@ def test_settings_are_checked(settings: dict[str, Any]) -> None:
 
 
 def test_a_subclass_implements_one_of_two() -> None:
-    with pytest.raises(TypeError, match="neither score nor ascore"):
+    with pytest.raises(TypeError, match="none of score, ascore, rerank, arerank"):
         type("Idle", (BaseReranker,), {})
 
 

@@ -591,6 +591,14 @@ class DatasetRetriever(BaseRetriever):
         """Add documents to the dataset."""
         return self.dataset.add(nodes)
 
+    async def aadd_nodes(self, nodes: Sequence[Document]) -> AddResult:
+        """`add_nodes`, awaited."""
+        return await in_thread(self.add_nodes, nodes)
+
+    async def apersist(self, folder: str | Path) -> None:
+        """`persist`, awaited."""
+        await in_thread(self.persist, folder)
+
     def persist(self, folder: str | Path) -> None:
         """Save the dataset and the method; see `Dataset.save`."""
         folder = Path(folder)

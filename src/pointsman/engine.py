@@ -380,6 +380,9 @@ class Engine:
         if not wanted:
             return recipe.deciding("rerank", "off", by, "switched off")
         if reranker is not None:
+            from pointsman.retrieval.rerank.foreign import as_refiner
+
+            reranker = as_refiner(reranker)
             if any(getattr(one, "refiner", None) is reranker for one in recipe.refiners):
                 return recipe.deciding("rerank", reranker.stage, by, "by the strategy, on what it compressed")
             name = str(getattr(reranker, "name", type(reranker).__name__))

@@ -216,16 +216,26 @@ METHODS: dict[str, FusionMethod] = {
 
 def fuse(
     lists: Sequence[Ranking[Key]],
-    method: str = "rrf",
+    method: str | FusionMethod = "rrf",
     weights: Sequence[float] | None = None,
     **options: Any,
 ) -> list[tuple[Key, float]]:
-    """Fuse by a method's name.
+    """Fuse by a method's name, or by a function of one's own (F2).
+
+    Args:
+        lists: rankings, each best first: keys with their scores, or None where a list has none.
+        method: a name of `METHODS`, or a function that takes lists and weights as these do.
+        weights: one for each list; 1 unless given.
+        options: of the method.
 
     Raises:
         UnknownNameError: There is no such method.
-        InputError: Weights, scores or options cannot be used.
+        InputError: Weights, scores or options cannot be used, or the function returned no ranking.
     """
+    if callable(method):
+        if weights is not None:
+            _check_weights(weights, len(lists))
+        return _sound(method(lists, weights, **options), method)
     function = METHODS.get(method)
     if function is None:
         raise UnknownNameError("fusion method", method, tuple(METHODS))
@@ -235,6 +245,18 @@ def fuse(
         except TypeError as error:
             raise InputError(f"fusion method {method!r}: {error}") from None
     return function(lists, weights, **options)
+
+
+def _sound(ranking: Any, method: FusionMethod) -> list[tuple[Any, float]]:
+    """What a function of somebody else's returned, checked."""
+    name = getattr(method, "__name__", type(method).__name__)
+    try:
+        pairs = [(key, float(score)) for key, score in ranking]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the fusion {name} returns pairs of key and score, best first: {error}") from None
+    if len({key for key, _ in pairs}) < len(pairs) or not all(math.isfinite(score) for _, score in pairs):
+        raise InputError(f"the fusion {name} returns each key once, with a finite score")
+    return pairs
 
 
 # --- shared by the methods ----------------------------------------------------------------------------------

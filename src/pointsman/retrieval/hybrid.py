@@ -9,12 +9,13 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from pointsman._twins import in_thread
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.retrieval.base import BaseRetriever, checked
 from pointsman.retrieval.branches import Question, RetrieverBranch, ask, named, nothing_answered
 from pointsman.retrieval.candidates import hits_of, together
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
-from pointsman.retrieval.fusion import fuse
+from pointsman.retrieval.fusion import FusionMethod, fuse
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.pool import DEPTH
 from pointsman.types import Hit, Hits, Query
@@ -58,8 +59,8 @@ class SimpleHybridRetriever(BaseRetriever):
     Args:
         retrievers: at least one; anything with ``retrieve`` and ``aretrieve``.
         names: what their lists are called; their classes in words unless given.
-        fusion: a name of `pointsman.retrieval.fusion.METHODS`; RRF unless given, as foreign scores are on no common
-            scale.
+        fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a function of your own like those (F2); RRF unless
+            given, as foreign scores are on no common scale.
         weights: one for each retriever, 1 unless given; 0 leaves one's list out of the ranking.
         dedupe: what makes two hits the same document: its ``"id"`` (within its dataset), or its ``"content"``.
         depth: how many hits each retriever is asked for, where ``top_k`` is not more.
@@ -74,7 +75,7 @@ class SimpleHybridRetriever(BaseRetriever):
         self,
         *retrievers: Retriever,
         names: Sequence[str] | None = None,
-        fusion: str = "rrf",
+        fusion: str | FusionMethod = "rrf",
         weights: Sequence[float] | None = None,
         dedupe: Literal["id", "content"] = "id",
         depth: int = DEPTH,
@@ -87,7 +88,8 @@ class SimpleHybridRetriever(BaseRetriever):
             raise InputError(f"dedupe is 'id' or 'content', not {dedupe!r}")
         self.retrievers = retrievers
         self.names = tuple(named(retrievers, names))
-        fuse([[]] * len(retrievers), fusion, weights)  # says what is wrong with them, now
+        if not callable(fusion):
+            fuse([[]] * len(retrievers), fusion, weights)  # says what is wrong with them, now
         Deadline(timeout)
         self._fusion, self._depth, self._timeout = fusion, checked(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
@@ -170,12 +172,22 @@ class SimpleHybridRetriever(BaseRetriever):
                 holding.append(name)
         return NodesAdded(tuple(holding), failed)
 
+    async def aadd_nodes(self, nodes: Sequence[Document]) -> NodesAdded:
+        """`add_nodes`, awaited."""
+        return await in_thread(self.add_nodes, nodes)
+
+    async def apersist(self, persist_dir: str | Path) -> None:
+        """`persist`, awaited."""
+        await in_thread(self.persist, persist_dir)
+
     def persist(self, persist_dir: str | Path) -> None:
         """Save every retriever under a folder of its own name.
 
         Raises:
             InputError: one of them cannot be saved; nothing is written then.
         """
+        if callable(self._fusion):
+            raise InputError("a fusion function cannot be saved; name a method, or save the retrievers themselves")
         unable = [
             name
             for name, one in zip(self.names, self.retrievers, strict=True)

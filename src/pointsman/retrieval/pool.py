@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from pointsman.errors import UnknownNameError
 from pointsman.protocols import Key
-from pointsman.retrieval.fusion import KAPPA, METHODS, RRF_K, calibrated_sum, fuse, rank_sum
+from pointsman.retrieval.fusion import KAPPA, METHODS, RRF_K, FusionMethod, calibrated_sum, fuse, rank_sum
 
 if TYPE_CHECKING:
     from pointsman.retrieval.calibration import CosineSpread
@@ -81,14 +81,14 @@ class Pool(Generic[Key]):
         return len({key for ranking in self.lists.values() for key, _ in ranking})
 
     def fused(
-        self, method: str, spread: CosineSpread | None = None, weights: Mapping[str, float] | None = None
+        self, method: str | FusionMethod, spread: CosineSpread | None = None, weights: Mapping[str, float] | None = None
     ) -> Fused[Key]:
         """One list out of all.
 
         Args:
             method: ``"bm25"``, ``"vector"``, ``"hybrid"`` (the calibrated sum where both raw scores are known; beside
-                foreign lists it counts as one list in a reciprocal rank fusion), or a name of
-                `pointsman.retrieval.fusion.METHODS`.
+                foreign lists it counts as one list in a reciprocal rank fusion), a name of
+                `pointsman.retrieval.fusion.METHODS`, or a function like those.
             spread: where cosines lie under this embedder; the calibrated sum needs it.
             weights: by list name, 1 unless named; 0 leaves a list out.
 
@@ -97,6 +97,10 @@ class Pool(Generic[Key]):
             InputError: a weight cannot be used.
         """
         weights = weights or {}
+        if callable(method):
+            given = [weights.get(name, 1.0) for name in self.lists] if weights else None
+            ranking = fuse(list(self.lists.values()), method, given)
+            return Fused(ranking, getattr(method, "__name__", type(method).__name__), _no_part)
         if method in SCALES and (method in self.lists or not self.lists):
             return self._alone(method)
         if method == "hybrid":

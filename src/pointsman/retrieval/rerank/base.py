@@ -31,8 +31,10 @@ _LONGEST_CAUSE = 300
 """Characters of an error that a ranking carries on: servers send whole pages."""
 
 
-class BaseReranker(BaseRefiner, needs=("score", "ascore")):
+class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     """Puts documents in the order of their relevance to a query. Implement ``score`` or ``ascore``.
+
+    One that orders documents and has no scores for single texts implements ``rerank`` or ``arerank`` alone.
 
     ``rerank`` takes documents and raises what goes wrong; ``refine``, the stage of a search, never does: a reranker
     that fails, hangs or answers nonsense leaves the order as it was, and the answer says so.
@@ -81,10 +83,18 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore")):
         """Identifies model *and* settings: scores are remembered and told apart under it. Here: the class's name."""
         return type(self).__name__
 
+    @property
+    def orders_only(self) -> bool:
+        """Whether the subclass implements ``rerank`` itself, and scores no texts (R5)."""
+        kind, base = type(self), BaseReranker
+        return kind.score is base.score and kind.ascore is base.ascore
+
     # ── scoring: what a subclass implements ──────────────────────────────────────────────────────────────────────
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """The relevance of each text to the query, higher is better; never called without texts."""
+        if self.orders_only:
+            raise ModelError(f"{type(self).__name__} implements rerank only; give it to a search as its reranker")
         return wait_for(self.ascore, query, texts)
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
@@ -118,6 +128,8 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore")):
             InputError: an argument cannot be used.
             ModelError: the reranker failed, took longer than ``timeout``, or answered what cannot be used.
         """
+        if self.orders_only:
+            return wait_for(self.arerank, query, documents, top_n)
         lookup = self._lookup_of(query, documents, top_n)
         if lookup is None:
             return []
@@ -125,6 +137,8 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore")):
 
     async def arerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
         """The same, awaited."""
+        if self.orders_only:
+            return await in_thread(self.rerank, query, documents, top_n)
         lookup = self._lookup_of(query, documents, top_n)
         if lookup is None:
             return []

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pointsman._twins import wait_for
 from pointsman.errors import InputError, ModelError
 from pointsman.retrieval.refine import BaseRefiner
-from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, seen
+from pointsman.retrieval.rerank.base import MAX_CANDIDATES, TIMEOUT, BaseReranker, seen
 from pointsman.types import Document, Hit, Query, Ranked
 
 T = TypeVar("T")
@@ -102,11 +102,20 @@ def as_refiner(reranker: Any) -> BaseRefiner:
     Raises:
         InputError: it is no reranker.
     """
+    if isinstance(reranker, BaseReranker) and reranker.orders_only:
+        return ForeignReranker(_Ordering(reranker), max_candidates=reranker.max_candidates, timeout=reranker.timeout)
     if isinstance(reranker, BaseRefiner):
         return ForeignReranker(reranker) if callable(getattr(reranker, "is_available", None)) else reranker
     if not callable(getattr(reranker, "rerank", None)):
         raise InputError(f"a reranker has rerank(query, documents, top_n), {reranker!r:.80} has not; see BaseReranker")
     return ForeignReranker(reranker)
+
+
+class _Ordering:
+    """A reranker that implements ``rerank`` alone, without what its base would make of it."""
+
+    def __init__(self, reranker: BaseReranker) -> None:
+        self.rerank, self.name = reranker.rerank, reranker.name
 
 
 def _is_finite(score: Any) -> bool:

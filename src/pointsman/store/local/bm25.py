@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
+from typing import Any
 
 from pointsman._twins import in_thread
-from pointsman.errors import LockedError
+from pointsman.errors import InputError, LockedError
 from pointsman.store.local.files import WriterLock, make_directory
-from pointsman.store.local.keyword import KeywordIndex, Source
+from pointsman.store.local.keyword import KeywordIndex
 from pointsman.types import Hit
 
 log = logging.getLogger(__name__)
@@ -20,8 +21,7 @@ class BM25IndexManager:
 
     Args:
         index_path: the directory of the index.
-        vector_store: what it is built from: any `pointsman.store.local.keyword.Source`, such as
-            ``dataset.stores.truth``.
+        vector_store: what it is built from: a dataset in a folder, or any `pointsman.store.local.keyword.Source`.
         bm25_k1: term frequency saturation, honoured exactly.
         bm25_b: length normalisation, honoured exactly.
         bm25_auto_sync: bring the index up to date before every search; where another process keeps it, read what that
@@ -32,7 +32,7 @@ class BM25IndexManager:
     def __init__(
         self,
         index_path: str | Path,
-        vector_store: Source,
+        vector_store: Any,
         *,
         bm25_k1: float = 1.2,
         bm25_b: float = 0.75,
@@ -41,6 +41,8 @@ class BM25IndexManager:
     ) -> None:
         self.index_path = Path(index_path)
         make_directory(self.index_path)
+        store = getattr(vector_store, "store", vector_store)  # of a dataset
+        vector_store = getattr(getattr(store, "collection", None), "truth", vector_store)
         self.vector_store = vector_store
         self._index = KeywordIndex(
             self.index_path / "index",
@@ -76,6 +78,8 @@ class BM25IndexManager:
 
     def search(self, query: str, k: int = 5) -> list[Hit]:
         """At most ``k`` hits with raw BM25 scores, best first."""
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise InputError(f"the number of results is an int from 1 up, not {k!r:.80}")
         ranking = self._index.search(query, k)
         documents = self.vector_store.fetch([key for key, _ in ranking])
         return [Hit(document, score) for document, (_, score) in zip(documents, ranking, strict=True) if document]
