@@ -251,7 +251,7 @@ class TestCost:
             self.search(workspace, **options)
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)
         assert len(entered) <= most, sorted(entered)
 
     def test_sql_statements(self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from grammar_kit import CASES, answer, right
 from pointsman import ToolMetadata, keyword_match_rule, recommend, router_select, semantic_query_rule
 from pointsman.grammar import (
+    AMOUNT,
     COMPARISON,
     CONVERSATIONAL,
     EXACT,
     FOR_MEANING,
     FOR_WORDS,
     FUNCTION,
+    IMAGE,
     MEANING,
     QUESTION,
     TIME,
@@ -29,8 +31,8 @@ from pointsman.grammar import (
 )
 from pointsman.types import Query
 
-LISTS = [COMPARISON, CONVERSATIONAL, EXACT, FOR_MEANING, FOR_WORDS, FUNCTION, MEANING, QUESTION, TIME]
-CUES = [COMPARISON, CONVERSATIONAL, EXACT, MEANING, QUESTION, TIME]
+LISTS = [AMOUNT, IMAGE, COMPARISON, CONVERSATIONAL, EXACT, FOR_MEANING, FOR_WORDS, FUNCTION, MEANING, QUESTION, TIME]
+CUES = [AMOUNT, IMAGE, COMPARISON, CONVERSATIONAL, EXACT, MEANING, QUESTION, TIME]
 
 LOOKALIKES = [
     *(
@@ -45,9 +47,33 @@ LOOKALIKES = [
         "差异化经营",
         "比较级",
     ),
-    *("无论如何", "哪吒", "吗啡", "司法解释", "比较好", "因为", "技术语言", "好几年", "多大期"),
-    *("somewhat", "whatsoever", "comparable", "indifferent", "terminal", "inexact", "nowadays2", "howl"),
-    *("что-то", "кое-что", "потому что", "что касается", "какао", "сравнимо", "неточность"),
+    *(
+        "无论如何",
+        "哪吒",
+        "吗啡",
+        "司法解释",
+        "比较好",
+        "因为",
+        "技术语言",
+        "好几年",
+        "多大期",
+        "图书馆",
+        "试图",
+        "图像识别",
+    ),
+    *(
+        "somewhat",
+        "whatsoever",
+        "comparable",
+        "indifferent",
+        "terminal",
+        "inexact",
+        "nowadays2",
+        "howl",
+        "imagery",
+        "docker image",
+    ),
+    *("что-то", "кое-что", "потому что", "что касается", "какао", "обработка изображений", "сравнимо", "неточность"),
 ]
 FOUND = [
     (MEANING, "请解释一下垃圾回收", "解释"),
@@ -71,6 +97,10 @@ FOUND = [
     (TIME, "two weeks ago", "two weeks ago"),
     (FUNCTION, "кот в шляпе", "в"),
     (FUNCTION, "猫的历史", "的"),
+    (IMAGE, "покажи рисунок кота", "рисунок"),
+    (IMAGE, "故宫的圖", "图"),
+    (AMOUNT, "В каком году", "в каком году"),
+    (AMOUNT, "它有多高", "多高"),
     (FOR_MEANING, "семантического поиска", "семантического"),
 ]
 

@@ -15,6 +15,7 @@ from pointsman.grammar.match import HAN, HAN_PER_WORD, HAN_RUN, WORD, Match, Wor
 from pointsman.text._stopwords import ENGLISH, RUSSIAN
 
 __all__ = [
+    "AMOUNT",
     "COMPARISON",
     "CONVERSATIONAL",
     "EXACT",
@@ -25,6 +26,7 @@ __all__ = [
     "HAN",
     "HAN_PER_WORD",
     "HAN_RUN",
+    "IMAGE",
     "MEANING",
     "QUESTION",
     "STOP",
@@ -51,6 +53,8 @@ MEANING = Words(f"{en.MEANING} {ru.MEANING} {zh.MEANING}", _LOOKALIKES)
 FOR_WORDS = Words(f"{en.FOR_WORDS} {ru.FOR_WORDS} {zh.FOR_WORDS}")
 FOR_MEANING = Words(f"{en.FOR_MEANING} {ru.FOR_MEANING} {zh.FOR_MEANING}")
 TIME = Words(f"{en.TIME} {ru.TIME} {zh.TIME}")
+AMOUNT = Words(f"{en.AMOUNT} {ru.AMOUNT} {zh.AMOUNT}", _LOOKALIKES)
+IMAGE = Words(f"{en.IMAGE} {ru.IMAGE} {zh.IMAGE}", _LOOKALIKES)
 FILTERS = tuple(f"{en.FILTER} {ru.FILTER} {zh.FILTER}".split())
 
 _OPENING = Words(f"{en.QUESTION} {ru.QUESTION} {ru.OPENING}", _LOOKALIKES)

@@ -71,8 +71,17 @@ TIME = """today yesterday tomorrow now currently recent(,ly) latest newest latel
     (a,one,two,three)_(day,week,month,year)(,s)_ago"""
 """What speaks of a time, where dates and years do not."""
 
+AMOUNT = """how_(many,much,long,old,far,fast,often,tall,big,large,high) when
+    (what,which)_(year,date,day,percent,percentage,number)"""
+"""What asks for a number or a date."""
+
+IMAGE = """image(,s) picture(,s) photo(,s) photograph(,s) illustration(,s) drawing(,s) screenshot(,s)
+    wallpaper(,s) logo(,s) pic(,s)"""
+"""What asks for a picture."""
+
 FILTER = "channel date after before since until"
 """Keys of filters that a query may hold: ``after:2024``."""
 
-LOOKALIKE = "as_long_as"
+LOOKALIKE = """as_long_as (docker,container,disk,iso,vm,system,boot,mirror)_image(,s) (big,bigger,whole)_picture
+    image_(processing,recognition,classification,segmentation,compression,registry)"""
 """Phrases that hold words of these lists and are something else."""

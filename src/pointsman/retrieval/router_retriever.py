@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
+from pointsman.grammar import IMAGE as IMAGE_WORDS
+from pointsman.grammar import plain
 from pointsman.retrieval.base import BaseRetriever, checked
 from pointsman.retrieval.branches import named
 from pointsman.retrieval.candidates import RetrieverResults, hits_of, together
@@ -311,28 +312,11 @@ class ImageCueSelector(BaseSelector):
         return SelectorResult([SingleSelection(other, "nothing asks for an image")])
 
 
-_NO_IMAGE = re.compile(  # set phrases in which the cue words mean something else
-    r"\b(?:docker|container|disk|iso|vm|system|boot|mirror) images?\b|\bimage (?:processing|recognition|classification|"
-    r"segmentation|compression|registry)\b|\b(?:big|bigger|whole) picture\b"
-    r"|\b(?:обработк\w{1,2}|распознавани\w|классификаци\w|сжати\w) изображений\b|\bобраз\w{0,3} диска\b"
-    "|图书|圖書|图灵|圖靈|意图|意圖|企图|企圖|试图|試圖|力图|妄图|图谋|图论|圖論|蓝图|藍圖|图腾|版图|图数据库|图神经|图算法|图谱|圖譜"
-    "|图像(?:处理|识别|分类|分割|压缩)|图形",
-    re.IGNORECASE,
-)
-_IMAGE = re.compile(
-    r"\b(?:images?|pictures?|photos?|photographs?|illustrations?|drawings?|screenshots?|wallpapers?|logos?|pics?"
-    r"|изображени[еяйюмх]\w{0,2}|картинк\w{1,3}|картинок|фото|фотк\w{1,3}|фоток|фотографи[яиюей]\w{0,2}|рисунок|рисунк\w{1,3}"
-    r"|иллюстраци[яиюей]\w{0,2}|скриншот\w{0,3}|снимок|снимк\w{1,3}|логотип\w{0,3}"
-    r")\b|[图圖]|照片|相片|写真|海报|海報|壁纸|壁紙|头像|頭像|表情包",
-    re.IGNORECASE,
-)
-
-
 def image_cue(text: str) -> str | None:
     """The word by which a text asks for an image, if it does.
 
     >>> image_cue("show me photos of Mars"), image_cue("图书馆几点开门"), image_cue("покажи рисунок кота")
     ('photos', None, 'рисунок')
     """
-    found = _IMAGE.search(_NO_IMAGE.sub(" ", text))
-    return found[0] if found else None
+    found = IMAGE_WORDS.first(plain(text))
+    return text[found.start : found.end] if found else None

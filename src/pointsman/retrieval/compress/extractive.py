@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from pointsman.grammar import AMOUNT, plain
 from pointsman.retrieval.compress.base import BaseCompressor, Compressed
 from pointsman.retrieval.compress.spans import Budget, Unit, fill, units_of
 from pointsman.text import DEFAULT_ANALYZER, repair
@@ -40,14 +41,6 @@ EMBEDDED: Final = 256
 _SAME: Final = 0.85
 """Jaccard similarity of their tokens from which on two sentences say the same."""
 
-_ASKS_FOR_A_NUMBER = re.compile(
-    r"\bhow (?:many|much|long|old|far|fast|often|tall|big|large|high)\b|\bwhen\b"
-    r"|\b(?:what|which) (?:year|date|day|percent\w*|number)\b"
-    r"|\bсколько\b|\bсколькими\b|\bкогда\b|\b(?:в|с|до) каком году\b|\bкакой (?:год|процент)\b"
-    r"|\bкакого (?:года|числа)\b"
-    r"|多少|[几幾][个個年月日岁歲次人座种種名位天]|何[时時年]|什么时候|什麼時候|哪一?[年天月]|多[长長久大高远遠]",
-    re.IGNORECASE,
-)
 _DIGITS = re.compile(r"\d+")
 _NEGATIONS = re.compile(
     r"\b(?:not?|never|none|nor|without|cannot|не|ни|нет|без|никогда)\b|n['’]t\b|[不没沒无無未非别莫否]", re.IGNORECASE
@@ -137,7 +130,7 @@ class Sentences:
         pairs = zip(self.tokens, lengths, strict=True)
         scores = [_bm25(counts, self.asked, self.words, length / mean) for counts, length in pairs]
         best = max(scores, default=0.0) or 1.0
-        numeric = bool(_ASKS_FOR_A_NUMBER.search(self.query))
+        numeric = bool(AMOUNT.first(plain(self.query)))
         seen = Counter[int]()
         for place, unit in enumerate(self.units):
             seen[unit.hit] += 1
