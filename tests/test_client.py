@@ -47,15 +47,15 @@ from pointsman.errors import (
 )
 from pointsman.filters import And, Exists, Filter, In, Not, Or, Range, parse_filter
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.request import Limits as Spending
 from pointsman.retrieval.refuse import Refuser, Threshold
 from pointsman.retrieval.rerank import CalibratedReranker
-from pointsman.retrieval.strategies.auto import Limits as Spending
-from pointsman.retrieval.workflow import RetrievalWorkflow
 from pointsman.server import Limits, create_app
 from pointsman.server.keys import KeyStore
 from pointsman.settings import Settings
 from pointsman.testing import DOCUMENTS, WorkspaceConformance
 from pointsman.types import AddResult, Message, Plan, Refusal, RetrievalContext, Trace
+from pointsman.workflow import RetrievalWorkflow
 from serving import serving
 from test_conformance import after, instead, looping
 
@@ -945,9 +945,7 @@ def hang(handler: Handler) -> None:
     handler.close_connection = True
 
 
-ANSWER = wire.context_to_dict(
-    RetrievalContext(Query("rail"), (), Plan(("rails",), "bm25", "asked for"), Trace()), trace="stages"
-)
+ANSWER = RetrievalContext(Query("rail"), (), Plan(("rails",), "bm25", "asked for"), Trace()).to_dict(trace="stages")
 HIT = {"rank": 1, "id": "a", "score": 1.0, "dataset": "d", "title": "", "text": "t", "metadata": {}, "provenance": []}
 CUT = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n" + b" " * 100
 ECHO = f"Authorization: Bearer {KEY} \x00\x1b[31m\u202e"
