@@ -36,8 +36,9 @@ from pointsman._remote import (
     sendable,
     time_limit,
 )
+from pointsman._twins import in_thread
 from pointsman.errors import FilterError, InputError, PointsmanError, UnknownNameError, UnmetNeedError
-from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, Range
+from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, Range, parse_filter
 from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
 from pointsman.types import TRACE_DETAILS, AddResult, Document, Explanation, Plan, Query, RetrievalContext, Trace
@@ -514,20 +515,46 @@ class RemoteDataset:
             raise
         return stored.result
 
-    def delete(self, ids: str | Iterable[str]) -> int:
-        """Delete documents by id; unknown ids are passed over. Returns how many there were."""
+    async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
+        """`add`, awaited."""
+        return await in_thread(partial(self.add, documents, **options))
+
+    def delete(
+        self, ids: str | Iterable[str] | None = None, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> int:
+        """Delete documents by id, or those that match a filter; unknown ids are passed over.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            InputError: neither ids nor filters are given.
+        """
+        if ids is None and filters is None:
+            raise InputError("name the documents to delete by ids or by filters; Client.drop deletes a dataset")
+        matching = {"filters": _sent_filter(parse_filter(filters))} if filters else {}
+        if ids is None:
+            return self._deleted(matching) if self.exists else 0
         given = [ids] if isinstance(ids, str) else ids
         wanted = [one for one in given if not isinstance(one, str) or _can_be_an_id(one)]
         if not wanted or not self.exists:
             return 0
         limits, deleted = run(self._service.limits(Threads())), 0
         sizes = [len(as_json(one)) + 2 for one in wanted]
-        for start, end in _parts(sizes, limits["max_documents"], limits["max_body_bytes"] - 100):
-            request = self._request("DELETE", "/documents", as_json({"ids": wanted[start:end]}), repeatable=False)
-            found = self._service.call(request, self._quiet)
-            with self._service.reading("number of deletions"):
-                deleted += number_of(found["deleted"])
+        room = limits["max_body_bytes"] - len(as_json(matching)) - 100
+        for start, end in _parts(sizes, limits["max_documents"], room):
+            deleted += self._deleted({"ids": wanted[start:end], **matching})
         return deleted
+
+    def _deleted(self, body: Mapping[str, Any]) -> int:
+        request = self._request("DELETE", "/documents", as_json(body), repeatable=False)
+        reply = self._service.call(request, self._quiet)
+        with self._service.reading("number of deletions"):
+            return number_of(reply["deleted"])
+
+    async def adelete(self, ids: str | Iterable[str] | None = None, **options: Any) -> int:
+        """`delete`, awaited."""
+        return await in_thread(partial(self.delete, ids, **options))
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
         """The document of this id, if there is one."""
@@ -543,6 +570,22 @@ class RemoteDataset:
             return None
         return self._document(found)
 
+    async def aget(self, id: str) -> Document | None:  # noqa: A002  (see get)
+        """`get`, awaited."""
+        return await in_thread(self.get, id)
+
+    def get_many(self, ids: Sequence[str]) -> list[Document | None]:
+        """The documents of these ids in their order; None where there is none. Each takes a request."""
+        return [self.get(one) for one in ids]
+
+    def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
+        """How many documents there are, or match."""
+        if not self.exists:
+            return 0
+        reply = self._service.call(self._request("GET", f"/count?{urlencode(_matching(filters))}"))
+        with self._service.reading("number of documents"):
+            return number_of(reply["documents"])
+
     def ids(self, *, source: str | None = None) -> list[str]:
         """All ids, or those of documents whose metadata has this ``source``."""
         ids: list[str] = []
@@ -555,12 +598,15 @@ class RemoteDataset:
                 following = _following(found["next"], following)
         return ids
 
-    def page(self, after: int = 0, limit: int = 100) -> tuple[list[Document], int | None]:
+    def page(
+        self, after: int = 0, limit: int = 100, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> tuple[list[Document], int | None]:
         """At most ``limit`` documents in the order of first arrival, and where the next page begins; None at the end.
 
         Args:
             after: what the page before said; 0 for the first.
             limit: from 1 up.
+            filters: which documents count.
 
         Raises:
             InputError: a number is out of range.
@@ -573,7 +619,8 @@ class RemoteDataset:
         documents: list[Document] = []
         following: int | None = after if self.exists else None
         while following is not None and len(documents) < limit:
-            wanted = {"after": following, "limit": min(limit - len(documents), _MOST_OF_A_PAGE)}
+            most = min(limit - len(documents), _MOST_OF_A_PAGE)
+            wanted = {"after": following, "limit": most, **_matching(filters)}
             found = self._service.call(self._request("GET", f"/documents?{urlencode(wanted)}"))
             with self._service.reading("page of documents"):
                 documents += map(self._document, found["documents"])
@@ -596,7 +643,7 @@ class RemoteDataset:
             after = following
 
     def __len__(self) -> int:
-        return number_of(self._client.status(self.name)["documents"]) if self.exists else 0
+        return self.count()
 
     def __bool__(self) -> bool:
         return True  # an empty dataset is a dataset
@@ -888,6 +935,11 @@ def _with_history(query: Query) -> dict[str, Any]:
         "filters": None if query.filters is None else _sent_filter(query.filters),
         "history": [{"role": one.role, "text": sendable(one.text)} for one in query.history],
     }
+
+
+def _matching(filters: str | Mapping[str, Any] | Filter | None) -> dict[str, str]:
+    """A filter as part of an address, if there is one."""
+    return {"filters": str(parse_filter(filters))} if filters else {}
 
 
 def _sent_filter(wanted: Filter) -> str | dict[str, Any]:

@@ -422,16 +422,31 @@ class Progress(Added):
     problem: ProblemDocument | None = None
 
 
-class IdsRequest(_Request):
-    """Documents to delete; unknown ids are passed over."""
+class DeleteRequest(_Request):
+    """Documents to delete: those of these ids, those that match, or of these ids those that match."""
 
-    ids: Annotated[list[Text], Field(max_length=100_000)]
+    ids: Annotated[
+        list[Text] | None, Field(max_length=100_000, description="Unknown ids are passed over; null: any.")
+    ] = None
+    filters: Annotated[Object | str | None, Field(description="As of a search; null: any.")] = None
+
+
+class Count(_Answer):
+    """How many documents there are."""
+
+    documents: int
 
 
 class Deleted(_Answer):
     """How many documents there were."""
 
     deleted: int
+
+
+class Dropped(Deleted):
+    """A dataset that was deleted, and how many documents it had."""
+
+    dataset: str
 
 
 class Verification(_Answer):

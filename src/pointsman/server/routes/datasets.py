@@ -14,7 +14,7 @@ from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, Lines, plain
 from pointsman.server.limits import JSON, NDJSON, json_lines
 from pointsman.server.problems import Problem
-from pointsman.server.schemas import NAME, DatasetRequest, DocumentRequest, DocumentsRequest, IdsRequest
+from pointsman.server.schemas import NAME, DatasetRequest, DeleteRequest, DocumentRequest, DocumentsRequest
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute, read_json
 from pointsman.types import AddResult, Document
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 router = APIRouter(prefix="/api/datasets", route_class=StrictRoute, tags=["datasets"])
 
 Name = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset's name.")]
+
+Filters = Annotated[str | None, Query(description="Only documents that match, such as `year >= 2020 and lang = ru`.")]
 
 _READS = problem_responses("not-found", "invalid-input")
 _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
@@ -82,7 +84,7 @@ async def get_dataset(state: Shared, access: Reader, name: Name) -> Response:
     return Json(await in_thread(_described, state, name))
 
 
-@router.delete("/{name}", response_model=schemas.Deleted, responses=_READS, operation_id="drop_dataset")
+@router.delete("/{name}", response_model=schemas.Dropped, responses=_READS, operation_id="drop_dataset")
 async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
     """Delete a dataset with all its documents."""
     dataset = await in_thread(_writable, state, access, name)
@@ -95,7 +97,7 @@ async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
 
     count = await in_writer(state, dropped)
     state.metrics.deleted(count)
-    return Json({"deleted": count})
+    return Json({"dataset": name, "deleted": count})
 
 
 @router.get("/{name}/documents", response_model=schemas.DocumentPage, responses=_READS, operation_id="list_documents")
@@ -105,12 +107,20 @@ async def list_documents(
     name: Name,
     after: Annotated[int, Query(ge=0, lt=2**63, description="The cursor: `next` of the page before.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    filters: Filters = None,
 ) -> Response:
     """The documents in the order of their first arrival, page by page."""
     dataset = await in_thread(state.dataset, access, name)
-    documents, following = await in_thread(dataset.page, after, limit)
+    documents, following = await in_thread(dataset.page, after, limit, filters=filters)
     found = [_document(document) for document in documents]
     return Json({"documents": found, "next": None if following is None else str(following)})
+
+
+@router.get("/{name}/count", response_model=schemas.Count, responses=_READS, operation_id="count_documents")
+async def count_documents(state: Shared, access: Reader, name: Name, filters: Filters = None) -> Response:
+    """How many documents there are, or match."""
+    dataset = await in_thread(state.dataset, access, name)
+    return Json({"documents": await in_thread(dataset.count, filters)})
 
 
 @router.get("/{name}/document", response_model=schemas.DocumentAnswer, responses=_READS, operation_id="get_document")
@@ -253,13 +263,13 @@ def _read(value: object, number: int) -> DocumentRequest:
 
 
 @router.delete("/{name}/documents", response_model=schemas.Deleted, responses=_WRITES, operation_id="delete_documents")
-async def delete_documents(state: Shared, access: Caller, name: Name, body: IdsRequest) -> Response:
-    """Delete documents by id; unknown ids are passed over."""
+async def delete_documents(state: Shared, access: Caller, name: Name, body: DeleteRequest) -> Response:
+    """Delete documents by id, or those that match; unknown ids are passed over."""
     dataset = await in_thread(_writable, state, access, name)
 
     def deleted() -> int:
         with dataset.writing(WRITE_PATIENCE):
-            return dataset.delete(body.ids)
+            return dataset.delete(body.ids, filters=body.filters)
 
     count = await in_writer(state, deleted)
     state.metrics.deleted(count)
