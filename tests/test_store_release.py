@@ -14,6 +14,7 @@ import pytest
 from pointsman import Dataset, Document, Workspace
 from pointsman.errors import LockedError, StoreError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.store.backend import DatasetRecord
 from pointsman.store.local.collection import Collection
 from store_kit import add, corpus, opened, sound
 
@@ -324,7 +325,7 @@ class TestClosedMeanwhile:
         if how == "close":
             notes.close()
         else:
-            notes.follow({"identity": "another"})
+            notes.follow(DatasetRecord("notes", "", "hybrid", "another"))
         thread.join(60)
         assert added == [4]
         with dataset(tmp_path) as again:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pointsman.protocols import Embedder
     from pointsman.retrieval.policy import Looking
     from pointsman.retrieval.pool import Pool
+    from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.store.base import Store
     from pointsman.store.local.collection import Verification
     from pointsman.store.local.store import LocalStore
@@ -69,13 +70,14 @@ class Dataset(Source):
         indexing_technique: ``"vector"``, ``"keyword"`` (full text) or ``"hybrid"``; a keyword dataset embeds nothing.
         path: its directory.
         store: where its documents are, instead of a directory.
+        backend: what has, or makes, the store of this name, instead of either.
         embedder: anything with ``embed(text)``; the default embedder unless given.
         bm25_k1: term frequency saturation of BM25.
         bm25_b: length normalisation of BM25.
         query_vectors: embeds queries, by the same embedder; datasets that are searched together share one, so that a
             query is embedded once.
         engine: how searches are put together; a workspace gives its own.
-        on_make: called before the dataset is made on disk.
+        on_make: called when the dataset has been made.
 
     Raises:
         InputError: name, technique or embedder cannot be used.
@@ -89,6 +91,7 @@ class Dataset(Source):
         *,
         path: str | Path | None = None,
         store: Store | None = None,
+        backend: Backend | None = None,
         embedder: Embedder | None = None,
         bm25_k1: float = 1.2,
         bm25_b: float = 0.75,
@@ -101,6 +104,7 @@ class Dataset(Source):
             raise InputError(f"indexing_technique is one of {', '.join(TECHNIQUES)}, not {indexing_technique!r}")
         self.name, self.description, self.indexing_technique = name, description, indexing_technique
         self._path = Path(path) if path is not None else None
+        self._backend = backend
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._bm25 = {"k1": bm25_k1, "b": bm25_b}
         self._store: Store | None = store
@@ -312,6 +316,8 @@ class Dataset(Source):
     @property
     def exists(self) -> bool:
         """Whether the dataset has been made."""
+        if self._store is None and self._backend is not None:
+            self._store = self._backend.open(self.name)
         if self._store is not None:
             return True
         from pointsman.store.local.collection import read_manifest
@@ -330,42 +336,49 @@ class Dataset(Source):
         """Make the dataset unless it exists. Returns its store."""
         with self._opening:
             if self._store is None:
-                from pointsman.store.local.store import LocalStore
-
-                if self._path is None:
-                    temporary = tempfile.TemporaryDirectory(prefix="pointsman-", ignore_cleanup_errors=True)
-                    weakref.finalize(self, temporary.cleanup)
-                    self._path = Path(temporary.name)
                 about = {
                     "name": self.name,
                     "description": self.description,
                     "indexing_technique": self.indexing_technique,
                 }
+                if self._backend is not None:
+                    bm25 = {f"bm25_{name}": value for name, value in self._bm25.items()}
+                    self._store = self._backend.open(self.name) or self._backend.create(self.name, {**about, **bm25})
+                else:
+                    self._store = self._in_folder(about)
                 if self._on_make is not None:
                     self._on_make()
-                self._store = LocalStore(self._path, about, **self._bm25)
             return self._store
 
-    def follow(self, about: Mapping[str, Any]) -> None:
-        """Take over what the manifest says by now: another process may have described the dataset, or made it anew.
+    def _in_folder(self, about: Mapping[str, Any]) -> Store:
+        """The store in the dataset's directory; a temporary one where it has none."""
+        from pointsman.store.local.store import LocalStore
 
-        Args:
-            about: the manifest, from `pointsman.store.local.collection.read_manifest`.
-        """
+        if self._path is None:
+            temporary = tempfile.TemporaryDirectory(prefix="pointsman-", ignore_cleanup_errors=True)
+            weakref.finalize(self, temporary.cleanup)
+            self._path = Path(temporary.name)
+        return LocalStore(self._path, about, **self._bm25)
+
+    def follow(self, record: DatasetRecord) -> None:
+        """Take over what is known of the dataset by now: another process may have described it, or made it anew."""
         with self._opening:
             opened = self._store
-            if opened is not None and about.get("identity") != opened.info.identity:
+            if opened is not None and record.identity != opened.info.identity:
                 self._store = None
-                self.indexing_technique = about.get("indexing_technique", self.indexing_technique)
+                if record.indexing_technique in TECHNIQUES:
+                    self.indexing_technique = record.indexing_technique  # type: ignore[assignment]  # one of them
             else:
                 opened = None
-            self.description = about.get("description", self.description)
+            self.description = record.description
         if opened is not None:
             opened.close()
 
     def describe(self, description: str) -> None:
         """Change the description; that of a dataset that has not been made is kept for when it is."""
-        if self.exists:
+        if self._backend is not None and self.exists:
+            self._backend.describe(self.name, description)
+        elif self.exists:
             self._local.collection.describe(description=description)
         self.description = description
 
@@ -412,7 +425,7 @@ class Dataset(Source):
         """Let go of files and of the writer's lock; the next use opens it again."""
         with self._opening:
             opened = self._store
-            if self._path is not None:
+            if self._path is not None or self._backend is not None:
                 self._store = None
         if opened is not None:  # a thread that is writing ends first; it must not find the way to what it writes barred
             opened.close()
@@ -440,15 +453,16 @@ class Dataset(Source):
         return store
 
     def _follow_manifest(self) -> None:
-        """See that what is open is what is on disk."""
-        if self._store is None or self._path is None:
-            return
-        from pointsman.store.local.collection import read_manifest
+        """See that what is open is what is there."""
+        from pointsman.store.backend import LocalBackend
 
-        about = read_manifest(self._path)
-        if about is None:
-            raise UnknownNameError("dataset", self.name)
-        self.follow(about)
+        if self._store is None:
+            return
+        if isinstance(self._backend, LocalBackend):
+            record = self._backend.about(self.name)
+            if record is None:
+                raise UnknownNameError("dataset", self.name)
+            self.follow(record)
 
     def _add_batch(
         self,

@@ -1,25 +1,27 @@
-"""A folder of datasets, and one search over all of them."""
+"""Datasets in one place, and one search over all of them."""
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
-from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, UnknownNameError, UnmetNeedError
+from pointsman.errors import CorruptStoreError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
-from pointsman.retrieval.policy import POLICY, Policy, measured, stored
+from pointsman.retrieval.policy import Policy, measured, read_policy
 from pointsman.retrieval.router import ContentRouter
+from pointsman.retrieval.source import TECHNIQUES
 from pointsman.selector.heuristic import router_select
 from pointsman.settings import Settings
+from pointsman.store.backend import DatasetRecord, LocalBackend, open_backend
 from pointsman.types import Plan, Query, RetrievalContext
 from pointsman.workflow import RetrievalWorkflow, several
 
@@ -31,16 +33,18 @@ if TYPE_CHECKING:
     from pointsman.retrieval.router import RouteDecision
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.selector.heuristic import RouteChoice
+    from pointsman.store.backend import Backend
 
-FORMAT = 1
-_MANIFEST = "workspace.json"
+_FRESH: Final = 0.5
+"""Seconds for which the list of datasets in a server is believed; what others make or drop is seen after that."""
 
 
 class Workspace:
-    """Datasets on disk under one folder.
+    """Datasets in one place, a folder or a server, and one search over all of them.
 
     Args:
-        path: the folder; made, with what it needs, on the first write.
+        path: a folder, made with what it needs on the first write; or a URL such as
+            ``postgresql://user@host/database?schema=rails`` (see `pointsman.store.backend.open_backend`).
         embedder: for every dataset; the default embedder unless given.
         workflow: stages of your own: router, reranker, further refiners, time limit. Unless it has its own, searches
             refuse by the default calibration, and decide by the policy that was fitted to the workspace, or the
@@ -52,7 +56,8 @@ class Workspace:
 
     Raises:
         FormatVersionError: a newer Pointsman wrote it.
-        InputError: there is something else at that path.
+        InputError: there is something else at that path, or nothing is known of the scheme of the URL.
+        StoreUnavailableError: a server cannot be reached.
     """
 
     def __init__(
@@ -64,9 +69,9 @@ class Workspace:
         llm: LLM | Mapping[str, LLM] | None = None,
         settings: Settings | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.backend: Backend = open_backend(path)
         self.settings = settings or Settings()
-        policy = stored(self.path) or measured()
+        policy = self._stored_policy() or measured()
         self.workflow: Stages = workflow or RetrievalWorkflow(policy=policy, timeout=self.settings.timeout)
         self.llm = llm
         self._engine = Engine(self.settings, self.workflow, llm)
@@ -74,7 +79,18 @@ class Workspace:
         self._query_vectors = QueryVectors(self._loaded_embedder)
         self._datasets: dict[str, Dataset] = {}
         self._opening = threading.RLock()
-        _check_folder(self.path)
+        self._records: tuple[float, dict[str, DatasetRecord]] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The folder.
+
+        Raises:
+            UnmetNeedError: the workspace is in a server.
+        """
+        if isinstance(self.backend, LocalBackend):
+            return self.backend.path
+        raise UnmetNeedError(f"the workspace at {self.backend.url} is in no folder, and this works on folders only")
 
     def dataset(
         self,
@@ -96,55 +112,65 @@ class Workspace:
             UnknownNameError: there is none and ``create`` is False.
             InputError: the name cannot be used, or the dataset was made with another ``indexing_technique``.
         """
-        from pointsman.store.local.collection import read_manifest
-
         check_name(name)
-        directory = self.path / "datasets" / name
         with self._opening:
-            about = read_manifest(directory)
+            about = self._record(name)
             if about is None and not create:
                 raise UnknownNameError("dataset", name, tuple(self.names()))
-            known = (about or {}).get("indexing_technique")
-            if known and indexing_technique and known != indexing_technique:
+            if about is not None and indexing_technique not in {None, about.indexing_technique}:
                 raise UnmetNeedError(
-                    f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}"
+                    f"dataset {name!r} was made for {about.indexing_technique!r} search; delete it to index it for "
+                    f"{indexing_technique!r}"
                 )
             dataset = self._datasets.get(name)
             if dataset is not None and about is None and dataset.opened:
                 self._datasets.pop(name).close()  # another process has dropped it
                 dataset = None
             if dataset is None:
-                text = (about or {}).get("description", "") if about or description is None else description
-                technique = known or indexing_technique or "hybrid"
-                dataset = Dataset(
+                dataset = self._datasets[name] = Dataset(
                     name,
-                    text,
-                    technique,
-                    path=directory,
+                    (description or "") if about is None else about.description,
+                    (indexing_technique or "hybrid") if about is None else _technique(about),
+                    backend=self.backend,
                     embedder=self._embedder,
                     bm25_k1=self.settings.bm25_k1,
                     bm25_b=self.settings.bm25_b,
                     query_vectors=self._query_vectors,
                     engine=lambda: self.engine,
-                    on_make=self.make,
+                    on_make=self._forget_records,
                 )
-                self._datasets[name] = dataset
             elif about is not None:
                 dataset.follow(about)
             elif indexing_technique is not None:
                 dataset.indexing_technique = indexing_technique  # nothing was written yet
         if description is not None and description != dataset.description:
             dataset.describe(description)
+            self._forget_records()
         return dataset
+
+    def _record(self, name: str) -> DatasetRecord | None:
+        """What is known of a dataset, as it is now in a folder, and as it was just now in a server."""
+        if isinstance(self.backend, LocalBackend):
+            return self.backend.about(name)
+        now = monotonic()
+        if self._records is None or now - self._records[0] > _FRESH:
+            self._records = now, {record.name: record for record in self.backend.datasets()}
+        return self._records[1].get(name)
+
+    def _forget_records(self) -> None:
+        self._records = None
 
     def make(self) -> None:
         """Make the folder with nothing in it, unless it is there."""
-        _write_manifest(self.path)
+        if isinstance(self.backend, LocalBackend):
+            self.backend.make()
 
     def names(self) -> list[str]:
         """The names of all datasets, sorted."""
-        found = (self.path / "datasets").glob("*/manifest.json")
-        return sorted(path.parent.name for path in found if not path.parent.name.startswith("."))  # those are going
+        if isinstance(self.backend, LocalBackend):
+            return self.backend.names()
+        self._record("")
+        return sorted(self._records[1]) if self._records is not None else []
 
     def datasets(self) -> list[Dataset]:
         """All datasets, by name."""
@@ -157,15 +183,13 @@ class Workspace:
             UnknownNameError: there is none of this name.
             LockedError: another process is writing to it.
         """
-        from pointsman.store.local.collection import drop_collection
-
         check_name(name)
         with self._opening:
             dataset = self._datasets.pop(name, None)
             if dataset is not None:
                 dataset.close()
-            if not drop_collection(self.path / "datasets" / name):
-                raise UnknownNameError("dataset", name, tuple(self.names()))
+            self._forget_records()
+            self.backend.drop(name)
 
     def status(self, name: str) -> dict[str, Any]:
         """What a dataset holds and how it is kept: documents, embedder, bytes on disk, and whether its index is behind.
@@ -176,7 +200,9 @@ class Workspace:
         dataset = self.dataset(name, create=False)
         info = dataset.store.info
         statistics = dataset.store.statistics()
-        files = (path for path in (self.path / "datasets" / name).rglob("*") if path.is_file())
+        size = None
+        if isinstance(self.backend, LocalBackend):
+            size = sum(_size(path) for path in self.backend.folder(name).rglob("*") if path.is_file())
         return {
             "name": name,
             "description": dataset.description,
@@ -185,7 +211,7 @@ class Workspace:
             "embedder": info.embedder,
             "sequence": statistics.sequence,
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
-            "bytes": sum(map(_size, files)),
+            "bytes": size,
         }
 
     def search(self, query: str | Query, k: int = 5, **options: Unpack[WorkspaceOptions]) -> RetrievalContext:
@@ -278,20 +304,19 @@ class Workspace:
 
     def keep(self, policy: Policy | None) -> None:
         """Decide by this policy from now on, also when the workspace is opened again; None: by the measured one."""
-        from pointsman.store.local.files import replacing
-
-        if policy is None:
-            (self.path / POLICY).unlink(missing_ok=True)
-        else:
-            _write_manifest(self.path)
-            with replacing(self.path / POLICY) as file:
-                file.write(policy.to_json().encode())
+        self.backend.put_record("policy", "", None if policy is None else policy.to_json())
         self.workflow = replace(self.workflow, policy=policy or measured())
 
+    def _stored_policy(self) -> Policy | None:
+        """The policy that was fitted to the workspace, if one was."""
+        record = self.backend.record("policy")
+        return None if record is None else read_policy(record.value, f"{self.backend.url}: the policy")
+
     def close(self) -> None:
-        """Close every dataset."""
+        """Close every dataset, and let go of the server where there is one."""
         for dataset in self._datasets.values():
             dataset.close()
+        self.backend.close()
 
     def _loaded_embedder(self) -> Embedder:
         if self._embedder is None:
@@ -335,7 +360,7 @@ def open_workspace(
     llm: LLM | Mapping[str, LLM] | None = None,
     settings: Settings | None = None,
 ) -> Workspace:
-    """`pointsman.open`: the workspace at this path, made on the first write."""
+    """`pointsman.open`: the workspace in this folder, made on the first write, or at this URL."""
     return Workspace(path, embedder=embedder, workflow=workflow, llm=llm, settings=settings)
 
 
@@ -349,27 +374,16 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _check_folder(path: Path) -> None:
-    manifest = path / _MANIFEST
-    if not manifest.exists():
-        if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not (path / "datasets").exists())):
-            raise InputError(f"{path} is not a workspace and not an empty folder; name another path")
-        return
-    try:
-        version = json.loads(manifest.read_text("utf-8"))["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptStoreError(f"{manifest} cannot be read ({error}); restore it from a backup") from error
-    if version != FORMAT:
-        raise FormatVersionError(
-            f"workspace {path} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
-            "open it with the version that wrote it"
-        )
+def _technique(record: DatasetRecord) -> IndexingTechnique:
+    """How a dataset is indexed, as its record says.
 
-
-def _write_manifest(path: Path) -> None:
-    from pointsman.store.local.files import replacing
-
-    if not (path / _MANIFEST).exists():
-        path.mkdir(parents=True, exist_ok=True)
-        with replacing(path / _MANIFEST) as file:
-            file.write(json.dumps({"format": FORMAT}).encode())
+    Raises:
+        CorruptStoreError: it says nothing that can be.
+    """
+    for technique in TECHNIQUES:
+        if record.indexing_technique == technique:
+            return technique
+    raise CorruptStoreError(
+        f"dataset {record.name!r} is indexed for {record.indexing_technique!r:.40}, which is none of "
+        f"{', '.join(TECHNIQUES)}; restore it from a backup"
+    )

@@ -173,9 +173,19 @@ def stored(folder: Path) -> Policy | None:
         InputError: the file is no policy.
     """
     path = folder / POLICY
-    if not path.exists():
-        return None
     try:
-        return Policy.from_json(path.read_text("utf-8"))
-    except (InputError, UnicodeDecodeError) as error:
+        return read_policy(path.read_text("utf-8"), str(path)) if path.exists() else None
+    except UnicodeDecodeError as error:
         raise InputError(f"{path}: {error}; delete it, or fit it again with 'pointsman tune'") from None
+
+
+def read_policy(text: str, where: str) -> Policy:
+    """A policy that was kept somewhere.
+
+    Raises:
+        InputError: it is none; the message says where.
+    """
+    try:
+        return Policy.from_json(text)
+    except InputError as error:
+        raise InputError(f"{where}: {error}; delete it, or fit it again with 'pointsman tune'") from None

@@ -222,7 +222,7 @@ class LocalBackend(BaseBackend):
 
     def datasets(self) -> list[DatasetRecord]:
         """See `Backend`."""
-        records = (self._about(path.name) for path in sorted((self.path / _DATASETS).glob("*")))
+        records = (self.about(path.name) for path in sorted((self.path / _DATASETS).glob("*")))
         return [record for record in records if record is not None]
 
     def create(self, name: str, about: Mapping[str, Any]) -> LocalStore:
@@ -237,7 +237,7 @@ class LocalBackend(BaseBackend):
         """See `Backend`."""
         from pointsman.store.local.store import LocalStore
 
-        about = self._about(name)
+        about = self.about(name)
         return None if about is None else LocalStore(self.folder(name), {}, **_bm25(about.settings))
 
     def describe(self, name: str, description: str) -> None:
@@ -249,11 +249,11 @@ class LocalBackend(BaseBackend):
             write_manifest(self.folder(name), {**about, "description": description})
 
     def drop(self, name: str) -> None:
-        """See `Backend`."""
-        self._existing(name)
-        store = self.open(name)
-        if store is not None:
-            store.drop()
+        """See `Backend`; whatever has the name goes, a damaged dataset too."""
+        from pointsman.store.local.collection import drop_collection
+
+        if not drop_collection(self.folder(name)):
+            raise UnknownNameError("dataset", name, tuple(self.names()))
 
     def record(self, kind: str, name: str = "") -> Record | None:
         """See `Backend`."""
@@ -296,11 +296,17 @@ class LocalBackend(BaseBackend):
             raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
 
     def _existing(self, name: str) -> Path:
-        if self._about(name) is None:
+        if self.about(name) is None:
             raise UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
         return self.folder(name)
 
-    def _about(self, name: str) -> DatasetRecord | None:
+    def names(self) -> list[str]:
+        """The names of all datasets, sorted."""
+        manifests = (self.path / _DATASETS).glob("*/manifest.json")
+        return sorted(path.parent.name for path in manifests if not path.parent.name.startswith("."))  # those are going
+
+    def about(self, name: str) -> DatasetRecord | None:
+        """What is known of a dataset; None when there is none of this name."""
         from pointsman.store.local.collection import read_manifest
 
         about = None if name.startswith(".") else read_manifest(self.folder(name))  # those with a dot are going
