@@ -49,7 +49,7 @@ def test_an_embedder_stays_as_it_is() -> None:
     assert isinstance(once, Embedder)
 
 
-@given(arrays.arrays(np.float64, (3, 4), elements=st.floats(-1e30, 1e30)))
+@given(arrays.arrays(np.float64, (3, 4), elements=st.floats(-1e30, 1e30, allow_subnormal=False)))
 def test_vectors_are_brought_to_length_one_or_stay_zero(rows: Any) -> None:
     vectors = dict(zip("abc", rows.tolist(), strict=True))
     for embed in (as_embedder(Only(vectors)).embed_queries, as_embedder(Only(vectors)).embed_documents):
@@ -57,7 +57,7 @@ def test_vectors_are_brought_to_length_one_or_stay_zero(rows: Any) -> None:
         assert made.dtype == np.float32
         assert made.shape == (3, 4)
         lengths = np.linalg.norm(made, axis=1)
-        assert np.allclose(lengths, rows.any(axis=1) & (np.linalg.norm(rows, axis=1) > 0), atol=1e-5)
+        assert np.allclose(lengths, rows.any(axis=1), atol=1e-5)
 
 
 def test_what_is_not_said_is_found_out() -> None:

@@ -54,7 +54,7 @@ FOR_WORDS = Words(f"{en.FOR_WORDS} {ru.FOR_WORDS} {zh.FOR_WORDS}")
 FOR_MEANING = Words(f"{en.FOR_MEANING} {ru.FOR_MEANING} {zh.FOR_MEANING}")
 TIME = Words(f"{en.TIME} {ru.TIME} {zh.TIME}")
 AMOUNT = Words(f"{en.AMOUNT} {ru.AMOUNT} {zh.AMOUNT}", _LOOKALIKES)
-IMAGE = Words(f"{en.IMAGE} {ru.IMAGE} {zh.IMAGE}", _LOOKALIKES)
+IMAGE = Words(f"{en.IMAGE} {ru.IMAGE} {zh.IMAGE}", f"{en.IMAGE_LOOKALIKE} {ru.IMAGE_LOOKALIKE} {zh.IMAGE_LOOKALIKE}")
 FILTERS = tuple(f"{en.FILTER} {ru.FILTER} {zh.FILTER}".split())
 
 _OPENING = Words(f"{en.QUESTION} {ru.QUESTION} {ru.OPENING}", _LOOKALIKES)

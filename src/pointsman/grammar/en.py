@@ -82,6 +82,9 @@ IMAGE = """image(,s) picture(,s) photo(,s) photograph(,s) illustration(,s) drawi
 FILTER = "channel date after before since until"
 """Keys of filters that a query may hold: ``after:2024``."""
 
-LOOKALIKE = """as_long_as (docker,container,disk,iso,vm,system,boot,mirror)_image(,s) (big,bigger,whole)_picture
-    image_(processing,recognition,classification,segmentation,compression,registry)"""
+LOOKALIKE = "as_long_as"
 """Phrases that hold words of these lists and are something else."""
+
+IMAGE_LOOKALIKE = """(docker,container,disk,iso,vm,system,boot,mirror)_image(,s) (big,bigger,whole)_picture
+    image_(processing,recognition,classification,segmentation,compression,registry)"""
+"""Phrases that hold words of `IMAGE` and are none."""

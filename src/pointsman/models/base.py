@@ -119,6 +119,8 @@ class EmbedFunction(BaseEmbedder):
         if self._dimensions not in (None, rows.shape[1]):
             raise ModelError(f"{name} gave vectors of different lengths: {self._dimensions} and {rows.shape[1]}")
         self._dimensions = rows.shape[1]
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        rows /= np.where(largest > 0, largest, 1)  # so that no square of a tiny number becomes zero
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit

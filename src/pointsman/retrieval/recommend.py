@@ -163,8 +163,8 @@ def _told(name: str, why_not: Mapping[str, str]) -> str:
 def _rule_for(text: str, language: str) -> tuple[_Rule, str]:
     """The first rule that applies, and what made it apply."""
     whole, text = text, plain(text)
-    if (word := COMPARISON.first(text)) and comparison(whole):
-        return _COMPARES, word.text
+    if (word := COMPARISON.first(text)) and (compares := comparison(whole)):
+        return _COMPARES, compares.cue or word.text
     if cue := asks(text):
         return _ASKS, _CUES["mark"][language] if cue == "?" else _CUES["word"][language].format(cue)
     words = count(text)

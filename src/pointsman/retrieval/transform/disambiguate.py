@@ -100,7 +100,7 @@ _QUOTED = late(
 _UPPER = "A-ZÀ-ÖØ-ÞА-ЯЁ"
 _NAME = late(
     rf"(?<![\w.])(?<!\d\s)[{_UPPER}][\w'’.+#-]*(?<![.])"
-    rf"(?:(?:\s+(?:of|and|the|de|la|von|van|der|и|фон|де)){{1,2}}(?=\s+[{_UPPER}])"
+    rf"(?:(?:\s+(?:of|and|the|de|la|da|di|von|van|der|и|фон|де|да|ди|ван)){{1,2}}(?=\s+[{_UPPER}])"
     rf"|\s+[{_UPPER}][\w'’.+#-]*(?<![.])|\s+\d[\w.]*(?<![.]))*"
 )
 _IDENTIFIER = late(
@@ -169,19 +169,29 @@ def _sure(names: Sequence[_Name], elsewhere: str) -> list[_Name]:
 
 
 def _choose(past: _Past, fits: Callable[[_Name], bool], *, lately: bool = False) -> str | None:
-    """What was last talked about, of the right sort: the user's word first, then the assistant's, then earlier ones."""
+    """What was last talked about, of the right sort: the user's word first, then the assistant's, then earlier ones.
+
+    Where the user asked who did something, the answer to that comes first: «Who painted the Mona Lisa?».
+    """
     everything = f"{past.question}\n{past.answer}\n" + "\n".join(past.earlier)
-    for text in (past.question, past.answer, *(() if lately else past.earlier)):
+    recent = (past.question, past.answer)
+    asked_who = fits is _is_person and _WHO.match(past.question)
+    for text in (*(recent[::-1] if asked_who else recent), *(() if lately else past.earlier)):
         names = _names(text)
         sure = _sure(names, everything)
         if text is past.answer and not sure:
             # A word that opens the answer is a name unless it is written small elsewhere.
             sure = [n for n in names if not re.search(rf"(?<!\w){re.escape(n.text.lower())}", everything)]
         fitting = [name for name in sure if fits(name)]
+        if asked_who and text is past.answer:
+            fitting = [name for name in fitting if name.text not in past.question]
         if fitting:
             # A question is about what it names last; an answer is about what it names first.
             return (fitting[0] if text is past.answer else fitting[-1]).text
     return None
+
+
+_WHO = late(r"\W*(?:who|кто)\b", re.IGNORECASE)
 
 
 def _is_name(name: _Name) -> bool:
@@ -506,7 +516,8 @@ def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
         r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут", pronoun.string
     )
     if (masculine or feminine) and verb_of_life:
-        person = _choose(past, lambda name: _is_person(name) and agrees(name))
+        answered = _choose(past, _is_person) if _WHO.match(past.question) else None
+        person = answered or _choose(past, lambda name: _is_person(name) and agrees(name))
         if person := person or _role(past, _RU_ROLE):
             return person
     return _choose(past, agrees) or _russian_noun(past.question)
@@ -607,7 +618,8 @@ def _chinese(text: str, past: _Past) -> str | None:
 
 
 def _chinese_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
-    if len(re.findall(r"\w", _ZH_LEAD.sub("", text[: pronoun.start()]))) >= 2:
+    before = text[: pronoun.start()]
+    if len(re.findall(r"\w", _ZH_LEAD.sub("", before))) >= 2 and not re.fullmatch("谁[\u4e00-\u9fff]{1,4}", before):
         return None  # it has an antecedent of its own
     entity = _chinese_entity(past, person=bool(pronoun["person"]))
     rest = text[pronoun.end() :]
