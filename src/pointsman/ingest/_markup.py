@@ -1,13 +1,14 @@
-"""Markdown, reStructuredText and HTML: headings kept, decoration dropped."""
+"""Markdown, notebooks, reStructuredText and HTML: headings kept, decoration dropped."""
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
-from pointsman.ingest.source import Block, Source, join_wrapped, outline
+from pointsman.ingest.source import Block, Problem, Source, clean, join_wrapped, outline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,3 +215,52 @@ class _Collector:
         if text.strip():
             self.blocks.append(Block(level, text.replace(_BREAK, "\n")))
             self.begins.append(self._line)
+
+
+def notebook(path: str, text: str, most_cells: int) -> Iterator[Source | Problem]:
+    """A Jupyter notebook: cells as pages, Markdown with its headings, code, and the text that it printed.
+
+    Raises:
+        InputError: It is no notebook.
+    """
+    try:
+        content = json.loads(text)
+        cells = content["cells"] if "cells" in content else content["worksheets"][0]["cells"]
+        language = content.get("metadata", {}).get("kernelspec", {}).get("language", "")
+        if not isinstance(cells, list):
+            raise TypeError("its cells are no list")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"no notebook: {type(error).__name__}: {error}") from error
+    if len(cells) > most_cells:
+        yield Problem(path, f"{len(cells)} cells; only the first {most_cells} are read")
+    blocks: list[Block] = []
+    for page, cell in enumerate(cells[:most_cells], start=1):
+        if not isinstance(cell, dict):
+            continue
+        source = _joined(cell.get("source", cell.get("input")))
+        if cell.get("cell_type") in ("markdown", "heading"):
+            blocks += [block._replace(lines=None, page=page) for block in _markdown_blocks(clean(source), 0)]
+        else:
+            blocks.append(Block(0, source, page=page))
+            outputs = cell.get("outputs")
+            texts = map(_output, outputs if isinstance(outputs, list) else ())
+            blocks += [Block(0, text[:_LONGEST_OUTPUT], page=page) for text in texts]
+    metadata = {"language_of_code": language} if isinstance(language, str) and language else {}
+    yield outline(path, "ipynb", blocks, metadata=metadata)
+
+
+_LONGEST_OUTPUT = 2000  # characters of what one cell printed
+
+
+def _joined(value: object) -> str:
+    """A string, or the strings of a list."""
+    if isinstance(value, list):
+        return "".join(item for item in value if isinstance(item, str))
+    return value if isinstance(value, str) else ""
+
+
+def _output(output: object) -> str:
+    if not isinstance(output, dict):
+        return ""
+    data = output.get("data")
+    return _joined(output.get("text")) or (_joined(data.get("text/plain")) if isinstance(data, dict) else "")

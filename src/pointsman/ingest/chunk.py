@@ -252,6 +252,8 @@ def _cuts(source: Source, max_tokens: int, overlap: int) -> Iterator[_Cut]:
             following = sections[index]
             low, high = _strip(text, following.start, following.start + len(following.text))
             if low < high:
+                if source.pages and bisect_right(source.pages, low) != bisect_right(source.pages, start):
+                    break  # a passage has one page, unless one section goes over several
                 joined = _cost_up_to(text, start, high, limit)
                 if joined > limit + 0.5:
                     break

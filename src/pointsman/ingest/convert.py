@@ -7,7 +7,8 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import PurePosixPath
 
-from pointsman.ingest import _code, _markup, _pdf, _records, _zipped
+from pointsman.errors import InputError
+from pointsman.ingest import _code, _mail, _markup, _office, _open, _pdf, _records
 from pointsman.ingest.encoding import decode
 from pointsman.ingest.limits import FileLimits
 from pointsman.ingest.source import Lines, Problem, Section, Source, clean, stem
@@ -34,6 +35,18 @@ _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
     "csv": lambda path, text: _records.table(path, text, "csv"),
     "tsv": lambda path, text: _records.table(path, text, "tsv"),
 }
+_BINARY_FORMATS: dict[str, Callable[[str, bytes, FileLimits], Converted]] = {
+    "pdf": lambda path, data, limits: _pdf.pdf(path, data, limits.pages),
+    "docx": lambda path, data, _: iter((_office.docx(path, data),)),
+    "pptx": lambda path, data, limits: _office.pptx(path, data, limits.pages),
+    "xlsx": lambda path, data, _: iter((_office.xlsx(path, data),)),
+    "odt": lambda path, data, _: iter((_open.opendocument(path, data, "odt"),)),
+    "ods": lambda path, data, _: iter((_open.opendocument(path, data, "ods"),)),
+    "odp": lambda path, data, _: iter((_open.opendocument(path, data, "odp"),)),
+    "epub": lambda path, data, _: _open.epub(path, data),
+    "eml": lambda path, data, limits: _mail.mail(path, data, lambda name, part: _attached(name, part, limits)),
+}
+_OLD_OFFICE = {"doc": "Word document", "xls": "Excel workbook", "ppt": "PowerPoint presentation"}
 _SAME = {
     "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl",
     "text": "txt", "log": "txt",
@@ -81,31 +94,55 @@ def text_of_bytes(path: str, data: bytes, limits: FileLimits | None = None) -> s
 
 def _converted(path: str, data: bytes, limits: FileLimits) -> Converted:
     kind = format_of(path, data)
-    if kind == "pdf":
-        return _pdf.pdf(path, data, limits.pages)
-    if kind == "docx":
-        return iter((_zipped.docx(path, data),))
+    if kind in _BINARY_FORMATS:
+        return _BINARY_FORMATS[kind](path, data, limits)
+    if kind in _OLD_OFFICE:
+        raise InputError(f"an old {_OLD_OFFICE[kind]}; save it as .{kind}x")
     text = clean(decode(data, may_declare=kind == "html" or kind in CODE_ENDINGS))
     if not text.strip():
         return iter(())  # an empty file is no problem: package markers are empty on purpose
     if kind in CODE_ENDINGS:
         return iter((_code.code(path, text, kind),))
+    if kind == "ipynb":
+        return _markup.notebook(path, text, limits.pages)
     return _TEXT_FORMATS[kind](path, text)
+
+
+def _attached(name: str, data: bytes, limits: FileLimits) -> Converted:
+    if format_of(name, data) == "eml":
+        raise InputError("a message within a message is not read")  # each could hold the next, without end
+    return _converted(name, data, limits)
 
 
 def format_of(path: str, data: bytes) -> str:
     """The format of a file: what its first bytes say beyond doubt, else its ending, else a look at the text."""
     if data.startswith(b"%PDF-"):
         return "pdf"
-    if data.startswith(b"PK\x03\x04") and b"word/" in data:
-        return "docx"
     name = PurePosixPath(path).name.lower()
     ending = PurePosixPath(name).suffix[1:] or name
     ending = _SAME.get(ending, ending)
-    if ending in ("pdf", "docx") or ending in _TEXT_FORMATS or ending in CODE_ENDINGS:
+    if data.startswith(b"PK\x03\x04"):
+        return _zipped_format(data) or (ending if ending in _BINARY_FORMATS else "txt")
+    if data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
+        return ending if ending in _OLD_OFFICE else "txt"
+    if ending in _BINARY_FORMATS or ending in _TEXT_FORMATS or ending in CODE_ENDINGS or ending == "ipynb":
         return ending
     head = data[:1024].lstrip().lower()
     return "html" if head.startswith((b"<!doctype html", b"<html")) else "txt"
+
+
+def _zipped_format(data: bytes) -> str | None:
+    """What a zip file holds, as its parts' names, or the first one's content, say."""
+    parts = {b"word/document": "docx", b"ppt/presentation": "pptx", b"xl/workbook": "xlsx"}
+    types = {
+        b"epub+zip": "epub",
+        b"document.text": "odt",
+        b"document.spreadsheet": "ods",
+        b"document.presentation": "odp",
+    }
+    if data[30:38] == b"mimetype":
+        return next((kind for mark, kind in types.items() if mark in data[38:100]), None)
+    return next((kind for mark, kind in parts.items() if mark in data), None)
 
 
 def plain(path: str, text: str) -> Source:

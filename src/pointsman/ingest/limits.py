@@ -12,9 +12,8 @@ class FileLimits:
     """What reading one file may cost; what goes beyond is left out and reported, and the next file is read.
 
     Attributes:
-        seconds: Of processor time; where nothing at all comes of a file, it is stopped after twice as many by the
-            clock.
-        memory: Bytes of address space of the process that reads.
+        seconds: Of processor time.
+        memory: Bytes that the process that reads may hold.
         pages: Of a PDF; slides, sheets and cells of a notebook likewise.
         characters: Of text.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pointsman.ingest.folder import FoundFile
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pointsman.ingest.worker import main; main()"
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread would take of the address space
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread would take memory of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class _Worker:
 
     def __init__(self, limits: FileLimits) -> None:
         self._limits = limits
-        self._patience = 2 * limits.seconds + 5  # for a process that waits instead of working; starting takes some too
+        self._patience = 5 * limits.seconds + 5  # for a process that waits, or is kept waiting, instead of working
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
         self._process = subprocess.Popen(  # noqa: S603  (our own interpreter and module)
             [sys.executable, "-c", _START, json.dumps(sys.path)],

@@ -57,6 +57,7 @@ class Block(NamedTuple):
         lines: The first and the last line of the file that it is from.
         exact: Whether each of its lines is one of the file.
         page: The page or slide that it is on, from 1; 0 in formats that have none.
+        alone: Whether it is a section of its own, not to be joined to the text around it.
     """
 
     level: int
@@ -64,6 +65,7 @@ class Block(NamedTuple):
     lines: tuple[int, int] | None = None
     exact: bool = True
     page: int = 0
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ def outline(
     bare: tuple[int, int] | None = None  # span of the latest heading while nothing stands below it
     position = 0
     names: tuple[str, ...] = ()
+    open_ended = False  # whether the next text may go on the latest span
     for block in blocks:
         raw = clean(block.text)
         text = raw.strip()
@@ -184,11 +187,12 @@ def outline(
             names = tuple(name for _, name in stack)
             title = title or text
             bare = (start, end)
-        elif spans and bare is None and spans[-1][0] is names:
+        elif open_ended and bare is None and not block.alone and spans[-1][0] is names:
             spans[-1] = (names, spans[-1][1], end)
         else:
             spans.append((names, start, end))
             bare = None
+        open_ended = bool(spans) and not block.alone
     if bare:
         spans.append((names, *bare))
     full = "\n\n".join(parts)
@@ -212,35 +216,43 @@ class Row(NamedTuple):
 
 
 def table_blocks(rows: Iterable[Row], *, page: int = 0) -> Iterator[Block]:
-    """A table in stretches of some rows, a line a row, each stretch below the table's first row, its header.
+    """A table in stretches that make a passage each, a line a row, below the table's first row, its header.
 
     A header longer than the rows of a stretch stands above the first one only.
     """
     header = ""
+    waiting: Block | None = None  # the latest stretch, until it is known whether another one follows
+    for lines, numbers in _stretches(rows):
+        text = "\n".join(lines)
+        if header and len(header) <= max(len(text), 200):
+            text = f"{header}\n{text}"
+        header = header or lines[0]
+        if waiting:
+            yield waiting._replace(alone=True)
+        place = (numbers[0], numbers[-1]) if numbers else None
+        waiting = Block(0, text, place, exact=False, page=page, alone=waiting is not None)
+    if waiting:
+        yield waiting
+
+
+def _stretches(rows: Iterable[Row]) -> Iterator[tuple[list[str], list[int]]]:
+    """Lines of a table, and their numbers where they have some, up to a length."""
     lines: list[str] = []
     numbers: list[int] = []
-
-    def block() -> Block:
-        text = "\n".join(lines)
-        repeated = header and len(header) <= len(text)
-        place = (numbers[0], numbers[-1]) if numbers else None
-        return Block(0, f"{header}\n{text}" if repeated else text, place, exact=False, page=page)
-
     length = 0
     for row in rows:
         line = " | ".join(row.cells).rstrip(" |")
         if not line:
             continue
+        if length + len(line) > _STRETCH and lines:
+            yield lines, numbers
+            length, lines, numbers = 0, [], []
         lines.append(line)
         length += len(line)
         if row.number is not None:
             numbers.append(row.number)
-        if length > _STRETCH:
-            yield block()
-            header = header or lines[0]
-            length, lines, numbers = 0, [], []
     if lines:
-        yield block()
+        yield lines, numbers
 
 
-_STRETCH = 500  # characters of rows
+_STRETCH = 350  # characters of rows: with the header less than a passage, even of figures

@@ -33,7 +33,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get between the answers
     limits = FileLimits(**json.loads(sys.stdin.buffer.readline()))
-    resource.setrlimit(resource.RLIMIT_AS, (limits.memory, limits.memory))
+    resource.setrlimit(resource.RLIMIT_DATA, (limits.memory, limits.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin.buffer:
         _allow_seconds(limits.seconds)

@@ -1,0 +1,158 @@
+"""Documents that are XML or HTML in a zip file: read as streams, so a bomb costs what the limits say and no more."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from pointsman.errors import InputError
+from pointsman.ingest.source import Block, Row, table_blocks
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+MAX_UNPACKED = 128 << 20
+"""How much a document may unpack to, in bytes; a few kilobytes of zip can hold gigabytes of zeros."""
+
+_RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
+_DC_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+
+
+class Archive:
+    """A zip file whose parts are read up to a limit."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._what, self._size = what, 0
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(data))
+        except (zipfile.BadZipFile, ValueError, OSError) as error:
+            raise InputError(f"damaged {what}: {error}") from error
+        self.names = self._zip.namelist()
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """A part of the document as a stream.
+
+        Raises:
+            InputError: It is not there, damaged, encrypted, or too large.
+        """
+        try:
+            self._size += self._zip.getinfo(name).file_size
+            if self._size > MAX_UNPACKED:  # the declared size binds: zipfile reads no further than it
+                raise InputError(f"{self._what} unpacks to {self._size >> 20} MB, more than {MAX_UNPACKED >> 20} MB")
+            with self._zip.open(name) as stream:
+                yield stream
+        except KeyError as error:
+            raise InputError(f"damaged {self._what}: it has no {name}") from error
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+            raise InputError(f"damaged or encrypted {self._what}: {error}") from error
+
+    def relations(self, part: str) -> dict[str, str]:
+        """The parts that a part of an Office document refers to, by the ids that it has for them."""
+        folder, name = posixpath.split(part)
+        rels = posixpath.join(folder, "_rels", f"{name}.rels")
+        if rels not in self.names:
+            return {}
+        found = {}
+        for event, element in self.elements(rels, f"{_RELATIONS}Relationship"):
+            if event == "end" and element.get("TargetMode") != "External":
+                target = posixpath.normpath(posixpath.join("/", folder, element.get("Target", "")))
+                found[element.get("Id", "")] = target.lstrip("/")
+        return found
+
+    def read(self, name: str) -> bytes:
+        """The whole content of a part; see `open`."""
+        with self.open(name) as stream:
+            return stream.read()
+
+    def elements(self, name: str, *tags: str, inline: tuple[str, ...] = ()) -> Iterator[tuple[str, _Element]]:
+        """Beginnings and ends of elements in order; an element is emptied after its end, so memory stays bounded.
+
+        Args:
+            name: Of the part.
+            tags: Of the elements.
+            inline: Tags of elements within these that are reported and emptied as well, while what stands around them
+                is still to be read.
+
+        Raises:
+            InputError: see `open`; or the part is no XML.
+        """
+        from lxml import etree  # only such formats need it
+
+        with self.open(name) as stream:
+            # Entities stay as they are: a document type may define some that grow into gigabytes.
+            walk = etree.iterparse(
+                stream, ("start", "end"), tag=(*tags, *inline), resolve_entities=False, no_network=True, huge_tree=True
+            )
+            try:
+                for event, element in walk:
+                    yield event, element
+                    if event == "end":
+                        element.clear(keep_tail=True)
+                        parent, before = element.getparent(), element.getprevious()
+                        if parent is not None and before is not None and before.tag in tags and element.tag in tags:
+                            parent.remove(before)
+            except etree.XMLSyntaxError as error:
+                raise InputError(f"damaged {self._what}: {error}") from error
+
+
+def document_title(archive: Archive, part: str = "docProps/core.xml") -> str:
+    if part not in archive.names:
+        return ""
+    titles = archive.elements(part, _DC_TITLE)
+    return next((element.text or "" for event, element in titles if event == "end"), "")
+
+
+class Paragraphs:
+    """Running text to blocks; a table's cells to lines, whatever its cells say about their width.
+
+    Tables within cells become part of the cell.
+    """
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._cells: list[list[str]] = []  # of the cells that are open, the outermost first
+        self._row: list[str] = []
+        self._rows: list[Row] = []
+        self._tables = 0
+
+    def add(self, text: str) -> None:
+        self._text.append(text)
+
+    def paragraph(self, level: int = 0, *, page: int = 0) -> Iterator[Block]:
+        """The end of a paragraph, or of a heading."""
+        text = "".join(self._text)
+        self._text.clear()
+        if self._cells:
+            self._cells[-1].append(text)
+        elif text.strip():
+            yield Block(level, text, page=page)
+
+    def open(self, kind: str) -> Iterator[Block]:
+        """The beginning of a table (``tbl``) or a cell (``tc``); others change nothing."""
+        if kind == "tc":
+            self._cells.append([])
+        elif kind == "tbl":
+            yield from self.paragraph()
+            self._tables += 1
+
+    def close(self, kind: str, *, page: int = 0, number: int | None = None) -> Iterator[Block]:
+        """The end of a table, a row (``tr``) or a cell; others change nothing."""
+        if kind == "tc" and self._cells:
+            text = " ".join(" ".join(self._cells.pop()).split())
+            if self._cells:
+                self._cells[-1].append(text)
+            else:
+                self._row.append(text)
+        elif kind == "tr" and self._row and not self._cells:
+            self._rows.append(Row(tuple(self._row), number))
+            self._row.clear()
+        elif kind == "tbl" and self._tables:
+            self._tables -= 1
+            if not self._tables:
+                yield from table_blocks(self._rows, page=page)
+                self._rows = []

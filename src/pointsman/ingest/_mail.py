@@ -1,0 +1,101 @@
+"""E-mail: who, whom and when, the text, and what is attached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from email import message_from_bytes
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+from pointsman.errors import InputError
+from pointsman.ingest._markup import html_blocks
+from pointsman.ingest.encoding import decode
+from pointsman.ingest.source import Block, Problem, Source, clean, outline
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+_SHOWN = ("From", "To", "Cc", "Date")
+
+
+def mail(
+    path: str, data: bytes, attached: Callable[[str, bytes], Iterator[Source | Problem]]
+) -> Iterator[Source | Problem]:
+    """The subject as title, the addresses and the date, the text, and each attachment below its name.
+
+    Args:
+        path: The id of the source.
+        data: The message.
+        attached: Converts an attachment.
+    """
+    message = message_from_bytes(data)
+    if not message.keys():
+        raise InputError("no e-mail: it has no header")
+    shown = {name: _header(message, name) for name in _SHOWN}
+    blocks = [Block(0, "\n".join(f"{name}: {value}" for name, value in shown.items() if value))]
+    for part in message.walk():
+        content = None if part.is_multipart() else part.get_payload(decode=True)
+        if not isinstance(content, bytes):
+            continue
+        if (name := part.get_filename()) is None:
+            blocks += _body(message, part, content)
+            continue
+        name = " ".join(clean(_decoded(name)).split())[:200]
+        blocks.append(Block(1, name))
+        try:
+            for item in attached(name, content):
+                if isinstance(item, Problem):
+                    yield Problem(path, f"attachment {name!r}: {item.reason}")
+                else:
+                    blocks.append(Block(0, item.text))
+        except InputError as error:
+            yield Problem(path, f"attachment {name!r}: {error}")
+    metadata = {name.lower(): value for name, value in shown.items() if value} | _date(message)
+    yield outline(path, "eml", blocks, title=_header(message, "Subject"), metadata=metadata)
+
+
+def _body(message: Message, part: Message, content: bytes) -> list[Block]:
+    kind = part.get_content_type()
+    if kind == "text/plain":
+        return [Block(0, _text(part, content))]
+    if kind != "text/html" or _has_plain_twin(message, part):
+        return []
+    return [block._replace(lines=None) for block in html_blocks(clean(_text(part, content)))[1]]
+
+
+def _header(message: Message, name: str) -> str:
+    return " ".join(clean(_decoded(str(message.get(name, "")))).split())[:1000]
+
+
+def _decoded(value: str) -> str:
+    try:
+        return str(make_header(decode_header(value)))
+    except (LookupError, UnicodeError, HeaderParseError, ValueError):
+        return value  # as it is written; a header in an unknown encoding is no reason to lose the message
+
+
+def _date(message: Message) -> dict[str, str]:
+    """The date in ISO form, which can be compared; as written where it is no date."""
+    try:
+        return {"date": parsedate_to_datetime(str(message.get("Date"))).isoformat()}
+    except (TypeError, ValueError, OverflowError, IndexError):
+        return {}
+
+
+def _text(part: Message, content: bytes) -> str:
+    charset = part.get_content_charset()
+    try:
+        return content.decode(charset or "utf-8")
+    except (LookupError, UnicodeDecodeError):
+        return decode(content)  # what the bytes say, where the header is wrong about them
+
+
+def _has_plain_twin(message: Message, part: Message) -> bool:
+    """Whether the same text stands beside it without marks."""
+    for around in message.walk():
+        parts = around.get_payload() if around.get_content_type() == "multipart/alternative" else None
+        if isinstance(parts, list) and any(one is part for one in parts):
+            return any(one.get_content_type() == "text/plain" for one in parts if not isinstance(one, str))
+    return False

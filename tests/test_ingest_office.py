@@ -1,0 +1,218 @@
+"""Office formats, books, e-mail and notebooks (K1), and that every passage can be found again in its file (C1)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from office_files import OFFICE, opendocument, zipped
+from pointsman.errors import InputError
+from pointsman.ingest import Problem, Source, chunk, convert, read_paths, text_of
+
+RUSSIAN = "Стрелочник переводит стрелки. Каждый поезд идёт по нужному пути.\n\n" * 30
+PROSE = "The switch guides the train. Nobody has to think about it again.\n\n" * 40
+TEXTS = {
+    "plain.txt": f"\n\n  {PROSE}".encode(),
+    "windows.txt": PROSE.replace("\n", "\r\n").encode(),
+    "koi8.txt": RUSSIAN.encode("koi8-r"),
+    "utf16.txt": RUSSIAN.encode("utf-16"),
+    "a.md": f"---\ntitle: T\n---\n# One\n\n{PROSE}\n## Two [link](http://x)\n\n- a [b](c)\n- d\n\n{RUSSIAN}".encode(),
+    "a.rst": f"One\n===\n\n{PROSE}\n\nTwo\n---\n\n:func:`x` {RUSSIAN}".encode(),
+    "a.html": f"<html><body><h1>One</h1>\n<p>{PROSE}</p>\n<h2>Two</h2>\n<p>{RUSSIAN}</p></body></html>".encode(),
+    "a.py": ("import os\n\n\n" + "def first():\n    return 1\n\n\n" * 60).encode(),
+    "a.log": ("2026-01-01 12:00:00 INFO the switch guides the train\n" * 100).encode(),
+    "a.jsonl": b"".join(json.dumps({"id": f"d{n}", "text": PROSE[: 100 * n]}).encode() + b"\n" for n in range(1, 20)),
+    "a.json": json.dumps([{"name": f"N{n}", "size": [n, n]} for n in range(5)]).encode(),
+    "a.csv": ("name,text\n" + "".join(f'n{n},"two\nlines {n}"\n' for n in range(9))).encode(),
+}
+
+
+def one(name: str, data: bytes) -> Source:
+    (source,) = (item for item in convert(name, data) if isinstance(item, Source))
+    for section in source.sections:
+        assert source.text[section.start : section.start + len(section.text)] == section.text
+    return source
+
+
+def outline_of(source: Source) -> list[tuple[tuple[str, ...], str]]:
+    return [(section.heading_path, section.text) for section in source.sections]
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *OFFICE])
+def test_every_passage_is_found_again_in_its_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(TEXTS[name] if name in TEXTS else OFFICE[name]())
+    documents = [document for item in read_paths([path], max_tokens=64, overlap=16) for document in item.documents]
+    assert documents
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    text = text_of(path, sha256=sha256)
+    for document in documents:
+        assert text[document.metadata["start"] : document.metadata["end"]] == document.text
+        assert document.metadata["sha256"] == sha256
+        assert (
+            "page" in document.metadata
+            or "line" in document.metadata
+            or name[2:] in ("docx", "odt", "epub", "eml", "json")
+        )
+
+
+@pytest.mark.parametrize("name", ["plain.txt", "koi8.txt", "utf16.txt", "a.py", "a.log"])
+def test_the_text_of_a_text_is_its_content(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(TEXTS[name])
+    encoding = {"koi8.txt": "koi8-r", "utf16.txt": "utf-16"}.get(name, "utf-8")
+    assert text_of(path) == path.read_text(encoding)
+
+
+@pytest.mark.parametrize(
+    "name", ["plain.txt", "windows.txt", "koi8.txt", "a.md", "a.rst", "a.html", "a.py", "a.log", "a.jsonl", "a.csv"]
+)
+def test_a_passage_stands_on_its_lines(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(TEXTS[name])
+    lines = TEXTS[name].decode("koi8-r" if name == "koi8.txt" else "utf-8").splitlines()
+    for item in read_paths([path], max_tokens=64, overlap=0):
+        for document in item.documents:
+            place = "\n".join(lines[document.metadata["line"] - 1 : document.metadata["last_line"]])
+            words = [word for word in document.text.split() if word.isalpha()]
+            assert words
+            assert [word for word in words if word not in place] == []
+            if document.metadata["kind"] in ("txt", "py"):  # here a line of the text is one of the file
+                assert place.strip().startswith(document.text[:20])
+                assert place.strip().endswith(document.text[-20:])
+
+
+def test_word() -> None:
+    source = one("a.docx", OFFICE["a.docx"]())
+    assert source.title == "Справочник"
+    assert outline_of(source) == [
+        (("Железная дорога",), "Поезд идёт по рельсам."),
+        (("Железная дорога", "道岔"), "道岔引导列车。\n\nЧасть | Число\nСтрелка | 12\nСигнал\n\nA tab\there."),
+    ]
+
+
+def test_word_keeps_what_stands_in_links_and_forms_and_drops_what_was_moved_away() -> None:
+    name = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    mc = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+
+    def run(text: str) -> str:
+        return f"<w:r><w:t>{text}</w:t></w:r>"
+
+    body = (
+        f"<w:sdt><w:sdtContent><w:p><w:hyperlink>{run('Linked')}</w:hyperlink>{run(' text')}</w:p></w:sdtContent></w:sdt>"
+        f"<w:p><w:moveFrom>{run('away ')}</w:moveFrom>{run('Stays')}<w:del><w:r><w:delText>deleted</w:delText></w:r></w:del></w:p>"
+        f"<w:p><mc:AlternateContent><mc:Choice>{run('Box')}</mc:Choice><mc:Fallback>{run('Box')}</mc:Fallback></mc:AlternateContent></w:p>"
+    )
+    footnotes = f"<w:footnotes {name}><w:footnote><w:p>{run('A note.')}</w:p></w:footnote></w:footnotes>"
+    document = f"<w:document {name} {mc}><w:body>{body}</w:body></w:document>"
+    source = one("a.docx", zipped({"word/document2.xml": document, "word/footnotes.xml": footnotes}))
+    assert source.text == "Linked text\n\nStays\n\nBox\n\nA note."
+
+
+def test_excel_rows_stand_below_their_header_and_know_their_numbers() -> None:
+    source = one("a.xlsx", OFFICE["a.xlsx"]())
+    assert source.title == "Stock"
+    assert source.sections[-1].heading_path == ("Люди",)
+    assert source.sections[-1].text == "Имя | Родился | Женат\nАнна | 1990-05-17 12:30:00 | TRUE"
+    assert "Switch 39 | 39 | 2024-03-12 | 49.5" in source.text
+    assert "\n |  |  |  |  | Far away" in source.text
+    passages = chunk(source, max_tokens=256)
+    assert all(
+        "Part | Number | Bought | Price" in passage.text for passage in passages if passage.metadata["page"] == 1
+    )
+    (twelve,) = (passage for passage in passages if "Switch 12 |" in passage.text)
+    assert (twelve.metadata["line"], twelve.metadata["last_line"]) == (12, 21)
+    assert [passage.metadata["page"] for passage in passages[-2:]] == [1, 2]
+    assert passages[-1].metadata["title"] == "Stock › Люди"
+
+
+def test_powerpoint_slides_are_pages() -> None:
+    source = one("a.pptx", OFFICE["a.pptx"]())
+    assert outline_of(source) == [
+        (("Railway switches",), "They guide trains.\n\nEach has two rails.\n\nSay this slowly."),
+        (("信号",), "Signal | Meaning\nred | stop"),
+    ]
+    assert len(source.pages) == 2
+    assert source.text[source.pages[1] :].startswith("信号")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.odt", [(("Путь",), "Сноска.\n\nОдин  два\tтри четыре пять.\n\nA | B")]),
+        ("a.ods", [(("First",), "Name | Age\nAnna | 5"), (("空",), "空")]),
+        ("a.odp", [(("Slide 1",), "Text 1."), (("Slide 2",), "Text 2.")]),
+    ],
+)
+def test_opendocument(name: str, expected: list[tuple[tuple[str, ...], str]]) -> None:
+    source = one(name, OFFICE[name]())
+    assert source.title == "Open"
+    assert outline_of(source) == expected
+
+
+def test_repeated_rows_of_a_sheet_are_counted_not_written() -> None:
+    (passage,) = chunk(one("a.ods", OFFICE["a.ods"]()))
+    assert (passage.metadata["line"], passage.metadata["last_line"]) == (1, 1_000_002)
+
+
+def test_a_book_is_read_in_its_order_and_a_missing_chapter_is_reported() -> None:
+    source, *problems = reversed(list(convert("a.epub", OFFICE["a.epub"]())))
+    assert isinstance(source, Source)
+    assert source.title == "Дорога"
+    assert outline_of(source) == [(("Первая",), "Поезд идёт."), (("第二",), "火车停了。")]
+    assert problems == [Problem("a.epub", "chapter 'OEBPS/gone.xhtml': damaged EPUB book: it has no OEBPS/gone.xhtml")]
+
+
+def test_mail_has_sender_date_text_once_and_attachments() -> None:
+    problem, source = convert("a.eml", OFFICE["a.eml"]())
+    assert isinstance(source, Source)
+    assert problem == Problem("a.eml", "attachment 'junk.bin': binary data, not text")
+    assert source.title == "Стрелка 12"
+    assert source.metadata["date"] == "2024-03-04T10:15:00+03:00"
+    assert source.metadata["from"] == "Анна <anna@example.org>"
+    assert source.text.count("Проверьте стрелку.") == 1
+    assert "таблица.csv\n\na: 1\nb: 2" in source.text
+    passages = chunk(source)
+    assert passages[0].metadata["from"] == "Анна <anna@example.org>"
+
+
+def test_mail_in_html_only_and_headers_that_are_wrong() -> None:
+    data = b"Subject: =?no-such-code?b?eA==?=\nDate: never\nContent-Type: text/html; charset=nope\n\n<p>Only <b>this</b>.</p>"
+    source = one("a.eml", data)
+    assert source.text.endswith("Only this.")
+    assert source.metadata == {"date": "never"}
+
+
+def test_notebook_cells_are_pages() -> None:
+    source = one("a.ipynb", OFFICE["a.ipynb"]())
+    assert source.title == "Trains"
+    assert outline_of(source) == [(("Trains",), "They run on rails.\n\nprint(2 + 2)\n\n4\n\n'four'")]
+    assert source.text[source.pages[1] :].startswith("print(2 + 2)")
+
+
+@pytest.mark.parametrize("name", [name for name in OFFICE if name not in ("a.eml", "a.ipynb")])
+def test_the_content_overrules_the_ending(name: str) -> None:
+    assert one("a.txt", OFFICE[name]()).kind == name[2:]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "an old Word document; save it as .docx"),
+        ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "an old Excel workbook; save it as .xlsx"),
+        ("a.xlsx", b"just text", "damaged Excel workbook"),
+        ("a.pptx", zipped({"ppt/presentation.xml": "<a>"}), "damaged PowerPoint presentation"),
+        ("a.epub", zipped({"x": "y"}), "it has no META-INF/container.xml"),
+        ("a.odt", opendocument("text", "<office:text>")[:-40], "damaged OpenDocument file"),
+        ("a.ipynb", b"[]", "no notebook"),
+        ("a.ipynb", b'{"cells": 7}', "no notebook"),
+        ("a.eml", b"\n\nno header", "no e-mail"),
+        ("a.zip", zipped({"x": "y"}), "binary data"),
+    ],
+)
+def test_what_cannot_be_read_says_why(name: str, data: bytes, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        list(convert(name, data))
