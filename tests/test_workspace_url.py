@@ -42,7 +42,7 @@ def test_b2_the_same_answers_on_a_folder_and_on_postgresql(tmp_path: Path, postg
         assert there.names() == here.names() == ["rails", "yards"]
         for question in QUESTIONS:
             for strategy in ("hybrid", "vector", "bm25"):
-                mine, theirs = (w.search(question, 5, strategy=strategy, refuse=False) for w in (here, there))  # type: ignore[arg-type]
+                mine, theirs = (w.search(question, 5, strategy=strategy, refuse=False) for w in (here, there))
                 assert {hit.id for hit in theirs} == {hit.id for hit in mine}, (question, strategy)
             answer = there.search(question, 5, filters="number >= 20", refuse=False)
             assert all(hit.metadata["number"] >= 20 for hit in answer)
