@@ -142,6 +142,41 @@ def test_delete_rebuild_and_verify(indexed: Cli) -> None:
     assert indexed.json("datasets") == []
 
 
+def test_what_fails_and_what_reads_makes_nothing(indexed: Cli) -> None:
+    """Defect 1."""
+    indexed("index", "no/such/folder", "--dataset", "typo", code=2)
+    (indexed.folder / "empty").mkdir()
+    assert indexed.json("index", "empty", "--dataset", "typo")["documents"] == 0
+    for command in ("search", "route"):
+        assert "no dataset named 'typo'" in indexed(command, "x", "--dataset", "typo", code=2).stderr
+    for arguments in (["delete", "--dataset", "typo", "--all"], ["verify", "typo"], ["rebuild", "typo"]):
+        assert "no dataset named 'typo'" in indexed(*arguments, code=2).stderr
+    assert [one["name"] for one in indexed.json("datasets")] == ["notes"]
+    assert [path.name for path in (indexed.folder / ".pointsman" / "datasets").iterdir()] == ["notes"]
+
+
+def test_settings_hold_for_commands(indexed: Cli) -> None:
+    """Defect 3: the workspace, the embedder and how to search."""
+    del indexed.environment["POINTSMAN_EMBEDDER"]
+    (indexed.folder / ".pointsman").rename(indexed.folder / "elsewhere")
+    (indexed.folder / "pointsman.toml").write_text(
+        'workspace = "elsewhere"\nembedder = "hashing"\ndefault_retrieval_strategy = "rrf"\n'
+    )
+    found = indexed.json("search", "track")
+    assert (found["strategy_used"], found["decisions"][0]["by"]) == ("rrf", "settings")
+    assert indexed.json("search", "track", "--strategy", "bm25")["strategy_used"] == "bm25"
+
+
+def test_what_was_searched_for_instead_is_said(indexed: Cli) -> None:
+    done = indexed("search", "railway swtich")
+    assert "Showing results for railway switch; --effort fast searches for railway swtich instead." in done.stdout
+    found = indexed.json("search", "railway swtich")
+    assert (found["asked"], found["query"]) == ("railway swtich", "railway switch")
+    assert indexed.json("search", "railway swtich", "--effort", "fast")["query"] == "railway swtich"
+    nothing = indexed("search", "zzzz", "--strategy", "bm25")
+    assert "No relevant results" in nothing.stdout
+
+
 def test_route_shows_three_decisions_and_one_without_a_workspace(indexed: Cli) -> None:
     found = indexed.json("route", "новости channel:tech после:2024-01-01")
     assert found["router_select"] == {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}

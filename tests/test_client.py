@@ -651,7 +651,14 @@ def test_a_policy_is_kept(workspace: Workspace, client: Client) -> None:
 
 
 def test_limits_of_the_service_are_kept_to(tmp_path: Path) -> None:
-    limits = Limits(requests_per_minute=0, max_batch=3, max_documents=4, max_body_bytes=2000)
+    limits = Limits(
+        requests_per_minute=0,
+        max_batch=3,
+        max_documents=4,
+        max_body_bytes=2000,
+        max_query_chars=500,
+        max_request_chars=500,
+    )
     with (
         pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace,
         serving(app_of(workspace, limits)) as url,
@@ -952,6 +959,7 @@ def hang(handler: Handler) -> None:
     handler.close_connection = True
 
 
+KEPT = {"max_batch": 100, "max_documents": 1000, "max_body_bytes": 10**6, "max_request_chars": 40_000}
 ANSWER = RetrievalContext(Query("rail"), (), Plan(("rails",), "bm25", "asked for"), Trace()).to_dict(trace="stages")
 HIT = {"rank": 1, "id": "a", "score": 1.0, "dataset": "d", "title": "", "text": "t", "metadata": {}, "provenance": []}
 CUT = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n" + b" " * 100
@@ -1131,7 +1139,7 @@ def test_a_service_that_is_busy_for_a_moment(hostile: Hostile, impatient: Client
 
 
 def test_deletions_are_not_repeated_blindly(hostile: Hostile, impatient: Client) -> None:
-    limits = says({"limits": {"max_batch": 100, "max_documents": 1000, "max_body_bytes": 10**6}})
+    limits = says({"limits": KEPT})
     rails = RemoteDataset(impatient, impatient._service, "rails", "", "hybrid")
     hostile.will(raw(b""))
     with pytest.raises(ServiceError, match="the connection broke"):
@@ -1172,7 +1180,7 @@ def test_deletions_are_not_repeated_blindly(hostile: Hostile, impatient: Client)
 def test_other_answers_are_checked_too(
     hostile: Hostile, impatient: Client, body: Any, call: Callable[[Client, RemoteDataset], Any]
 ) -> None:
-    impatient._service._known = {"max_batch": 100, "max_documents": 1000, "max_body_bytes": 10**6}
+    impatient._service._known = KEPT
     hostile.will(says(body))
     with pytest.raises(ServiceError, match=r"this is no .* as a service sends it"):
         call(impatient, RemoteDataset(impatient, impatient._service, "rails", "", "hybrid"))

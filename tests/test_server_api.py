@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import pointsman
 from pointsman import Document
 from pointsman.evaluation import run_eval
 from pointsman.evaluation.runs import keep
+from pointsman.indexing import index_paths
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import Limits, create_app
+from pointsman.server.keys import KeyStore
 from pointsman.settings import Settings
 from serving import serving
 
@@ -471,3 +474,113 @@ def test_one_damaged_dataset_does_not_hide_the_others(tmp_path: Path) -> None:
         assert found["bad"]["problem"]
         answer = client.post("/api/retrieval/search", json={"query": "railway switch", "datasets": ["good"]})
         assert answer.json()["results"][0]["id"] == "switch"
+
+
+# ── what does not leave the server ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_no_answer_names_a_folder_of_the_server(tmp_path: Path) -> None:
+    """Defect 11, and row 9 of issue 17: neither hits, documents nor notes on what failed."""
+    folder = tmp_path / "the server's own"
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs" / "switch.md").write_text("# Switches\n\nA railway switch guides trains.\n")
+    space = pointsman.open(folder / "work", embedder=HashingEmbedder())
+    index_paths(space.dataset("files"), [folder / "docs"])
+    space.dataset("own").add([Document("own", "A switch of mine.", {"root": "/srv/x", "year": 2020})])
+    space.dataset("broken").add([Document("b", "A broken switch.")])
+    space.close()
+    (folder / "work" / "datasets" / "broken" / "documents.sqlite").write_bytes(b"noise" * 1000)
+    with serving(create_app(pointsman.open(folder / "work", embedder=HashingEmbedder()))) as address:
+        asked = {"query": "railway switch", "refuse": False, "trace": "lists"}
+        answer = httpx.post(f"{address}/api/retrieval/search", json=asked)
+        assert {hit["id"] for hit in answer.json()["results"]} >= {"own"}
+        assert [hit["metadata"]["source"] for hit in answer.json()["results"] if hit["dataset"] == "files"]
+        assert "broken" in str(answer.json()["degraded"])
+        pages = [httpx.get(f"{address}/api/datasets/{name}/documents") for name in ("files", "own", "broken")]
+        pages += [
+            httpx.get(f"{address}/api/datasets"),
+            httpx.post(f"{address}/api/retrieval/explain", json={**asked, "document_id": "b"}),
+        ]
+        for one in (answer, *pages):
+            assert str(tmp_path) not in one.text
+        own = httpx.get(f"{address}/api/datasets/own/document", params={"id": "own"}).json()
+        assert own["metadata"] == {"root": "/srv/x", "year": 2020}, "what somebody has stored stays"
+
+
+def test_an_empty_dataset_is_made_by_name_and_nothing_else_makes_one(client: httpx.Client) -> None:
+    """Defect 1: what only reads, or fails, makes nothing."""
+    before = client.get("/api/datasets").json()
+    for method, path, body in (
+        ("POST", "/api/retrieval/search", {"query": "x", "datasets": ["typo"]}),
+        ("POST", "/api/retrieval/route", {"query": "x", "datasets": ["typo"]}),
+        ("GET", "/api/datasets/typo", None),
+        ("GET", "/api/datasets/typo/documents", None),
+        ("POST", "/api/datasets/typo/documents", {"documents": [{"id": "a", "text": "a"}]}),
+        ("DELETE", "/api/datasets/typo", None),
+    ):
+        problem(client.request(method, path, json=body), 404, "not-found")
+    problem(client.post("/api/datasets", json={"name": "𝒳" * 64}), 422, "invalid-input")
+    assert client.get("/api/datasets").json() == before
+    assert client.post("/api/datasets", json={"name": "made"}).status_code == 201
+    assert valid(client, client.get("/api/datasets/made"))["documents"] == 0
+    assert valid(client, client.delete("/api/datasets/made")) == {"dataset": "made", "deleted": 0}
+
+
+def test_a_key_for_writing_does_not_learn_what_is_stored(tmp_path: Path) -> None:
+    """Issue 17, row 9."""
+    space = pointsman.open(tmp_path, embedder=HashingEmbedder())
+    space.dataset("notes").add(documents())
+    keys = KeyStore(tmp_path / "keys.json")
+    headers = {"X-API-Key": keys.create("writer", scopes=["write"]).text}
+    path = "/api/datasets/notes/documents"
+    with serving(create_app(space, keys=keys)) as address, httpx.Client(base_url=address, headers=headers) as client:
+        answers = []
+        for text in (TEXTS["tea"][0], "Another text."):
+            one = {"id": "tea", "text": text, "metadata": TEXTS["tea"][1]}
+            answers.append(client.post(path, json={"documents": [one]}).json())
+            lines = client.post(path, content=json.dumps(one), headers={"Content-Type": "application/x-ndjson"})
+            answers += [{**line, "done": None} for line in map(json.loads, lines.text.splitlines())]
+        assert answers[:2] == answers[2:]
+        about = client.post("/api/datasets", json={"name": "notes"}).json()
+        assert (about["documents"], about["sequence"], about["embedder"]) == (None, None, None)
+        assert client.request("DELETE", path, json={"filters": "year > 2000"}).status_code == 403
+        assert client.get("/metrics").status_code == 403
+
+
+def test_documents_are_counted_listed_and_deleted_by_filter(tmp_path: Path) -> None:
+    space = pointsman.open(tmp_path, embedder=HashingEmbedder())
+    space.dataset("notes").add(documents())
+    with serving(create_app(space)) as address, httpx.Client(base_url=f"{address}/api/datasets/notes") as client:
+        assert client.get("/count").json() == {"documents": 5}
+        assert client.get("/count", params={"filters": "lang = en and year >= 2021"}).json() == {"documents": 2}
+        found = client.get("/documents", params={"filters": "lang = en", "limit": 2}).json()
+        assert [one["id"] for one in found["documents"]] == ["switch", "tea"]
+        more = client.get("/documents", params={"filters": "lang = en", "after": found["next"]}).json()
+        assert ([one["id"] for one in more["documents"]], more["next"]) == (["a/b?c#d"], None)
+        problem(client.get("/count", params={"filters": "year >"}), 422, "invalid-input")
+        problem(client.request("DELETE", "/documents", json={}), 422, "invalid-input")
+        body = {"ids": ["tea", "道岔"], "filters": {"lang": "en"}}
+        assert client.request("DELETE", "/documents", json=body).json() == {"deleted": 1}
+        assert client.request("DELETE", "/documents", json={"filters": "lang = en"}).json() == {"deleted": 2}
+
+
+def test_a_request_has_a_budget(client: httpx.Client) -> None:
+    """Issue 17, row 10: characters of all queries and messages together."""
+    asked = {"query": "railway", "history": [{"role": "user", "text": "道" * 200}] * 100}
+    assert client.post("/api/retrieval/search", json=asked).status_code == 200
+    with serving(create_app(pointsman.open("nowhere"), limits=Limits(max_request_chars=1000))) as address:
+        for path, body in (("search_many", {"queries": ["道" * 500] * 3}), ("search", asked)):
+            found = problem(httpx.post(f"{address}/api/retrieval/{path}", json=body), 422, "invalid-input")
+            assert "the limit is 1,000" in found["detail"]
+        assert httpx.post(f"{address}/api/retrieval/search_many", json={"queries": ["道" * 500] * 2}).status_code == 200
+
+
+def test_only_files_are_read_as_evaluations(tmp_path: Path) -> None:
+    """Issue 17, row 12: reading a named pipe would not end."""
+    space = pointsman.open(tmp_path, embedder=HashingEmbedder())
+    space.dataset("notes").add(documents())
+    (tmp_path / "evaluations").mkdir()
+    os.mkfifo(tmp_path / "evaluations" / "20990101.json")
+    (tmp_path / "evaluations" / "20990102.json").mkdir()
+    with serving(create_app(space)) as address:
+        assert httpx.get(f"{address}/api/evaluations", timeout=10).json() == {"runs": []}

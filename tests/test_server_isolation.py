@@ -229,12 +229,17 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             *named("GET", "/api/datasets/{name}/ids"),
             *named("GET", "/api/datasets/{name}/ids", params={"source": "quokka"}),
         ],
+        ("GET", "/api/datasets/{name}/count"): [
+            *named("GET", "/api/datasets/{name}/count"),
+            *named("GET", "/api/datasets/{name}/count", params={"filters": 'source = "quokka"'}),
+        ],
         ("POST", documents): [
             *named("POST", documents, json={"documents": [document("quokka-1"), document("own-1")]}),
             *named("POST", documents, json={"documents": []}),
             *named("POST", documents, content=f"{json.dumps(document('quokka-2'))}\n" * 3 + "{", headers=lines),
         ],
-        ("DELETE", documents): named("DELETE", documents, json={"ids": ["quokka-1", "own-2"]}),
+        ("DELETE", documents): named("DELETE", documents, json={"ids": ["quokka-1", "own-2"]})
+        + named("DELETE", documents, json={"filters": 'source = "quokka-9"'}),
         ("POST", "/api/datasets/{name}/verify"): named("POST", "/api/datasets/{name}/verify"),
         ("GET", "/health"): [Request("GET", "/health")],
         ("GET", "/ready"): [Request("GET", "/ready")],

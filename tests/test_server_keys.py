@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from starlette.datastructures import Headers
 from typer.testing import CliRunner
 
+import pointsman
 from pointsman.errors import (
     CorruptStoreError,
     FormatVersionError,
@@ -247,6 +248,41 @@ def test_a_file_that_is_gone_does_not_open_the_service(keys: KeyStore, path: Pat
             keys.create("b")
     path.write_bytes(data)
     assert keys.check(made.text) == made.key
+
+
+@pytest.mark.parametrize("emptied", ["no file", "no keys", "revoked"])
+def test_once_there_were_keys_no_key_means_nobody(tmp_path: Path, emptied: str) -> None:
+    """Issue 17, row 8: while the service runs, and after it was started again."""
+    path = tmp_path / "keys.json"
+    running = KeyStore(path)
+    assert authenticate([], running, loopback=True) == Access.open()
+    made = running.create("a")
+    if emptied == "no file":
+        path.unlink()
+    elif emptied == "no keys":
+        path.write_text('{"format": 1, "keys": []}')
+    else:
+        running.revoke(made.key.id)
+    for keys in (running, KeyStore(path)):
+        for headers in ([], [(b"x-api-key", made.text.encode())]):
+            with pytest.raises(Problem) as caught:
+                authenticate(headers, keys, loopback=True)
+            assert caught.value.slug in {"unauthorized", "unavailable"}
+
+
+def test_an_operator_may_open_a_workspace_that_has_keys(tmp_path: Path) -> None:
+    keys = KeyStore(tmp_path / "keys.json")
+    made = keys.create("a", scopes="read")
+    assert authenticate([], keys, loopback=True, keyless=True) == Access.open()
+    assert not authenticate([(b"x-api-key", made.text.encode())], keys, loopback=True, keyless=True).write
+    refused: list[tuple[list[tuple[bytes, bytes]], bool]] = [
+        ([(b"x-api-key", b"ptm_wrong")], True),
+        ([(b"x-forwarded-for", b"10.0.0.1")], True),
+        ([], False),
+    ]
+    for headers, loopback in refused:
+        with pytest.raises(Problem, match="valid key"):
+            authenticate(headers, keys, loopback=loopback, keyless=True)
 
 
 def test_an_error_does_not_grow_with_every_request(keys: KeyStore, path: Path) -> None:
@@ -552,7 +588,9 @@ def cli(tmp_path: Path) -> Cli:
 
 
 def test_create_list_and_revoke(cli: Cli) -> None:
-    made = cli.json("create", "ci", "--dataset", "notes", "-d", "заметки", "--read-only", "--expires", "30d")
+    made = cli.json(
+        "create", "ci", "--dataset", "notes", "-d", "заметки", "--allow-missing", "--read-only", "--expires", "30d"
+    )
     store = KeyStore(cli.workspace / "keys.json")
     key = store.check(made["text"])
     assert key is not None
@@ -567,6 +605,16 @@ def test_create_list_and_revoke(cli: Cli) -> None:
     assert cli.json("list")[0]["revoked"] is not None
 
 
+def test_a_key_for_a_dataset_that_does_not_exist(cli: Cli) -> None:
+    with pointsman.open(cli.workspace) as workspace:
+        workspace.dataset("mine").make()
+    with pytest.raises(InputError, match=r"no dataset named 'mien'; did you mean 'mine'.*--allow-missing"):
+        cli("create", "ci", "-d", "mien")
+    assert cli.json("list") == []
+    assert cli.json("create", "ci", "-d", "mine")["datasets"] == ["mine"]
+    assert cli.json("create", "ci", "-d", "mien", "--allow-missing")["datasets"] == ["mien"]
+
+
 def test_for_people(cli: Cli) -> None:
     told = cli("create", "browser")
     (text,) = re.findall(r"^ptm_\w{8}_[\w-]{43}$", told, flags=re.MULTILINE)  # on a line of its own, unbroken
@@ -575,13 +623,11 @@ def test_for_people(cli: Cli) -> None:
     assert "browser" in listed
     assert text.rpartition("_")[2] not in listed
     assert "works" in listed
-    cli("revoke", text[4:12])
+    assert cli("revoke", text[4:12]).strip() == f"key {text[4:12]} (browser) revoked"
     assert "revoked" in cli("list")
 
 
 def test_keys_before_the_first_dataset(cli: Cli) -> None:
-    import pointsman
-
     cli("create", "first")
     with pointsman.open(cli.workspace) as workspace:  # a folder with nothing but keys in it would be none
         assert workspace.names() == []

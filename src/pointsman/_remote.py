@@ -77,6 +77,8 @@ _BY_NAME: Final[Mapping[str, type[PointsmanError]]] = {
 }
 """Errors of the library that a problem may name, and that say everything in one sentence."""
 
+_LIMITS: Final = ("max_batch", "max_documents", "max_body_bytes", "max_request_chars")
+
 _BY_SLUG: Final = {"invalid-input": InputError, "too-large": InputError, "locked": LockedError}
 """What a problem that names no error of the library is, by its kind."""
 
@@ -432,7 +434,7 @@ class Service:
         if self._known is None:
             found = await self.ask(mode, Request("GET", "/api/me"), self.timeout)
             with self.reading("list of limits"):
-                limits = {name: found["limits"][name] for name in ("max_batch", "max_documents", "max_body_bytes")}
+                limits = {name: found["limits"][name] for name in _LIMITS}
                 if not all(isinstance(limit, int) and limit > 0 for limit in limits.values()):
                     raise TypeError(f"a limit is no number: {limits!r:.200}")
             self._known = limits

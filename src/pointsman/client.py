@@ -400,7 +400,8 @@ class Client:
             room = limits["max_body_bytes"] - len(as_json(common)) - 100
             texts = [sendable(queries[place].text) for place in places]
             sizes = [len(as_json(text)) + 2 for text in texts]
-            for start, end in _parts(sizes, limits["max_batch"], room):
+            left = limits["max_request_chars"] - sum(len(one["text"]) for one in common["history"])
+            for start, end in _parts(limits["max_batch"], (sizes, room), ([*map(len, texts)], left)):
                 body = as_json({**common, "queries": texts[start:end]})
                 request = Request("POST", "/api/retrieval/search_many", body)
                 seconds = self._time_for(options) * math.ceil((end - start) / _QUESTIONS)
@@ -542,7 +543,7 @@ class RemoteDataset:
         limits, deleted = run(self._service.limits(Threads())), 0
         sizes = [len(as_json(one)) + 2 for one in wanted]
         room = limits["max_body_bytes"] - len(as_json(matching)) - 100
-        for start, end in _parts(sizes, limits["max_documents"], room):
+        for start, end in _parts(limits["max_documents"], (sizes, room)):
             deleted += self._deleted({"ids": wanted[start:end], **matching})
         return deleted
 
@@ -969,20 +970,25 @@ def _mapping(wanted: Filter) -> dict[str, Any]:
     raise FilterError(f"a {type(wanted).__name__} is no filter that can be sent; parse_filter makes those that can")
 
 
-def _parts(sizes: Sequence[int], most: int, room: int) -> Iterator[tuple[int, int]]:
+def _parts(most: int, *measures: tuple[Sequence[int], int]) -> Iterator[tuple[int, int]]:
     """Where to cut, so that each part has at most so many, and no larger than the room unless it is a single one.
 
-    >>> list(_parts([5, 5, 5, 30, 5], 2, 12))
+    Args:
+        most: how many a part has at most.
+        measures: the size of each, and the room that a part has, in bytes, characters …
+
+    >>> list(_parts(2, ([5, 5, 5, 30, 5], 12)))
     [(0, 2), (2, 3), (3, 4), (4, 5)]
     """
-    start = size = 0
-    for place, one in enumerate(sizes):
-        if place > start and (place - start >= most or size + one > room):
+    start, totals = 0, [0] * len(measures)
+    for place in range(len(measures[0][0])):
+        totals = [total + sizes[place] for total, (sizes, _) in zip(totals, measures, strict=True)]
+        full = any(total > room for total, (_, room) in zip(totals, measures, strict=True))
+        if place > start and (full or place - start >= most):
             yield start, place
-            start, size = place, 0
-        size += one
-    if start < len(sizes):
-        yield start, len(sizes)
+            start, totals = place, [sizes[place] for sizes, _ in measures]
+    if start < len(measures[0][0]):
+        yield start, len(measures[0][0])
 
 
 def _path(name: str) -> str:

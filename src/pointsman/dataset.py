@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pointsman.types import Hit, RetrievalContext
 
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
+_NAME_BYTES = 200  # files have names of 255 bytes at most, and temporary ones are longer than the dataset's
 _BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
 _SCRIPT_SAMPLE = 200  # documents that tell which scripts a dataset is written in
 _WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one that it is written in
@@ -644,3 +645,5 @@ def check_name(name: str) -> None:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(f"a dataset's name is 1 to 64 letters, digits, '_', '-' or '.', not {name!r:.80}")
+    if len(name.encode()) > _NAME_BYTES:
+        raise InputError(f"a dataset's name has at most {_NAME_BYTES} bytes in UTF-8; {name!r:.80} has more")

@@ -1,4 +1,4 @@
-"""``pointsman keys``: make, list and withdraw keys to the HTTP service."""
+"""``pointsman keys``: make, list and revoke keys to the HTTP service."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import typer
 from pointsman.cli import output
 from pointsman.cli.common import JsonOption, WorkspaceOption
 from pointsman.cli.output import table
-from pointsman.errors import InputError
+from pointsman.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pointsman.server.keys import ApiKey, KeyStore
 
 app = typer.Typer(
     name="keys",
-    help="Make, list and withdraw keys to the HTTP service.\n\n"
-    "As long as there is none, the service answers this machine alone, and lets it do everything.",
+    help="Make, list and revoke keys to the HTTP service.\n\n"
+    "As long as there has never been one, the service answers this machine alone, and lets it do everything.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -37,6 +38,9 @@ def create(
         list[str] | None,
         typer.Option("--dataset", "-d", metavar="NAME", help="Only for this dataset; may be repeated."),
     ] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Also for a dataset that does not exist yet.")
+    ] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="For searching, not for adding and deleting.")] = False,
     expires: Annotated[
         str | None,
@@ -53,6 +57,8 @@ def create(
     from pointsman.server.keys import ALL, SCOPES
 
     until = None if expires is None else expiry(expires, datetime.now(UTC))
+    if not allow_missing:
+        _check_datasets(workspace, dataset or ())
     made = _store(workspace, make=True).create(
         name, datasets=dataset or ALL, scopes=("read",) if read_only else SCOPES, expires=until
     )
@@ -66,7 +72,7 @@ def create(
 
 @app.command("list")
 def list_keys(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
-    """List the keys, also those that are worth nothing any more."""
+    """List the keys, also those that have expired or were revoked."""
     keys = _store(workspace).list()
     if as_json:
         output.print_json([_to_json(key) for key in keys])
@@ -95,9 +101,9 @@ def revoke(
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Withdraw a key, at once and for good."""
+    """Revoke a key, at once and for good."""
     key = _store(workspace).revoke(key_id)
-    output.say(_to_json(key), f"key {key.id} ({key.name}) opens nothing any more", as_json=as_json)
+    output.say(_to_json(key), f"key {key.id} ({key.name}) revoked", as_json=as_json)
 
 
 def expiry(text: str, now: datetime) -> datetime:
@@ -116,6 +122,25 @@ def expiry(text: str, now: datetime) -> datetime:
             f"a key expires in 12h, 30d, 2w or 1y, or at a date such as 2030-01-31, not {text!r:.80}"
         ) from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _check_datasets(workspace: Path, names: Sequence[str]) -> None:
+    """Check that there are these datasets: a key for a misspelt one would open nothing.
+
+    Raises:
+        InputError: one does not exist, and its name is one that could.
+    """
+    from pointsman.dataset import check_name
+    from pointsman.workspace import Workspace
+
+    known = Workspace(workspace).names()
+    for name in names:
+        if name == "*":
+            continue
+        check_name(name)
+        if name not in known:
+            error = UnknownNameError("dataset", name, tuple(known))
+            raise InputError(f"{error}; --allow-missing makes the key for a dataset that is made later")
 
 
 def _store(workspace: Path, *, make: bool = False) -> KeyStore:

@@ -15,6 +15,9 @@ def mcp(
         str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine only with keys.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any that is free.")] = 8081,
+    keyless: Annotated[
+        bool, typer.Option("--open", help="Let everybody on this machine in without a key, whatever keys there are.")
+    ] = False,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A name it is served under, beside localhost; may be repeated."),
@@ -37,6 +40,7 @@ def mcp(
                 opened,
                 host=host,
                 port=port,
+                keyless=keyless,
                 hosts=allow_host or (),
                 datasets=dataset,
                 on_listening=announcer(workspace),

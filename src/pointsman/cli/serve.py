@@ -18,6 +18,9 @@ def serve(
     ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any that is free.")] = 8080,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that take requests.")] = 1,
+    keyless: Annotated[
+        bool, typer.Option("--open", help="Let everybody on this machine in without a key, whatever keys there are.")
+    ] = False,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A name it is served under, beside localhost; may be repeated."),
@@ -42,7 +45,8 @@ def serve(
     """Serve the workspace over HTTP, with a console at /.
 
     It listens to this machine alone unless told otherwise, and needs keys ('pointsman keys create') to listen beyond
-    it. SIGTERM lets requests end first; SIGHUP reads the settings again.
+    it. Once there have been keys, every request needs one, unless --open says otherwise. SIGTERM lets requests end
+    first; SIGHUP reads the settings again.
     """
     from pointsman.server.run import Options
     from pointsman.server.run import serve as run
@@ -52,6 +56,7 @@ def serve(
         host=host,
         port=port,
         workers=workers,
+        keyless=keyless,
         hosts=allow_host or (),
         origins=allow_origin or (),
         settings=str(settings) if settings is not None else None,

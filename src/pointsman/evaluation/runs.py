@@ -38,7 +38,8 @@ def kept(workspace: Path, most: int = MOST) -> list[dict[str, Any]]:
     A file that cannot be read is left out, and the log says so.
     """
     found: list[dict[str, Any]] = []
-    for path in sorted((workspace / FOLDER).glob("*.json"), reverse=True)[:most]:
+    files = (path for path in (workspace / FOLDER).glob("*.json") if path.is_file())  # reading a pipe would not end
+    for path in sorted(files, reverse=True)[:most]:
         try:
             run = json.loads(path.read_text("utf-8"))
             if not isinstance(run, dict) or not isinstance(run.get("strategies"), dict):

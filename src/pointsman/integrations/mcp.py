@@ -817,6 +817,7 @@ def create_http_app(
     limits: Limits | None = None,
     keys: KeyStore | None = None,
     loopback: bool = True,
+    keyless: bool = False,
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
 ) -> ASGIApp:
@@ -831,8 +832,9 @@ def create_http_app(
         settings: see `create_server`.
         limits: of requests.
         keys: who may do what; those kept in the workspace unless given.
-        loopback: whether only this machine reaches the service; then, and as long as there are no keys, everybody may
-            search everything.
+        loopback: whether only this machine reaches the service; then, and as long as there has never been a key,
+            everybody may search everything.
+        keyless: on this machine everybody may search everything without a key, whatever keys there are or have been.
         hosts: names it is served under, beside the loopback ones (against DNS rebinding).
         origins: whose pages may use it, beside its own.
 
@@ -863,7 +865,7 @@ def create_http_app(
         lifespan=lambda _: manager.run(),
     )
     keys = keys or KeyStore(workspace.path / FILE)
-    return secure(app, keys=keys, limits=limits, loopback=loopback, hosts=hosts, origins=origins)
+    return secure(app, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins)
 
 
 async def _health(_: Request) -> JSONResponse:
@@ -875,6 +877,7 @@ def serve_http(
     *,
     host: str = "127.0.0.1",
     port: int = 8081,
+    keyless: bool = False,
     hosts: Collection[str] = (),
     datasets: Collection[str] | None = None,
     settings: Settings | None = None,
@@ -888,6 +891,7 @@ def serve_http(
         workspace: see `create_server`.
         host: the address to listen on; beyond this machine only with keys.
         port: 0: any that is free.
+        keyless: see `create_http_app`.
         hosts: see `create_http_app`.
         datasets: see `create_server`.
         settings: see `create_server`.
@@ -901,7 +905,8 @@ def serve_http(
     from pointsman.server.logs import configure_logging
     from pointsman.server.run import Options, address, announce, bound, check_closed, configured
 
-    options = Options(str(workspace.path), host, port)
+    options = Options(str(workspace.path), host, port, keyless=keyless)
+    configure_logging()
     check_closed(options)
     app = create_http_app(
         workspace,
@@ -909,9 +914,9 @@ def serve_http(
         settings=settings,
         keys=KeyStore(workspace.path / FILE),
         loopback=options.loopback,
+        keyless=keyless,
         hosts=hosts,
     )
     listening = bound(host, port)
-    configure_logging()
     announce(workspace.path, f"{address(listening)}{PATH}", on_listening)
     uvicorn.Server(configured(app)).run(sockets=[listening])

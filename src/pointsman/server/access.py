@@ -121,17 +121,20 @@ class Access:
             raise Problem("forbidden", "this key is for reading only; it needs the scope 'write'")
 
 
-def authenticate(headers: Headers | Iterable[tuple[bytes, bytes]], keys: KeyStore, *, loopback: bool) -> Access:
+def authenticate(
+    headers: Headers | Iterable[tuple[bytes, bytes]], keys: KeyStore, *, loopback: bool, keyless: bool = False
+) -> Access:
     """Who asks, by ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
 
     As long as a workspace has had no key, everybody who reaches the service over the loopback interface may do
     everything; not so through a proxy, behind which the whole network may be. From the first key on, every request
-    needs a valid one.
+    needs a valid one, also when all keys are gone again.
 
     Args:
         headers: of the request, names in lower case, as ASGI has them, or Starlette's.
         keys: of the workspace.
         loopback: whether the service is bound to loopback addresses alone.
+        keyless: the operator has said that there, and without any key, everybody may do everything.
 
     Raises:
         Problem: ``unauthorized``, with the same words for a key that is missing, malformed, wrong, revoked or expired,
@@ -155,7 +158,7 @@ def authenticate(headers: Headers | Iterable[tuple[bytes, bytes]], keys: KeyStor
             key = keys.check(text.decode("latin-1")) if len(text) <= _LONGEST else None
             if key is not None:
                 return Access.of(key)
-        if loopback and not forwarded and keys.empty():
+        if loopback and not forwarded and ((keyless and not given) or keys.empty()):
             return Access.open()
     except StoreError as error:
         log.error("nobody is let in: %s", error)  # noqa: TRY400  (it tells all; a request has no use for a traceback)

@@ -61,6 +61,7 @@ def create_app(
     limits: Limits | None = None,
     keys: KeyStore | None = None,
     loopback: bool = True,
+    keyless: bool = False,
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
     worker: bool = False,
@@ -73,8 +74,9 @@ def create_app(
         settings_file: where they are read again when it changes.
         limits: of requests.
         keys: who may do what; those kept in the workspace unless given.
-        loopback: whether only this machine reaches the service; then, and as long as there are no keys, everybody may
-            do everything.
+        loopback: whether only this machine reaches the service; then, and as long as there has never been a key,
+            everybody may do everything.
+        keyless: on this machine everybody may do everything without a key, whatever keys there are or have been.
         hosts: names it is served under, beside the loopback ones.
         origins: whose pages may change things, beside its own.
         worker: whether it is one of several processes.
@@ -89,7 +91,7 @@ def create_app(
     state.metrics.queued.set_function(lambda: state.gate.waiting)
     app = describe(FastAPI(lifespan=_lifespan(state, settings_file), **OPTIONS))
     app.state.pointsman = state
-    secured = secure(app, keys=keys, limits=limits, loopback=loopback, hosts=hosts, origins=origins)
+    secured = secure(app, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins)
     return Observed(secured, state.metrics, logging.getLogger("pointsman.access"))
 
 

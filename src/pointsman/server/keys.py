@@ -61,8 +61,8 @@ class ApiKey:
         datasets: the names that it is for; ``("*",)`` means all.
         scopes: of ``"read"`` and ``"write"``.
         created: when it was made, in UTC.
-        expires: from when on it is worth nothing; None: it does not end.
-        revoked: when it was withdrawn; None where it was not.
+        expires: from when on it is no longer valid; None: it does not expire.
+        revoked: when it was revoked; None where it was not.
     """
 
     id: str
@@ -119,6 +119,7 @@ class KeyStore:
 
     def __init__(self, path: str | Path, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.path = Path(path)
+        self._lock = self.path.with_suffix(".lock")
         self._clock = clock
         self._known: _Known | None = None
 
@@ -146,7 +147,7 @@ class KeyStore:
         """
         key = ApiKey("", _name(name), _datasets(datasets), _scopes(scopes), self._clock(), _expires(expires))
         if not key.valid(self._clock()):
-            raise InputError(f"a key that expires at {expires} would be worth nothing; name a time in the future")
+            raise InputError(f"a key that expires at {expires} would never be valid; name a time in the future")
         with self._changing() as entries:
             ids = iter(lambda: secrets.token_hex(4), "")
             key = replace(key, id=next(one for one in ids if one not in entries))
@@ -155,7 +156,7 @@ class KeyStore:
         return NewKey(key, text)
 
     def revoke(self, key_id: str) -> ApiKey:
-        """Withdraw a key, from now on and for good; it stays in the list. One that is withdrawn already stays so.
+        """Revoke a key, from now on and for good; it stays in the list. One that is revoked already stays so.
 
         Raises:
             UnknownNameError: there is none of this id.
@@ -186,15 +187,27 @@ class KeyStore:
         return entry.key if same and entry is not None and entry.key.valid(self._clock()) else None
 
     def empty(self) -> bool:
-        """Whether there has never been a key here; one that expired or was revoked is still one.
+        """Whether there has never been a key here.
+
+        A key that expired or was revoked is still one. Where the file is gone, or somebody has taken the keys out of
+        it, the lock beside it tells that there have been some.
 
         Raises:
             CorruptStoreError: the file is damaged or unreadable.
         """
-        return not self._read().entries
+        return self._read().stamp == "absent" and not self._lock.exists()
+
+    def usable(self) -> bool:
+        """Whether any key opens anything now.
+
+        Raises:
+            CorruptStoreError: the file is damaged or unreadable.
+        """
+        now = self._clock()
+        return any(entry.key.valid(now) for entry in self._read().entries.values())
 
     def list(self) -> list[ApiKey]:
-        """All keys, also those that are worth nothing any more, in the order of their making.
+        """All keys, also those that have expired or were revoked, in the order of their making.
 
         Raises:
             CorruptStoreError: the file is damaged or unreadable.
@@ -229,7 +242,7 @@ class KeyStore:
         except FileNotFoundError:
             if known is None or known.stamp == "absent":
                 return _Known("absent", {})
-            told = f"{self.path} is gone; nobody is let in; restore it, or start anew to do without keys"
+            told = f"{self.path} is gone; nobody is let in; restore it, or start anew and make a key"
             return _Known("absent", {}, partial(CorruptStoreError, told))
         except OSError as error:  # not remembered: its permissions may change without a trace in the stamp
             raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is let in") from error
@@ -239,7 +252,7 @@ class KeyStore:
         """The entries, to be changed; written when the block ends without an error, under a lock all the while."""
         make_directory(self.path.parent)
         try:
-            with FileLock(self.path.with_suffix(".lock"), timeout=_PATIENCE, mode=0o600):
+            with FileLock(self._lock, timeout=_PATIENCE, mode=0o600):
                 before = self._read().entries
                 entries = dict(before)
                 yield entries

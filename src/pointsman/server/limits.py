@@ -53,6 +53,7 @@ class Limits:
         max_header_bytes: of all headers together.
         max_url_bytes: of path and query together.
         max_query_chars: of a search's query.
+        max_request_chars: of all queries and messages of one request together.
         max_k: hits of a search.
         max_batch: queries of one ``search_many``.
         max_documents: documents, or ids to delete, in one JSON body.
@@ -74,6 +75,7 @@ class Limits:
     max_header_bytes: int = 16_384
     max_url_bytes: int = 40_000  # the longest query in Chinese, percent-encoded
     max_query_chars: int = 4_000
+    max_request_chars: int = 40_000
     max_k: int = 200
     max_batch: int = 100
     max_documents: int = 1_000
@@ -220,6 +222,7 @@ def secure(
     keys: KeyStore,
     limits: Limits,
     loopback: bool,
+    keyless: bool = False,
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
 ) -> ASGIApp:
@@ -230,6 +233,7 @@ def secure(
         keys: of the workspace.
         limits: for every request.
         loopback: whether the service is bound to loopback addresses alone.
+        keyless: see `pointsman.server.access.authenticate`.
         hosts: names it is served under, beside the loopback ones; see `TrustedHosts`.
         origins: whose pages may change things through a browser, beside its own; see `CrossSite`.
 
@@ -237,7 +241,7 @@ def secure(
         InputError: a host or an origin that is none.
     """
     app = Bodies(app, limits)
-    app = Guard(app, keys, limits, loopback=loopback)
+    app = Guard(app, keys, limits, loopback=loopback, keyless=keyless)
     app = CrossSite(app, origins)
     app = TrustedHosts(app, hosts)
     app = RequestHead(app, limits)
@@ -600,10 +604,11 @@ class Guard:
         keys: of the workspace.
         limits: how often.
         loopback: whether the service is bound to loopback addresses alone.
+        keyless: see `pointsman.server.access.authenticate`.
     """
 
-    def __init__(self, app: ASGIApp, keys: KeyStore, limits: Limits, *, loopback: bool) -> None:
-        self._app, self._keys, self._loopback = app, keys, loopback
+    def __init__(self, app: ASGIApp, keys: KeyStore, limits: Limits, *, loopback: bool, keyless: bool = False) -> None:
+        self._app, self._keys, self._loopback, self._keyless = app, keys, loopback, keyless
         self._rate = RateLimit(limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -620,7 +625,7 @@ class Guard:
 
     def _enter(self, scope: Scope) -> None:
         try:
-            access = authenticate(scope["headers"], self._keys, loopback=self._loopback)
+            access = authenticate(scope["headers"], self._keys, loopback=self._loopback, keyless=self._keyless)
         except Problem:
             self._rate.take(_address(scope))  # guessing keys takes the guesser's turns, not those of a key
             raise

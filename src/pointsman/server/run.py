@@ -35,6 +35,7 @@ class Options:
         host: the address to listen on.
         port: 0: any that is free.
         workers: processes; each takes requests, and one at a time writes to a dataset.
+        keyless: on this machine everybody may do everything without a key, whatever keys there are or have been.
         hosts: names it is served under, beside the loopback ones.
         origins: whose pages may change things, beside its own.
         settings: the settings' file.
@@ -48,6 +49,7 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
+    keyless: bool = False
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     settings: str | None = None
@@ -84,9 +86,9 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
         raise MissingDependencyError("uvicorn", "server", "pointsman serve") from error
     from pointsman.server.logs import configure_logging
 
-    check_closed(options)
     _limits(options)
     configure_logging(options.log_level, json=options.log_json)
+    check_closed(options)
     listening = bound(options.host, options.port)
     announce(options.workspace, address(listening), on_listening)
     if options.workers == 1:
@@ -139,10 +141,17 @@ def check_closed(options: Options) -> None:
     Raises:
         InputError: others would.
     """
-    if not options.loopback and KeyStore(Path(options.workspace) / FILE).empty():
+    keys = KeyStore(Path(options.workspace) / FILE)
+    make_one = f"make one with 'pointsman keys create NAME --workspace {options.workspace}'"
+    if not options.loopback and options.keyless:
+        raise InputError(f"--open is for this machine alone, and on {options.host} others could reach it")
+    if not options.loopback and not keys.usable():
         raise InputError(
-            f"on {options.host} others could reach it, and there are no keys; make one with 'pointsman keys create "
-            f"NAME --workspace {options.workspace}', or listen on 127.0.0.1"
+            f"on {options.host} others could reach it, and there are no keys; {make_one}, or listen on 127.0.0.1"
+        )
+    if not (options.keyless or keys.empty() or keys.usable()):
+        log.warning(
+            "there have been keys, and none of them is valid now: nobody is let in; %s, or say --open", make_one
         )
 
 
@@ -163,6 +172,7 @@ def application(options: Options) -> ASGIApp:
         settings_file=options.settings,
         limits=_limits(options),
         loopback=options.loopback,
+        keyless=options.keyless,
         hosts=(*options.hosts, *_names(options.host)),
         origins=options.origins,
         worker=options.workers > 1,

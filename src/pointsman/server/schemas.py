@@ -343,16 +343,19 @@ class DatasetRequest(_Request):
 
 
 class Dataset(_Answer):
-    """A dataset and its health: it is up to date where both sequence numbers are the same."""
+    """A dataset and its health: it is up to date where both sequence numbers are the same.
+
+    A key that may only write gets nulls for what is stored.
+    """
 
     name: str
     description: str
     indexing_technique: str
-    documents: int
+    documents: int | None
     embedder: str | None
-    sequence: int
-    keyword_index_sequence: int
-    bytes: int
+    sequence: int | None
+    keyword_index_sequence: int | None
+    bytes: int | None
     problem: Annotated[str | None, Field(description="Why it cannot be opened, if it cannot.")] = None
 
 
@@ -407,11 +410,11 @@ class IdPage(_Answer):
 
 
 class Added(_Answer):
-    """What an add did, by number of documents."""
+    """What an add did, by number of documents; nulls for a key that may only write."""
 
-    added: int
-    updated: int
-    unchanged: int
+    added: int | None
+    updated: int | None
+    unchanged: int | None
 
 
 class Progress(Added):

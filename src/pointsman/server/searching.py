@@ -84,6 +84,10 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
         check_text(state, text)
     for message in options.history:
         check_text(state, message.text, "a message of the history")
+    total = sum(map(len, texts)) + sum(len(message.text) for message in options.history)
+    if total > limits.max_request_chars:
+        most = limits.max_request_chars
+        raise Problem("invalid-input", f"queries and messages have {total:,} characters, the limit is {most:,}")
     if options.k > limits.max_k:
         raise Problem("invalid-input", f"k is {options.k}, the limit is {limits.max_k}")
     filters = parse_filter(options.filters) if options.filters else None

@@ -73,8 +73,10 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
         dataset.make()
         return new, _described(state, body.name)
 
-    new, found = await in_writer(state, made)
-    return Json(found, 201 if new else 200)
+    new, about = await in_writer(state, made)
+    if about is not None and not access.read:  # what is stored is for readers
+        about.update(dict.fromkeys((*_NUMBERS, "embedder"), None))
+    return Json(about, 201 if new else 200)
 
 
 @router.get("/{name}", response_model=schemas.Dataset, responses=_READS, operation_id="get_dataset")
@@ -189,7 +191,7 @@ async def add_documents(state: Shared, access: Caller, name: Name, request: Requ
     dataset = await in_thread(_writable, state, access, name)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == NDJSON:
-        return Lines(await _begun(_ingested(state, dataset, request)), media_type=NDJSON)
+        return Lines(await _begun(_ingested(state, access, dataset, request)), media_type=NDJSON)
     if kind != JSON:
         raise Problem("unsupported-media-type", f"a body here is {JSON} or {NDJSON}, in UTF-8")
     body = DocumentsRequest.model_validate(await read_json(await request.body()))
@@ -198,7 +200,7 @@ async def add_documents(state: Shared, access: Caller, name: Name, request: Requ
         raise Problem(
             "invalid-input", f"{len(body.documents)} documents at once, the limit is {most}; or send {NDJSON}"
         )
-    return Json(_added(await in_writer(state, _add, state, dataset, body.documents)))
+    return Json(_added(await in_writer(state, _add, state, dataset, body.documents), access))
 
 
 async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]:
@@ -220,7 +222,9 @@ async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]
     return rest()
 
 
-async def _ingested(state: State, dataset: Dataset, request: Request) -> AsyncGenerator[bytes | Problem]:
+async def _ingested(
+    state: State, access: Access, dataset: Dataset, request: Request
+) -> AsyncGenerator[bytes | Problem]:
     """Totals after each batch of a stream of documents; each line of the answer is out before more is read.
 
     A problem before anything was written is all that comes.
@@ -228,7 +232,7 @@ async def _ingested(state: State, dataset: Dataset, request: Request) -> AsyncGe
     total, done, batch = AddResult(), 0, list[DocumentRequest]()
 
     def line(**more: Any) -> bytes:
-        return plain({"done": done, **_added(total), **more}) + b"\n"
+        return plain({"done": done, **_added(total, access), **more}) + b"\n"
 
     async def write() -> None:
         nonlocal total, done, batch
@@ -266,6 +270,9 @@ def _read(value: object, number: int) -> DocumentRequest:
 async def delete_documents(state: Shared, access: Caller, name: Name, body: DeleteRequest) -> Response:
     """Delete documents by id, or those that match; unknown ids are passed over."""
     dataset = await in_thread(_writable, state, access, name)
+
+    if body.filters is not None:
+        access.require_read()  # how many match tells what is stored
 
     def deleted() -> int:
         with dataset.writing(WRITE_PATIENCE):
@@ -307,8 +314,10 @@ def _add(state: State, dataset: Dataset, documents: list[DocumentRequest]) -> Ad
     return result
 
 
-def _added(result: AddResult) -> dict[str, int]:
-    return {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
+def _added(result: AddResult, access: Access) -> dict[str, int | None]:
+    """What an add did; a key for writing only does not learn which texts were stored already."""
+    counts = {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
+    return counts if access.read else dict.fromkeys(counts)
 
 
 def _document(document: Document) -> dict[str, Any]:

@@ -45,7 +45,7 @@ async def ready(state: Shared) -> Response:
     },
     operation_id="metrics",
 )
-async def metrics(state: Shared, access: Caller) -> Response:
+async def metrics(state: Shared, access: Reader) -> Response:
     """What is counted and measured, in Prometheus' text format; it names no dataset and no text."""
     access.require_all()
     body, kind = state.metrics.render()
