@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,6 +129,7 @@ class TestDropping:
         store.keyword.search("rail", 5)
         assert drop_collection(tmp_path / "dataset")
         self.make(tmp_path)
+        time.sleep(0.05)  # searches look fifty times a second
         for action in (
             lambda: store.keyword.search("rail", 5),
             lambda: store.describe(description="x"),

@@ -66,6 +66,7 @@ FORMAT = 1
 _MANIFEST = "manifest.json"
 _TRUTH = "documents.sqlite"
 _COMPLETING_SECONDS = 10.0
+_LOOK_SECONDS = 0.02  # how often searches look whether the name still stands for this collection
 _HEAL_SECONDS = 1.0  # until it is tried again to heal what could not be healed
 
 
@@ -231,8 +232,9 @@ class Collection:
 
     def __init__(self, directory: Path, *, about: dict[str, Any] | None = None, k1: float = K1, b: float = B) -> None:
         self._directory = directory
-        self._manifest_path = directory / _MANIFEST
         self._lock = WriterLock(directory)
+        self._manifest_path = str(directory / _MANIFEST)
+        self._look_again = 0.0
         self._stamp: object = None  # of the manifest, as it was read last
         self.truth, self.manifest = self._open(about or {})
         self._named = False  # whether this process has made the name durable
@@ -302,8 +304,11 @@ class Collection:
         """
         if getattr(self._own, "pinned", False):
             return
-        if file_stamp(self._manifest_path) != self._stamp and self.replaced:
-            raise _replaced(self._directory)
+        now = monotonic()
+        if now > self._look_again:
+            self._look_again = now + _LOOK_SECONDS
+            if file_stamp(self._manifest_path) != self._stamp and self.replaced:
+                raise _replaced(self._directory)
         seq = self.truth.sequence()
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
             return
@@ -318,7 +323,7 @@ class Collection:
     @property
     def replaced(self) -> bool:
         """Whether another process has deleted the collection, or made it anew, since it was opened here."""
-        stamp = file_stamp(self._directory / _MANIFEST)  # first: what is written meanwhile is looked at next time
+        stamp = file_stamp(self._manifest_path)  # first: what is written meanwhile is looked at next time
         found = read_manifest(self._directory)
         if found is None or found.get("identity") != self.truth.identity:
             return True
@@ -480,7 +485,7 @@ class Collection:
         while True:
             create_collection(self._directory, about)
             with steady(self._directory) as there:
-                self._stamp = file_stamp(self._directory / _MANIFEST)
+                self._stamp = file_stamp(self._manifest_path)
                 manifest = read_manifest(self._directory)
                 if manifest is not None:
                     truth = Truth(self._directory / _TRUTH, create=False)

@@ -107,7 +107,7 @@ def remove_file(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def file_stamp(path: Path) -> tuple[int, int, int] | str:
+def file_stamp(path: Path | str) -> tuple[int, int, int] | str:
     """Tells one state of a file that is only ever replaced from another; ``"absent"`` when there is none."""
     try:
         found = os.stat(path)  # noqa: PTH116  # every search asks; the other way takes twice as long
@@ -245,12 +245,25 @@ def directory_aside(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def replace_directory(directory: Path, aside: Path) -> None:
+    """Let another directory take the place of one, if there is one; for a moment there may be none of that name."""
+    doomed = _doomed(directory)
+    with suppress(FileNotFoundError):
+        directory.rename(doomed)
+    aside.rename(directory)
+    shutil.rmtree(doomed, ignore_errors=True)  # what cannot be removed now is collected later
+
+
+def _doomed(directory: Path) -> Path:
+    return directory.with_name(f".pointsman-{uuid.uuid4().hex}.removed")
+
+
 def remove_directory(directory: Path) -> None:
     """Remove a directory durably and at once: whatever happens, it is there whole or not at all.
 
     The caller is alone with it (`steady`). What cannot be removed is out of the way, and collected later.
     """
-    doomed = directory.with_name(f".pointsman-{uuid.uuid4().hex}.removed")
+    doomed = _doomed(directory)
     directory.rename(doomed)
     sync_directory(directory.parent)
     try:

@@ -7,6 +7,13 @@ therefore be repeated at will.
 tantivy fixes k1 = 1.2 and b = 0.75 and keeps document lengths in one byte (scores within some 3 % of the formula).
 Where other constants or exact scores are wanted, a deeper candidate list is scored again with the formula itself.
 
+tantivy counts deleted documents until it happens to merge them away. Here a document is scored as if they had never
+been: each term's weight is corrected by the count of living documents. Where the mean length differs too, the best hits
+are scored again with the mean length of the living; and where one byte is too coarse for a document, that one is. When
+the deleted outnumber the living, the index is built anew, at a cost that the deletions have paid for.
+
+An index is built in a directory aside that then takes its place, so nobody sees half of one.
+
 tantivy ends each of its files with their CRC-32 but does not look at it while searching; here it is checked when an
 index is opened. Since a file of another index is sound in itself, the checksums are also noted in a file of our own.
 """
@@ -33,7 +40,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tantivy
 
 from pointsman.errors import InputError, PointsmanError, StoreError
-from pointsman.store.local.files import file_stamp, full, make_directory, room, store_error
+from pointsman.store.local.files import (
+    collect_leftovers,
+    directory_aside,
+    file_stamp,
+    full,
+    make_directory,
+    replace_directory,
+    room,
+    store_error,
+)
 from pointsman.store.prepared import query_terms
 from pointsman.text import DEFAULT_ANALYZER
 
@@ -56,9 +72,14 @@ _ID_SET = 500  # up to this many allowed keys go into the query itself; above, h
 _ID_COST = 4  # … unless that takes reading this many times as many hits as there are allowed keys
 _EXACT_DEPTH = 1000  # candidates scored again when exact scores are asked for
 _TIES = 6  # documents looked at beyond those asked for, to settle ties at the cut
+_LENGTHS_APART = 0.0005  # by how much the mean length may be off, as a share of it; a score is off by less
+_WEIGHTS_APART = 0.0003  # by how much a word's weight may be
+_COARSE = 0.055  # by how much a length in one byte may change a score, as a share of it; half of that is left
+_COMPACT = 1000  # fewer deleted documents than this are never worth building an index anew
 _COUNTS_CACHED = 20_000  # documents whose term counts are remembered for that
 _CHECKSUMS = "checksums.json"
 _FOOTER_MAGIC = 1337
+_EXACT_TO = 40  # lengths below are exact in tantivy's one byte
 
 
 class Source(Protocol):
@@ -89,12 +110,91 @@ class _View:
         self.searcher, self.seq = searcher, seq
         self.documents = max(searcher.num_docs - 1, 0)  # all but the marker
         self.frequencies: dict[str, int] = {}
+        self.weights: dict[str, float] = {}
+        self.counted = 0  # how many documents tantivy reckons with, markers and deleted ones among them; 0: not learnt
+        self.counted_length = 1.0  # and their mean length
+        self._some_dead = True
         self.counts: OrderedDict[int, tuple[int, Counter[str]]] = OrderedDict()
 
     @cached_property
+    def _lengths(self) -> tuple[float, int]:
+        """Those of the living together, and the longest."""
+        asked = {name: {name: {"field": "length"}} for name in ("sum", "max")}
+        told = self.searcher.aggregate(tantivy.Query.all_query(), asked)
+        return float(told["sum"]["value"]), int(told["max"]["value"] or 0)
+
+    @property
     def average_length(self) -> float:
-        total = self.searcher.aggregate(tantivy.Query.all_query(), {"sum": {"sum": {"field": "length"}}})
-        return float(total["sum"]["value"]) / max(self.documents, 1) or 1.0
+        """That of the living."""
+        return self._lengths[0] / max(self.documents, 1) or 1.0
+
+    @cached_property
+    def factors(self) -> list[float]:
+        """For each length up to the longest, what tantivy's score is to be multiplied with; 0 where that does not do.
+
+        Tantivy takes a document for shorter than it is and so scores it too high: not at all where a word occurs very
+        often, and most where it occurs once. The factor is the middle of that.
+        """
+        weight = K1 * B / self.average_length
+        factors = []
+        for length in range(self._lengths[1] + 1):
+            stored = _in_a_byte(length)
+            most = weight * (length - stored) / (1 + K1 * (1 - B) + weight * length)
+            factors.append(1 - most / 2 if most <= _COARSE else 0.0)
+        return factors
+
+    @cached_property
+    def one_factor(self) -> bool:
+        """Whether all lengths are exact."""
+        return self._lengths[1] < _EXACT_TO
+
+    def learn(self, term: str) -> bool:
+        """See what tantivy reckons with, by a term that some living document holds; False when none holds it."""
+        if not self.counted:
+            query = _term(term)
+            hits = self.searcher.search(query, 1, count=False).hits
+            if not hits:
+                return False
+            told = json.loads(query.explain(self.searcher, hits[0][1]).to_json())
+            numbers = {part["description"]: part["value"] for part in _parts(told)}
+            self.counted_length = float(numbers["avgdl, average length of field"])
+            self.counted = int(numbers["N, total number of docs"])
+            markers = self.searcher.doc_freq("key", _MARKER)
+            self._some_dead = self.counted > self.documents + markers
+        return True
+
+    @cached_property
+    def lengths_differ(self) -> bool:
+        """Whether the mean length that tantivy reckons with is not that of the living; learnt before."""
+        return abs(self.counted_length / self.average_length - 1) > _LENGTHS_APART
+
+    def count(self, term: str) -> int:
+        """How many living documents hold a term."""
+        n = self.frequencies.get(term)
+        if n is None:  # counted, not looked up, where the dictionary's number includes deleted documents
+            if len(self.frequencies) > 100_000:
+                self.frequencies.clear()
+            n = self.searcher.doc_freq("body", term)
+            if n and (not self.learn(term) or self._some_dead):
+                n = self.searcher.search(_term(term), 1, count=True).count or 0  # type: ignore[attr-defined]  # stubs lack it
+            self.frequencies[term] = n
+        return n
+
+    def idf(self, term: str) -> float:
+        """Lucene's: ln(1 + (N - n + ½) / (n + ½)) over the living."""
+        return _idf(self.documents, self.count(term))
+
+    def weight(self, term: str) -> float:
+        """What tantivy's score of a term is to be multiplied with, as it counts documents that are not there."""
+        weight = self.weights.get(term)
+        if weight is None:
+            if len(self.weights) > 100_000:
+                self.weights.clear()
+            known = self.searcher.doc_freq("body", term)
+            weight = self.idf(term) / _idf(self.counted, known) if known and self.learn(term) else 1.0
+            # Scaled terms take tantivy half as long again, so what makes no difference is left as it is.
+            weight = self.weights[term] = 1.0 if abs(weight - 1) < _WEIGHTS_APART else weight
+        return weight
 
 
 def _schema() -> tantivy.Schema:
@@ -145,6 +245,7 @@ class KeywordIndex:
         self._applied = -1
         self._looked_at: object = None  # which state of the files `_applied` speaks of
         self._mirror: Path | None = None  # where the index is read through links
+        self._anew = False  # the next catching up begins with nothing
         self._writes = False  # this very object: until it is done, what is on disk is no business of its searches
         self._told_missing = False
         self.trouble: StoreError | None = None
@@ -157,7 +258,7 @@ class KeywordIndex:
         """At most ``k`` keys with their BM25 scores, best first, ties by key; filters act before the cut (I9)."""
         self._refresh()
         view, terms = self._current(), query_terms(query)
-        if not terms or k < 1:
+        if k < 1 or not any(map(view.learn, terms)):
             return []
         allowed = None
         if filters is not None:
@@ -165,7 +266,8 @@ class KeywordIndex:
                 raise InputError("this keyword index was opened without metadata; it cannot filter")
             allowed = self._columns.allowed(filters)
         if not self._exact:
-            return self._top(view, terms, k, allowed)
+            find = self._top_again if view.lengths_differ else self._top
+            return find(view, terms, k, allowed)
         candidates = self._top(view, terms, max(_EXACT_DEPTH, 10 * k), allowed)
         keys = [key for key, _ in candidates]
         return _ordered(zip(keys, self._formula(view, terms, keys), strict=True))[:k]
@@ -174,12 +276,37 @@ class KeywordIndex:
         """The same scores for given keys, in their order; 0 where no word of the query occurs."""
         self._refresh()
         view, terms = self._current(), query_terms(query)
-        if not terms or not keys:
+        if not keys or not any(map(view.learn, terms)):
             return [0.0] * len(keys)
         if self._exact:
             return self._formula(view, terms, keys)
-        found = dict(_hits(view, _among(keys, _any_of(terms)), len(keys)))
-        return [found.get(key, 0.0) for key in keys]
+        if view.lengths_differ:
+            return self._formula(view, terms, keys, as_stored=True)
+        scores = dict(self._hits(view, terms, _among(keys, _any_of(view, terms)), len(keys)))
+        return [scores.get(key, 0.0) for key in keys]
+
+    def _hits(self, view: _View, terms: Mapping[str, int], query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
+        """Keys and scores, nearly best first: of documents whose length is too coarse in one byte by the formula."""
+        hits = _hits(view, query, limit)
+        if not all(score for _, score in hits):
+            coarse = [key for key, score in hits if not score]
+            scores = dict(zip(coarse, self._formula(view, terms, coarse), strict=True))
+            hits = [(key, score or scores[key]) for key, score in hits]
+        return hits
+
+    def _top_again(
+        self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None
+    ) -> list[tuple[int, float]]:
+        """The best k where some scores have to be corrected; a true score is at most so many times tantivy's."""
+        most = max(1.0, view.average_length / view.counted_length)
+        depth = k + _TIES
+        while True:
+            hits = self._top(view, terms, depth, allowed)
+            keys = [key for key, _ in hits]
+            best = _ordered(zip(keys, self._formula(view, terms, keys, as_stored=True), strict=True))[:k]
+            if len(hits) < depth or depth >= max(_EXACT_DEPTH, 4 * k) or hits[-1][1] * most < best[-1][1]:
+                return best
+            depth *= 4
 
     def _top(
         self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None
@@ -188,37 +315,40 @@ class KeywordIndex:
         # the same, tantivy takes those stored first: short queries on even chunks tie by the hundred, and reading on
         # until the tie ends would cost ten times the search.
         wanted = k + _TIES
-        query = _any_of(terms)
+        query = _any_of(view, terms)
         if allowed is None:
-            return _ordered(_hits(view, query, min(wanted, view.documents + 1)))[:k]
+            return _ordered(self._hits(view, terms, query, min(wanted, view.documents + 1)))[:k]
         if not len(allowed):
             return []
         # The best k of the allowed are the first k allowed ones of the whole ranking: read on until they are there,
         # unless that is so deep that naming the allowed keys in the query is cheaper, though it costs more for each.
         depth = int(1.5 * wanted * view.documents / len(allowed))
         if len(allowed) <= max(_ID_SET, depth // _ID_COST):
-            return _ordered(_hits(view, _among(allowed.tolist(), query), len(allowed)))[:k]
+            return _ordered(self._hits(view, terms, _among(allowed.tolist(), query), len(allowed)))[:k]
         while True:
             depth = min(depth, view.documents) + 1
-            hits = _hits(view, query, depth)
+            hits = self._hits(view, terms, query, depth)
             kept = _masked(hits, allowed)
             if len(kept) >= wanted or len(hits) < depth:
                 return _ordered(kept)[:k]
             depth *= 4
 
-    def _formula(self, view: _View, terms: Mapping[str, int], keys: Sequence[int]) -> list[float]:
+    def _formula(
+        self, view: _View, terms: Mapping[str, int], keys: Sequence[int], *, as_stored: bool = False
+    ) -> list[float]:
         """BM25 as in Robertson and Zaragoza (2009) with Lucene's idf, ln(1 + (N - n + ½) / (n + ½))."""
-        idf = {term: self._idf(view, term) for term in terms}
+        idf = {term: view.idf(term) for term in terms}
         scores = []
         for length, counts in self._term_counts(view, keys):
-            norm = self._k1 * (1 - self._b + self._b * length / view.average_length)
-            scores.append(
-                sum(
-                    weight * idf[term] * counts[term] / (counts[term] + norm)
-                    for term, weight in terms.items()
-                    if term in counts
-                )
+            factor = view.factors[length] if as_stored and length < len(view.factors) else 0.0
+            held = _in_a_byte(length) if factor else length
+            norm = self._k1 * (1 - self._b + self._b * held / view.average_length)
+            score = sum(
+                weight * idf[term] * counts[term] / (counts[term] + norm)
+                for term, weight in terms.items()
+                if term in counts
             )
+            scores.append(score * (factor or 1.0))
         return scores
 
     def known(self, text: str) -> bool:
@@ -229,21 +359,7 @@ class KeywordIndex:
         """How many documents hold the rarest word of a text; 0 where one is in none, or there is no word."""
         self._refresh()
         view = self._current()
-        return min((self._count(view, term) for term in query_terms(text)), default=0)
-
-    def _idf(self, view: _View, term: str) -> float:
-        n = self._count(view, term)
-        return math.log(1 + (view.documents - n + 0.5) / (n + 0.5))
-
-    def _count(self, view: _View, term: str) -> int:
-        """How many documents hold a term."""
-        n = view.frequencies.get(term)
-        if n is None:  # counted, not looked up: the dictionary's number includes deleted documents until a merge
-            if len(view.frequencies) > 100_000:
-                view.frequencies.clear()
-            n = view.searcher.search(_term(term), 1, count=True).count or 0  # type: ignore[attr-defined]  # stubs lack it
-            view.frequencies[term] = n
-        return n
+        return min((view.count(term) for term in query_terms(text)), default=0)
 
     def _term_counts(self, view: _View, keys: Sequence[int]) -> list[tuple[int, Counter[str]]]:
         with self._guard:
@@ -266,6 +382,11 @@ class KeywordIndex:
         if self._looked_at is None:
             self.reload()
         return self._applied
+
+    @property
+    def shown(self) -> int:
+        """The sequence number of what searches look at; -1 when they find nothing, for want of an index."""
+        return -1 if self._view is None else self._view.seq
 
     def reload(self) -> None:
         """See what a writer has committed since."""
@@ -296,14 +417,16 @@ class KeywordIndex:
         """
         since = self.applied
         target = self._source.sequence()  # read first: what is written meanwhile is seen again next time
-        if since == target:
+        if since == target and not self._anew:
             return
-        if since < 0 or since > target:  # an index ahead of its truth belongs to some other state of it
-            self.clear()
-            since = 0
+        # An index ahead of its truth belongs to some other state of it.
+        anew = self._anew or not 0 <= since <= target or self._wasteful
         try:
             self._writes = True
-            self._write(since, target)
+            if anew:
+                self._build(target)
+            else:
+                self._write(since, target)
         except BaseException as error:
             self._drop_writer()  # what it has taken in uncommitted must not get into a later commit
             if _of_tantivy(error):
@@ -322,12 +445,8 @@ class KeywordIndex:
         return store_error(self._directory, cause, kept)
 
     def clear(self) -> None:
-        """Throw the index away; ``catch_up`` builds it anew. Searches go on in what was there until then."""
-        self._drop_writer()
-        with self._guard:
-            self._index, self._applied, self._looked_at = None, -1, "cleared"
-        if self._directory.exists():
-            shutil.rmtree(self._directory)
+        """Let ``catch_up`` build the index anew, whatever state it is in; searches go on in what is there."""
+        self._anew = True
 
     def release(self) -> None:
         """Let another process write; searches go on in what is open."""
@@ -347,8 +466,9 @@ class KeywordIndex:
     def keys(self) -> Iterator[int]:
         """Every key that the index holds, for comparing it with the truth."""
         view = self._current()
-        hits = _hits(view, tantivy.Query.all_query(), view.documents + 1)
-        return (key for key, _ in hits if key != _MARKER)
+        found = view.searcher.search(tantivy.Query.all_query(), view.documents + 1, count=False).hits
+        keys: Any = view.searcher.fast_field_values("key", [address for _, address in found])
+        return (key for key in keys if key != _MARKER)
 
     def _current(self) -> _View:
         if self._view is None:
@@ -383,6 +503,33 @@ class KeywordIndex:
                 self._index = index
             return
 
+    @property
+    def _wasteful(self) -> bool:
+        """Whether most of what the index holds is deleted."""
+        dead, alive = 0, 0
+        for segment in _segments(self._directory):
+            deleted = (segment["deletes"] or {}).get("num_deleted_docs", 0)
+            dead, alive = dead + deleted, alive + segment["max_doc"] - deleted
+        return dead > max(alive, _COMPACT)
+
+    def _build(self, target: int) -> None:
+        """Build the index anew beside the one that there is, and let it take that one's place."""
+        self._drop_writer()
+        folder = self._directory.parent
+        make_directory(folder)
+        collect_leftovers(folder)
+        with directory_aside(folder) as aside:
+            writer = tantivy.Index(_SCHEMA, path=str(aside)).writer(_HEAP_BYTES, 1)
+            try:
+                self._fill(writer, 0, target)
+            finally:
+                writer.wait_merging_threads()
+            _note_checksums(aside)
+            with self._guard:
+                self._index = None
+                self._anew, self._applied, self._looked_at = False, -1, None
+            replace_directory(self._directory, aside)
+
     def _open(self) -> tantivy.Index:
         """The index on disk; where nothing can be written beside it, not even a lock, through links to its files."""
         try:
@@ -414,14 +561,18 @@ class KeywordIndex:
         self._view, self._applied = _View(searcher, int(seq)), int(seq)
 
     def _write(self, since: int, target: int) -> None:
-        writer = self._open_writer()
+        self._fill(self._open_writer(), since, target)
+
+    def _fill(self, writer: tantivy.IndexWriter, since: int, target: int) -> None:
+        """Take in what was logged since, and commit."""
         for batch in self._source.changes(since):
             for change in batch:
                 if since:
                     writer.delete_documents_by_term("key", change.key)
                 if change.document is not None:
                     writer.add_document(_postings(change.key, change.document))
-        writer.delete_documents_by_term("key", _MARKER)
+        if since:
+            writer.delete_documents_by_term("key", _MARKER)
         marker = tantivy.Document()
         marker.add_integer("key", _MARKER)
         marker.add_text("marker", f"{self._marker}\n{target}")
@@ -490,9 +641,13 @@ def _damaged_files(directory: Path) -> list[Path]:
     return wrong + [directory / name for name in gone]
 
 
+def _segments(directory: Path) -> list[Any]:
+    segments: list[Any] = json.loads((directory / "meta.json").read_bytes())["segments"]
+    return segments
+
+
 def _live(directory: Path) -> list[Path]:
-    meta = json.loads((directory / "meta.json").read_bytes())
-    segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
+    segments = {segment["segment_id"].replace("-", "") for segment in _segments(directory)}
     return [path for path in directory.iterdir() if _segment(path.name) in segments]
 
 
@@ -593,15 +748,14 @@ def _key(key: int) -> tantivy.Query:
     return tantivy.Query.term_query(_SCHEMA, "key", key)
 
 
-def _any_of(terms: Mapping[str, int]) -> tantivy.Query:
+def _any_of(view: _View, terms: Mapping[str, int]) -> tantivy.Query:
     """A disjunction; a word that the query repeats counts that often, as in Lucene."""
-    should = tantivy.Occur.Should
-    return tantivy.Query.boolean_query(
-        [
-            (should, _term(term) if count == 1 else tantivy.Query.boost_query(_term(term), float(count)))
-            for term, count in terms.items()
-        ]
-    )
+    should, scaled = tantivy.Occur.Should, tantivy.Query.boost_query
+    parts = []
+    for term, count in terms.items():
+        weight = count * view.weight(term)
+        parts.append((should, _term(term) if weight == 1 else scaled(_term(term), weight)))
+    return tantivy.Query.boolean_query(parts)
 
 
 def _among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
@@ -611,11 +765,39 @@ def _among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
     return tantivy.Query.boolean_query([(must, tantivy.Query.const_score_query(wanted, 0.0)), (must, query)])
 
 
+def _in_a_byte(length: int) -> int:
+    """A length as tantivy keeps it: exactly to 39, then its four highest bits (Lucene's `SmallFloat.intToByte4`)."""
+    if length < _EXACT_TO:
+        return length
+    rest = length - 24
+    shift = rest.bit_length() - 4
+    return 24 + (rest >> shift << shift)
+
+
+def _idf(documents: int, holding: int) -> float:
+    return math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
+
+
+def _parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """An explanation of tantivy's and all that it is made of."""
+    yield explanation
+    for part in explanation.get("details", ()):
+        yield from _parts(part)
+
+
 def _hits(view: _View, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-    """Keys and scores, best first; without the constant factor k1 + 1, as in Lucene, for which κ was measured."""
+    """Keys and scores, nearly best first; 0 for documents whose length is too coarse in one byte.
+
+    Scores are without the constant factor k1 + 1, as in Lucene, for which κ was measured.
+    """
     hits = view.searcher.search(query, limit, count=False).hits
-    keys: Any = view.searcher.fast_field_values("key", [address for _, address in hits])
-    return [(key, hit[0] / (K1 + 1)) for key, hit in zip(keys, hits, strict=True)]
+    addresses = [address for _, address in hits]
+    keys: Any = view.searcher.fast_field_values("key", addresses)
+    if view.one_factor:
+        return [(key, hit[0] / (K1 + 1)) for key, hit in zip(keys, hits, strict=True)]
+    lengths: Any = view.searcher.fast_field_values("length", addresses)
+    factors = view.factors
+    return [(key, hit[0] * factors[length] / (K1 + 1)) for key, hit, length in zip(keys, hits, lengths, strict=True)]
 
 
 def _masked(hits: list[tuple[int, float]], allowed: NDArray[np.int64]) -> list[tuple[int, float]]:
