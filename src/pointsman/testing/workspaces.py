@@ -203,8 +203,8 @@ class WorkspaceConformance(TwinConformance):
             awaited = wait_for(lambda: dataset.asearch(text, 5))
         self._sound_hits(found, 5, "a dataset's own search")
         self._agree(found, awaited, "a dataset's own search and the awaited one")
-        wanted = subject.search(text, 5, datasets=self.filled(), rerank=False, refuse=False, effort="fast")
-        self._agree(found, wanted, "a dataset's own search and the workspace's, without other stages,")
+        wanted = subject.search(text, 5, datasets=self.filled())
+        self._agree(found, wanted, "a dataset's own search and the workspace's")
 
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -295,6 +295,7 @@ class WorkspaceConformance(TwinConformance):
                 assert (made.name, made.description, made.indexing_technique) == (name, "铁路", "keyword"), (
                     "the dataset is not as it was made"
                 )
+                made.add([{"id": "first", "text": "rail"}])
                 made.describe("о железных дорогах")
                 again = subject.dataset(name)
                 assert again.description == "о железных дорогах", f"it is described as {again.description!r}"
