@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -66,6 +67,8 @@ FORMAT = 1
 _MANIFEST = "manifest.json"
 _TRUTH = "documents.sqlite"
 _COMPLETING_SECONDS = 10.0
+_LAG_SECONDS = 1.0  # how long an index may be behind before answers say so
+_COUNTED = 10_000  # changes that are counted to say by how much
 _LOOK_SECONDS = 0.02  # how often searches look whether the name still stands for this collection
 _HEAL_SECONDS = 1.0  # until it is tried again to heal what could not be healed
 
@@ -255,6 +258,7 @@ class Collection:
         self._vectors: VectorIndex | None = None
         self._embedder: str | None = None
         self._seen = -1
+        self._behind_since = math.inf  # the moment when an index was first seen to be behind
         self._heal_again = 0.0  # the moment from which on it is worth trying
         self._heal()
 
@@ -319,6 +323,38 @@ class Collection:
                 self._deriving.release()
         self.keyword.reload()
         self._heal()
+
+    def lagging(self, *, words: bool = True) -> str | None:
+        """What an answer of this moment may lack, in words; None when the indexes show all that was written.
+
+        An index that is not there is told of at once. One that is merely behind is told of after a second: so long
+        whoever is writing may take to bring it up to date.
+
+        Args:
+            words: whether the keyword index matters.
+        """
+        seq = self.truth.sequence()
+        behind = []
+        if words and self.keyword.shown < seq and not (self.keyword.shown < 0 and self.truth.is_empty()):
+            behind.append(("keyword index", self.keyword.shown))
+        vectors = self.vectors
+        if vectors is not None and vectors.loaded and vectors.applied < seq:
+            behind.append(("vector index", vectors.applied))
+        if not behind:
+            self._behind_since = math.inf
+            return None
+        self._behind_since = min(self._behind_since, monotonic())
+        late = monotonic() - self._behind_since >= _LAG_SECONDS
+        why = f": {self.keyword.trouble}" if self.keyword.trouble is not None else "; it is being brought up to date"
+        told = []
+        for name, shown in behind:
+            if shown < 0:
+                told.append(f"the {name} of {self._directory.name!r} is not there yet{why}")
+            elif late:
+                count = self.truth.changed_since(shown, _COUNTED)
+                more = " or more" if count == _COUNTED else ""
+                told.append(f"the {name} of {self._directory.name!r} lacks the last {count}{more} changes{why}")
+        return "; ".join(told) or None
 
     @property
     def replaced(self) -> bool:

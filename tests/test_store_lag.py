@@ -1,0 +1,145 @@
+"""An answer out of a store that is behind says so, and what one process heals all the others see."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pointsman.store.local import collection, keyword
+from pointsman.store.local.collection import Collection
+from pointsman.types import Document
+from store_kit import add, corpus, opened, sound
+
+WORKER = Path(__file__).with_name("lag_worker.py")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    store = opened(tmp_path)
+    add(store, corpus(300))
+    store.close()
+    return tmp_path
+
+
+def damage(path: Path, way: str) -> None:
+    """Take the keyword index away, or spoil it."""
+    index = path / "dataset" / "keyword"
+    if way == "missing":
+        shutil.rmtree(index)
+    else:
+        for one in index.glob("*.idx"):
+            content = bytearray(one.read_bytes())
+            content[len(content) // 2] ^= 0x55
+            (aside := one.with_suffix(".aside")).write_bytes(content)
+            aside.replace(one)  # the file that is open stays: who truncates what is mapped ends the process
+
+
+@pytest.mark.parametrize("way", ["missing", "damaged"])
+def test_while_another_builds_the_index(made: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    postings, begun, go_on = keyword._postings, threading.Event(), threading.Event()
+
+    def slowly(key: int, document: Document) -> object:
+        begun.set()
+        assert go_on.wait(60)
+        return postings(key, document)
+
+    damage(made, way)
+    monkeypatch.setattr(keyword, "_postings", slowly)
+    healer: list[Collection] = []
+    thread = threading.Thread(target=lambda: healer.append(opened(made)))
+    thread.start()
+    assert begun.wait(60)
+    reader = opened(made)
+    for _ in range(3):
+        assert reader.keyword.search("rail lamp guard", 5) == []
+        told = reader.lagging()
+        assert told is not None
+        assert "keyword index of 'dataset' is not there yet" in told
+        assert reader.lagging(words=False) is None
+    go_on.set()
+    thread.join()
+    assert len(reader.keyword.search("rail lamp guard", 5)) == 5
+    assert reader.lagging() is None
+    for store in (reader, *healer):
+        sound(store)
+        store.close()
+
+
+def test_who_has_the_index_open_goes_on_in_it(made: Path) -> None:
+    reader = opened(made)
+    answer = reader.keyword.search("rail lamp guard", 5)
+    for way in ("damaged", "missing"):
+        damage(made, way)
+        assert reader.keyword.search("rail lamp guard", 5) == answer
+        assert reader.lagging() is None
+    add(reader, [Document("new", "tunnel")])
+    assert reader.lagging() is None
+    sound(reader)
+    reader.close()
+    again = opened(made)
+    assert len(again.keyword.search("tunnel", 1000)) > 0
+    sound(again)
+    again.close()
+
+
+def test_behind_for_longer_than_a_moment(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, reader = opened(made), opened(made)
+    assert reader.lagging() is None
+    monkeypatch.setattr(Collection, "_derive", lambda _: None)
+    add(writer, corpus(7, prefix="n"))
+    reader.keyword.search("rail", 5)
+    assert reader.lagging() is None  # its writer may be about to
+    monkeypatch.setattr(collection, "_LAG_SECONDS", 0.0)
+    told = reader.lagging()
+    assert told is not None
+    assert "keyword index of 'dataset' lacks the last 7 changes" in told
+    monkeypatch.undo()
+    writer.close()
+    add(reader, [Document("last", "rail")])
+    assert reader.lagging() is None
+    sound(reader)
+    reader.close()
+
+
+def test_an_empty_dataset_is_not_behind(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    assert store.lagging() is None
+    add(store, corpus(2))
+    store.delete(["d0", "d1"])
+    assert store.lagging() is None
+    store.close()
+
+
+@pytest.fixture
+def racers(made: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    command = [sys.executable, "-W", "error", str(WORKER), str(made)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    yield processes
+    for process in processes:
+        process.communicate()
+
+
+@pytest.mark.parametrize("way", ["missing", "damaged"])
+def test_a_race_of_three_processes(made: Path, way: str, racers: list[subprocess.Popen[str]]) -> None:
+    """All three find the index unusable at once; every answer is full or says that it is not, and soon all are full."""
+    for number in range(6):
+        damage(made, way)
+        for process in racers:
+            assert process.stdin is not None
+            process.stdin.write(f"{time.monotonic() + 0.2}\n")
+            process.stdin.flush()
+        for process in racers:
+            assert process.stdout is not None
+            silent, last = process.stdout.readline().split()
+            assert silent == "0", f"round {number}: {silent} answers without a hit that say nothing"
+            assert last == "5", f"round {number}: in the end {last} hits"
+    store = opened(made)
+    sound(store)
+    store.close()
