@@ -359,7 +359,7 @@ def _version(data: bytes) -> str:
 
 
 def is_url(where: str | os.PathLike[str]) -> bool:
-    """Whether a text names a place by a URL, and not a folder.
+    r"""Whether a text names a place by a URL, and not a folder.
 
     >>> is_url("postgresql://db/rails"), is_url("./rails"), is_url("C:\\rails")
     (True, False, False)
@@ -394,6 +394,14 @@ def _postgresql(url: str, **options: Any) -> Backend:
     return PostgresBackend(url, **options)
 
 
+def _opensearch(url: str, **options: Any) -> Backend:
+    from pointsman.store.opensearch import OpenSearchBackend
+
+    return OpenSearchBackend(url, **options)
+
+
 STORES.register("file", LocalBackend)
+STORES.register("opensearch", _opensearch)
+STORES.register("opensearch+https", _opensearch)
 STORES.register("postgresql", _postgresql)
 STORES.register("postgres", _postgresql)
