@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from opensearch_kit import Cluster, NoClusterError
 from postgres_kit import NoServerError, PostgresServer
 
 if TYPE_CHECKING:
@@ -33,6 +34,18 @@ def postgres() -> Iterator[PostgresServer]:
         unavailable(str(error))
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def opensearch() -> Iterator[Cluster]:
+    """A real OpenSearch of three nodes; tests that need it are skipped where none can be had, and fail in CI."""
+    pytest.importorskip("opensearchpy")
+    try:
+        cluster = Cluster(3)
+    except NoClusterError as error:
+        unavailable(str(error))
+    yield cluster
+    cluster.stop()
 
 
 def unavailable(reason: str) -> NoReturn:

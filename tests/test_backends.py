@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +23,19 @@ ODD_NAMES = ("rails", "铁路", "железо-1", "a.b_c", "x" * 64)
 HOSTILE = ("'; drop schema pointsman cascade; --", '"', "%s %(a)s", "a\\b", "../x", "{name}", "ё/信号", " ")
 
 
-@pytest.fixture(params=["folder", "postgresql"])
+@pytest.fixture(params=["folder", "postgresql", "opensearch"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Backend]]:
     """Opens the same new workspace again and again."""
     if request.param == "folder":
         yield lambda: open_backend(tmp_path / "it")
         return
-    server = request.getfixturevalue("postgres")
-    schema = re.sub(r"\W", "_", f"t_{tmp_path.name}_{id(request):x}")[-60:]
+    name = f"t{uuid.uuid4().hex[:12]}"
+    server = request.getfixturevalue({"postgresql": "postgres"}.get(request.param, request.param))
+    url = f"{server.url}?schema={name}" if request.param == "postgresql" else f"{server.url}/{name}?replicas=0"
     opened: list[Backend] = []
 
     def connect() -> Backend:
-        opened.append(open_backend(f"{server.url}?schema=t{schema}"))
+        opened.append(open_backend(url))
         return opened[-1]
 
     yield connect
@@ -229,10 +231,17 @@ class TestUrls:
             "postgresql://u:s3cret@[::1/db",
             "postgresql://u:s3cret@h/db?nonsense=1",
             "postgresql://u:s3cret@h/db?schema=a;b",
+            "opensearch://u:s3cret@[::1",
+            "opensearch://u:s3cret@127.0.0.1:port",
+            "opensearch://u:s3cret@127.0.0.1/Prefix",
+            "opensearch://u:s3cret@127.0.0.1/?shards=many",
+            "opensearch://u:s3cret@127.0.0.1/?nonsense=1",
+            "opensearch://u:s3cret@db.example.org:9200/",
         ],
     )
     def test_what_cannot_be_read_is_refused_without_its_password(self, url: str) -> None:
         pytest.importorskip("psycopg")
+        pytest.importorskip("opensearchpy")
         with pytest.raises(errors.InputError) as caught:
             open_backend(url)
         assert "s3cret" not in str(caught.value)

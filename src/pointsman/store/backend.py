@@ -400,6 +400,14 @@ def _postgresql(url: str, **options: Any) -> Backend:
     return PostgresBackend(url, **options)
 
 
+def _opensearch(url: str, **options: Any) -> Backend:
+    from pointsman.store.opensearch import OpenSearchBackend
+
+    return OpenSearchBackend(url, **options)
+
+
 STORES.register("file", LocalBackend)
+STORES.register("opensearch", _opensearch)
+STORES.register("opensearch+https", _opensearch)
 STORES.register("postgresql", _postgresql)
 STORES.register("postgres", _postgresql)

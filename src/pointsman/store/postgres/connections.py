@@ -45,6 +45,7 @@ _SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "60s",
     "hnsw.ef_search": "400",
     "hnsw.iterative_scan": "relaxed_order",
+    "hnsw.scan_mem_multiplier": "8",  # times work_mem: else a filtered scan gives up before its list is full
     "jit": "off",  # it takes longer than the searches
 }
 _NETWORK: Final = {

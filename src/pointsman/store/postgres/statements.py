@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 EXACT_ROWS: Final = 50_000
 """From so many vectors on there is an HNSW index."""
-FEW: Final = 5_000
+FEW: Final = 10_000
 """Allowed documents up to which they are all looked at, where there is an HNSW index; without one there is no limit."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _AFTER_SURROGATES: Final = "\ue000"

@@ -1,0 +1,14 @@
+"""OpenSearch as a store: an index a dataset, spread over the nodes of a cluster (B3).
+
+=================  =====================================================================================================
+`cluster`          the client; retries, time limits, errors without passwords
+`queries`          the index, searches and filters in OpenSearch's language
+`store`            `OpenSearchStore`: one dataset
+`backend`          `OpenSearchBackend`: a workspace in the indexes of one prefix
+=================  =====================================================================================================
+"""
+
+from pointsman.store.opensearch.backend import OpenSearchBackend
+from pointsman.store.opensearch.store import OpenSearchStore
+
+__all__ = ["OpenSearchBackend", "OpenSearchStore"]

@@ -1,0 +1,256 @@
+"""A workspace in the indexes of one prefix of an OpenSearch cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import uuid
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pointsman.errors import ConflictError, InputError, StoreError, UnknownNameError
+from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record
+from pointsman.store.opensearch.cluster import Address, Cluster
+from pointsman.store.opensearch.queries import ANALYSIS, FORMAT, MOST, TOKENS, index, near, vector_field, words
+from pointsman.store.opensearch.store import Factors, OpenSearchStore
+from pointsman.text import DEFAULT_ANALYZER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from opensearchpy import OpenSearch
+
+_PREFIX: Final = re.compile(r"[a-z0-9][a-z0-9_]{0,40}")
+_KEPT: Final = ("name", "description", "indexing_technique")
+_DATASET: Final = "dataset"
+_PROBE: Final = "probe"
+_PROBES: Final = ({"tokens": "probe", "vector": [1.0, 0.0]}, {"tokens": "other", "vector": [0.0, 1.0]})
+_RIGHT: Final = math.log(2) / 2.2  # BM25 of "probe" over these two
+
+
+class OpenSearchBackend(BaseBackend):
+    """Datasets and records in indexes of one prefix; any number of processes may use it at once.
+
+    Args:
+        url: ``opensearch+https://user:password@host1:9200,host2:9200/prefix?shards=3&replicas=1``; also ``ca_certs``,
+            ``client_cert`` and ``client_key``. ``opensearch://`` does without TLS: on this machine, or elsewhere with
+            ``insecure=true``.
+        client: an `opensearchpy.OpenSearch` of your own, for what a URL cannot say, such as signed requests.
+        shards: of new datasets.
+        replicas: further copies of each shard; one lets a node fail.
+
+    Raises:
+        InputError: the URL cannot be used.
+    """
+
+    def __init__(
+        self, url: str, *, client: OpenSearch | None = None, shards: int | None = None, replicas: int | None = None
+    ) -> None:
+        address = Address(url)
+        if not _PREFIX.fullmatch(address.prefix):
+            raise InputError(f"a prefix is up to 41 lower-case letters, digits and _, not {address.prefix!r:.80}")
+        self.prefix = address.prefix
+        secret = address.user[1] if address.user else ""
+        self._cluster = Cluster(client if client is not None else address.client(), address.label, secret)
+        self._shards = _number(address, "shards", 1, shards)
+        self._replicas = _number(address, "replicas", 1, replicas)
+
+    def __repr__(self) -> str:
+        return f"OpenSearchBackend({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """See `Backend`."""
+        return f"{self._cluster.label}/{self.prefix}"
+
+    @property
+    def _catalogue(self) -> str:
+        return f"{self.prefix}-catalogue"
+
+    # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def datasets(self) -> list[DatasetRecord]:
+        """See `Backend`."""
+        return sorted((_dataset(source) for source, _ in self._of_kind(_DATASET)), key=lambda one: one.name)
+
+    def create(self, name: str, about: Mapping[str, Any]) -> OpenSearchStore:
+        """See `Backend`."""
+        self._make()
+        found = self.open(name)
+        if found is not None:
+            return found
+        settings = {key: value for key, value in about.items() if key not in _KEPT}
+        identity = uuid.uuid4().hex
+        record = {
+            "kind": _DATASET,
+            "name": name,
+            "description": about.get("description", ""),
+            "technique": about.get("indexing_technique", "hybrid"),
+            "identity": identity,
+            "settings": json.dumps(settings),
+            "format": FORMAT,
+            "analyzer": DEFAULT_ANALYZER.fingerprint,
+            "seq": 0,
+            "notes": {},
+        }
+        k1, b = float(settings.get("bm25_k1", 1.2)), float(settings.get("bm25_b", 0.75))
+        body = index(self._shards, self._replicas, k1, b) | {"aliases": {self._alias(identity): {}}}
+        self._cluster.ask("PUT", f"/{self._alias(identity)}-1", body)
+        path = f"/{self._catalogue}/_create/{_id(_DATASET, name)}"
+        if self._cluster.ask("PUT", path, record, accepted=(409,), refresh=True) is None:  # another process was first
+            self._cluster.ask("DELETE", f"/{self._alias(identity)}-1")
+        store = self.open(name)
+        if store is None:
+            raise StoreError(f"{self.url}: dataset {name!r} was deleted as soon as it was made")
+        return store
+
+    def open(self, name: str) -> OpenSearchStore | None:
+        """See `Backend`."""
+        found = self._document(_DATASET, name)
+        if found is None:
+            return None
+        record = found["_source"]
+        alias = self._alias(record["identity"])
+        return OpenSearchStore(self._cluster, alias, self._catalogue, _id(_DATASET, name), record, self._factors)
+
+    def describe(self, name: str, description: str) -> None:
+        """See `Backend`."""
+        path = f"/{self._catalogue}/_update/{_id(_DATASET, name)}"
+        body = {"doc": {"description": description}}
+        if self._cluster.ask("POST", path, body, accepted=(404,), refresh=True, retry_on_conflict=20) is None:
+            raise self._unknown(name)
+
+    def drop(self, name: str) -> None:
+        """See `Backend`."""
+        store = self.open(name)
+        if store is None:
+            raise self._unknown(name)
+        store.drop()
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def record(self, kind: str, name: str = "") -> Record | None:
+        """See `Backend`."""
+        check_record(kind, name)
+        found = self._document(f"record {kind}", name)
+        return None if found is None else Record(found["_source"]["value"], _version(found))
+
+    def records(self, kind: str) -> dict[str, Record]:
+        """See `Backend`."""
+        check_record(kind, "")
+        found = (
+            (source["name"], Record(source["value"], version)) for source, version in self._of_kind(f"record {kind}")
+        )
+        return dict(sorted(found))
+
+    def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
+        """See `Backend`."""
+        check_record(kind, name)
+        self._make()
+        condition: dict[str, Any] = {}
+        if expected_version:
+            number, _, term = expected_version.partition(".")
+            condition = {"if_seq_no": number, "if_primary_term": term}
+        elif expected_version == NEW:
+            condition = {"op_type": "create"}
+        path = f"/{self._catalogue}/_doc/{_id(f'record {kind}', name)}"
+        try:
+            if value is None:
+                if expected_version == NEW:
+                    if self.record(kind, name) is not None:
+                        raise ConflictError("")
+                    return NEW
+                self._cluster.ask("DELETE", path, accepted=(404,), refresh=True, **condition)
+                return NEW
+            body = {"kind": f"record {kind}", "name": name, "value": value}
+            return _version(self._cluster.ask("PUT", path, body, refresh=True, **condition))
+        except ConflictError:
+            what = f"{kind} {name}".strip()
+            raise ConflictError(f"{what} was changed by somebody else meanwhile; read it again") from None
+
+    def close(self) -> None:
+        """See `Backend`."""
+        self._cluster.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _alias(self, identity: str) -> str:
+        return f"{self.prefix}-{identity}"
+
+    def _unknown(self, name: str) -> UnknownNameError:
+        return UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
+
+    def _document(self, kind: str, name: str) -> Any:
+        """A record of the catalogue, as it is by now; None when there is none."""
+        return self._cluster.ask("GET", f"/{self._catalogue}/_doc/{_id(kind, name)}", accepted=(404,))
+
+    def _of_kind(self, kind: str) -> list[tuple[dict[str, Any], str]]:
+        """All records of a kind, with their versions."""
+        body = {"size": MOST, "query": {"term": {"kind": kind}}, "seq_no_primary_term": True}
+        answer = self._cluster.ask("POST", f"/{self._catalogue}/_search", body, accepted=(404,))
+        return [] if answer is None else [(hit["_source"], _version(hit)) for hit in answer["hits"]["hits"]]
+
+    def _make(self) -> None:
+        """Make the catalogue unless it is there."""
+        if self._cluster.ask("GET", f"/{self._catalogue}", accepted=(404,)) is not None:
+            return
+        body = {
+            "settings": {
+                "index": {
+                    "knn": True,
+                    "number_of_shards": 1,
+                    "auto_expand_replicas": "0-1",
+                    "max_result_window": MOST,
+                    "similarity": {"pm": {"type": "BM25", "k1": 1.2, "b": 0.75}},
+                },
+                "analysis": ANALYSIS,
+            },
+            "mappings": {
+                "dynamic": False,
+                "properties": {"kind": {"type": "keyword"}, "tokens": TOKENS, "vector": vector_field(2)},
+            },
+        }
+        self._cluster.ask("PUT", f"/{self._catalogue}", body, accepted=(400,))  # another process may have been first
+        for number, probe in enumerate(_PROBES):
+            path = f"/{self._catalogue}/_doc/{_PROBE}-{number}"
+            self._cluster.ask("PUT", path, {"kind": _PROBE, **probe}, refresh=True)
+
+    @cached_property
+    def _factors(self) -> Factors:
+        """What this cluster's scores are; releases differ, so they are measured over two documents that are known."""
+        import numpy as np
+
+        filters = [{"term": {"kind": _PROBE}}]
+        vector: np.ndarray[Any, np.dtype[np.float32]] = np.array([1.0, 0.0], np.float32)
+        bm25 = self._probed(words({"probe": 1}, filters))[f"{_PROBE}-0"] / _RIGHT
+        cosines = self._probed(near(vector, 2, filters))
+        return Factors(bm25, cosines[f"{_PROBE}-1"], cosines[f"{_PROBE}-0"])
+
+    def _probed(self, query: Mapping[str, Any]) -> dict[str, float]:
+        answer = self._cluster.ask("POST", f"/{self._catalogue}/_search", {"query": query, "_source": False})
+        return {hit["_id"]: hit["_score"] for hit in answer["hits"]["hits"]}
+
+
+def _id(kind: str, name: str) -> str:
+    """The ``_id`` of a record of the catalogue."""
+    return hashlib.blake2b(f"{kind}\0{name}".encode(), digest_size=16).hexdigest()
+
+
+def _version(answer: Mapping[str, Any]) -> str:
+    return f"{answer['_seq_no']}.{answer['_primary_term']}"
+
+
+def _dataset(source: Mapping[str, Any]) -> DatasetRecord:
+    return DatasetRecord(
+        source["name"], source["description"], source["technique"], source["identity"], json.loads(source["settings"])
+    )
+
+
+def _number(address: Address, name: str, default: int, given: int | None) -> int:
+    text = address.options.get(name, str(default)) if given is None else str(given)
+    if not text.isascii() or not text.isdecimal() or not (1 if name == "shards" else 0) <= int(text) <= 1024:
+        raise InputError(f"{name} is a number up to 1,024, not {text!r:.80}")
+    return int(text)

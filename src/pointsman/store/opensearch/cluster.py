@@ -1,0 +1,175 @@
+"""The client of a cluster, and what becomes of its errors.
+
+The client goes on to the next node when one does not answer. What the cluster refuses because it is busy (429, 503)
+is tried again with a growing pause, for some seconds in all; everything done here may be done twice.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from pointsman._http import one_line
+from pointsman.errors import ConflictError, InputError, MissingDependencyError, StoreError, StoreUnavailableError
+
+try:
+    import opensearchpy
+    from opensearchpy import OpenSearch, exceptions
+except ImportError as error:
+    raise MissingDependencyError("opensearch-py", "opensearch", "a workspace in OpenSearch") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+PATIENCE: Final = 10.0  # seconds for which what fails for a moment is tried again
+_SECONDS: Final = 60.0  # for one answer
+_PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
+_BUSY: Final = frozenset({429, 502, 503, 504})
+_HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_OPTIONS: Final = frozenset({"insecure", "ca_certs", "client_cert", "client_key", "shards", "replicas"})
+
+
+class Address:
+    """A URL of a cluster, taken apart.
+
+    Args:
+        url: ``opensearch+https://user:password@host1:9200,host2:9200/prefix?shards=3&replicas=1``, or
+            ``opensearch://`` without TLS, on this machine or with ``insecure=true``.
+
+    Raises:
+        InputError: it cannot be read, or is not encrypted and goes elsewhere.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            options = dict(parse_qsl(parts.query, keep_blank_values=True))
+            user, _, places = parts.netloc.rpartition("@")
+            self.hosts = [_host(place) for place in places.split(",")]
+        except ValueError:
+            raise InputError(
+                "the URL of a cluster cannot be read; give one such as opensearch+https://host1:9200,host2:9200/prefix"
+            ) from None  # its text may hold a password
+        if unknown := sorted(options.keys() - _OPTIONS):
+            raise InputError(f"unknown options {', '.join(unknown)} in the URL; known: {', '.join(sorted(_OPTIONS))}")
+        self.options = options
+        self.secure = parts.scheme.endswith("+https")
+        elsewhere = [host["host"] for host in self.hosts if host["host"] not in _HERE]
+        if elsewhere and not self.secure and options.get("insecure") != "true":
+            raise InputError(
+                f"{elsewhere[0]} is another machine; use opensearch+https://, or add ?insecure=true to send everything "
+                "in the clear"
+            )
+        name, _, password = user.partition(":")
+        self.user = (unquote(name), unquote(password)) if user else None
+        self.prefix = parts.path.strip("/") or "pointsman"
+        text = ",".join(f"{host['host']}:{host['port']}" for host in self.hosts)
+        self.label = f"{parts.scheme}://{quote(unquote(name)) + '@' if user else ''}{text}"
+
+    def client(self) -> OpenSearch:
+        """A client for it."""
+        files: dict[str, Any] = {
+            name: self.options[name] for name in ("ca_certs", "client_cert", "client_key") if name in self.options
+        }
+        return OpenSearch(
+            hosts=self.hosts,
+            http_auth=self.user,
+            use_ssl=self.secure,
+            verify_certs=self.secure,
+            ssl_show_warn=False,
+            http_compress=any(host["host"] not in _HERE for host in self.hosts),
+            timeout=_SECONDS,
+            max_retries=max(1, len(self.hosts) - 1),
+            retry_on_timeout=False,
+            pool_maxsize=32,
+            **files,
+        )
+
+
+class Cluster:
+    """Requests to one cluster.
+
+    Args:
+        client: an `opensearchpy.OpenSearch`.
+        label: where it is, without a password.
+        secret: what must not stand in an error.
+    """
+
+    def __init__(self, client: OpenSearch, label: str, secret: str = "") -> None:
+        self.client, self.label, self._secret = client, label, secret
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.label!r})"
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, accepted: Sequence[int] = (), **parameters: object
+    ) -> Any:
+        """The answer to a request; None where its status is one of those ``accepted``.
+
+        Raises:
+            StoreUnavailableError: no node answers, or the cluster is too busy for too long.
+            ConflictError: somebody else has changed what this was to change.
+            StoreError: anything else that the cluster complains of.
+        """
+        shown = {name: str(value).lower() if isinstance(value, bool) else value for name, value in parameters.items()}
+        until, pause = time.monotonic() + PATIENCE, _PAUSE
+        while True:
+            try:
+                return self.client.transport.perform_request(method, path, params=shown or None, body=body)
+            except exceptions.TransportError as error:
+                if error.status_code in accepted:
+                    return None
+                if not _passing(error) or time.monotonic() >= until:
+                    raise self.translated(error) from error
+            except exceptions.OpenSearchException as error:
+                raise self.translated(error) from error
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (spread, not secrecy)
+            pause = min(2 * pause, 2.0)
+
+    def ask_many(self, path: str, lines: Iterable[Mapping[str, Any]], **parameters: object) -> Any:
+        """The answer to ``_msearch`` or ``_bulk``: a line of JSON for each mapping."""
+        return self.ask("POST", path, "".join(f"{_encode(line)}\n" for line in lines), accepted=(), **parameters)
+
+    def translated(self, error: exceptions.OpenSearchException) -> StoreError:
+        """An error in our terms, without a password."""
+        text = one_line(str(error), 300)
+        if self._secret:
+            text = text.replace(self._secret, "***").replace(quote(self._secret, safe=""), "***")
+        status = error.status_code if isinstance(error, exceptions.TransportError) else None
+        if status == 409:
+            return ConflictError(f"{self.label}: somebody else has changed it meanwhile; read it again")
+        if (status == 404 and "index_not_found" in text) or "require_alias" in text:
+            return self.gone()
+        if status in {401, 403}:
+            return StoreError(f"{self.label}: {text}; connect as a user that may do this")
+        if isinstance(error, exceptions.ConnectionError) or status in _BUSY:
+            return StoreUnavailableError(f"{self.label} does not answer ({text}); check that it runs and lets you in")
+        return StoreError(f"{self.label}: {text}")
+
+    def gone(self) -> StoreError:
+        """The error for a dataset that is not there any more."""
+        return StoreError(f"{self.label}: the dataset was deleted, or made anew, meanwhile; open it again")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
+
+def _host(place: str) -> dict[str, Any]:
+    parts = urlsplit(f"//{place}")
+    if not parts.hostname:
+        raise ValueError("no host")
+    return {"host": parts.hostname, "port": parts.port or 9200}
+
+
+def _passing(error: exceptions.TransportError) -> bool:
+    """Whether the same request may well succeed in a moment."""
+    if isinstance(error, opensearchpy.exceptions.SSLError):
+        return False
+    return isinstance(error, exceptions.ConnectionError) or error.status_code in _BUSY

@@ -1,0 +1,666 @@
+"""One dataset in OpenSearch."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman._batched import batched
+from pointsman.errors import ConflictError, FormatVersionError, InputError, StoreError
+from pointsman.store.base import (
+    NEAR,
+    WORDS,
+    BaseStore,
+    Capability,
+    Lists,
+    Look,
+    Page,
+    Scale,
+    Scores,
+    Statistics,
+    StoreInfo,
+)
+from pointsman.store.opensearch.queries import (
+    FORMAT,
+    MOST,
+    clause,
+    facts_of,
+    key_of,
+    near,
+    packed,
+    unpacked,
+    vector_field,
+    words,
+)
+from pointsman.store.prepared import (
+    Prepared,
+    direction,
+    directions,
+    metadata_of,
+    prepare,
+    query_terms,
+    storable,
+)
+from pointsman.text import DEFAULT_ANALYZER
+from pointsman.types import AddResult, Document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Filter
+    from pointsman.store.opensearch.cluster import Cluster
+
+SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
+    "hybrid": {WORDS: Scale.BM25, NEAR: Scale.COSINE},
+    "keyword": {WORDS: Scale.BM25},
+    "vector": {NEAR: Scale.COSINE},
+}
+_CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
+_FRESH_SECONDS: Final = 1.0  # for so long statistics are not asked for again
+_TOGETHER: Final = 500  # documents in one request
+_TOGETHER_BYTES: Final = 8_000_000
+_TRIES: Final = 20  # times that a write is begun anew when others have changed the same documents
+_SHOWN: Final = {"includes": ["id", "text", "metadata"]}
+_ORDER_BITS: Final = 20  # documents of one write are numbered below this
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What the cluster's scores are, measured when it was connected: its BM25 over ours, and its cosine of 0 and 1."""
+
+    bm25: float
+    orthogonal: float
+    equal: float
+
+    def cosine(self, score: float) -> float:
+        """Our cosine of its score."""
+        return (score - self.orthogonal) / (self.equal - self.orthogonal)
+
+
+class OpenSearchStore(BaseStore):
+    """A dataset in OpenSearch; keys are its ``_id``. `OpenSearchBackend` opens it.
+
+    A search is one request for all lists, and one for the scores of what only the other list has found. Words are BM25
+    with the statistics of all shards; lengths are kept in one byte, and until segments are merged, frequencies count
+    what was deleted (`compact` merges). A write is durable on every copy in use, and seen by searches, when it returns.
+
+    Args:
+        cluster: where it is.
+        alias: of its index.
+        catalogue: the index in which its record is.
+        record: the ``_id`` of that record.
+        about: the record.
+        factors: of the cluster's scores.
+
+    Raises:
+        FormatVersionError: a newer Pointsman has written it.
+    """
+
+    def __init__(
+        self, cluster: Cluster, alias: str, catalogue: str, record: str, about: Mapping[str, Any], factors: Factors
+    ) -> None:
+        if about["format"] != FORMAT:
+            raise FormatVersionError(
+                f"{cluster.label}: the dataset is in format {about['format']}, this version of pointsman knows format "
+                f"{FORMAT}; open it with the version that wrote it"
+            )
+        self._cluster, self._alias, self._catalogue, self._record = cluster, alias, catalogue, record
+        self._identity, self._scales, self._factors = about["identity"], SCALES[about["technique"]], factors
+        self._embedder: str | None = about.get("embedder")
+        self._dimensions: int | None = about.get("dimensions")
+        self._statistics: tuple[float, Statistics] | None = None
+        self._bulk = threading.local()
+        if about["analyzer"] != DEFAULT_ANALYZER.fingerprint:
+            self.rebuild()
+
+    def __repr__(self) -> str:
+        return f"OpenSearchStore({self._cluster.label!r}, {self._alias!r})"
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`."""
+        return StoreInfo("opensearch", self._identity, self._embedder, self._dimensions, self._scales, _CAPABILITIES)
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`; scores are those of each list's own candidates."""
+        asked: list[dict[str, dict[str, Any]]] = [self._queries(look) for look in looks]
+        answers = iter(self._many([query for one in asked for query in one.values()]))
+        return [
+            self._lists(look, {name: next(answers) for name in one}) for look, one in zip(looks, asked, strict=True)
+        ]
+
+    def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
+        """The searches for a look, by list."""
+        terms, vector = self._wanted(look)
+        filters = [] if look.filters is None else [clause(look.filters)]
+        size = min(look.depth, MOST)
+        queries: dict[str, dict[str, Any]] = {}
+        if size > 0 and terms:
+            queries[WORDS] = {
+                "size": size,
+                "_source": _SHOWN,
+                "query": words(terms, filters),
+                "track_total_hits": False,
+            }
+        if size > 0 and vector is not None:
+            queries[NEAR] = {
+                "size": size,
+                "_source": _SHOWN,
+                "query": near(vector, size, filters),
+                "track_total_hits": False,
+            }
+        return queries
+
+    def _wanted(self, look: Look) -> tuple[dict[str, int], NDArray[np.float32] | None]:
+        """The words and the direction to look for; empty and None where there is none.
+
+        Raises:
+            InputError: the vector cannot be used.
+        """
+        terms = query_terms(look.text) if look.text is not None and WORDS in self._scales else {}
+        if look.vector is None or NEAR not in self._scales:
+            return terms, None
+        if self._dimensions is None:
+            self.statistics()  # another process may have written the first vectors
+        if self._dimensions is None:
+            return terms, None
+        vector = direction(look.vector, self._dimensions)
+        return terms, vector if vector.any() else None
+
+    def _lists(self, look: Look, answers: Mapping[str, Any]) -> Lists:
+        rankings: dict[str, list[tuple[Any, float | None]]] = {}
+        documents: dict[Any, Document] = {}
+        degraded: list[str] = []
+        if look.text is not None and WORDS in self._scales:
+            rankings[WORDS] = []
+        if look.vector is not None and self._dimensions is not None and NEAR in self._scales:
+            rankings[NEAR] = []
+        for name, answer in answers.items():
+            hits = answer["hits"]["hits"]
+            scored = [(-self._score(name, hit["_score"]), hit["_id"]) for hit in hits]
+            rankings[name] = [(key, -score) for score, key in sorted(scored)]
+            documents |= {hit["_id"]: _document(hit["_source"]) for hit in hits}
+            shards = answer["_shards"]
+            if shards["failed"] or answer.get("timed_out"):
+                degraded.append(f"{shards['failed']} of {shards['total']} parts of the {name} list did not answer")
+        scores: dict[str, dict[Any, float]] = {
+            name: {key: score for key, score in ranking if score is not None} for name, ranking in rankings.items()
+        }
+        return Lists(rankings, scores, documents, tuple(degraded))
+
+    def _score(self, name: str, score: float) -> float:
+        return score / self._factors.bm25 if name == WORDS else self._factors.cosine(score)
+
+    def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
+        """See `Store`."""
+        searches: list[dict[str, Any]] = []
+        places: list[tuple[int, str]] = []
+        results: list[dict[str, dict[Any, float]]] = []
+        for place, (look, wanted) in enumerate(zip(looks, keys, strict=True)):
+            terms, vector = self._wanted(look)
+            result: dict[str, dict[Any, float]] = {}
+            if look.text is not None and WORDS in self._scales:
+                result[WORDS] = dict.fromkeys(wanted, 0.0)
+            if look.vector is not None and NEAR in self._scales:
+                result[NEAR] = dict.fromkeys(wanted, float("nan"))
+            results.append(result)
+            for part in batched(wanted, MOST):
+                among = [{"ids": {"values": list(part)}}]
+                size = len(part)
+                if terms:
+                    searches.append({"size": size, "_source": False, "query": words(terms, among)})
+                    places.append((place, WORDS))
+                if vector is not None:
+                    searches.append({"size": size, "_source": False, "query": near(vector, size, among)})
+                    places.append((place, NEAR))
+        for (place, name), answer in zip(places, self._many(searches), strict=True):
+            results[place][name] |= {hit["_id"]: self._score(name, hit["_score"]) for hit in answer["hits"]["hits"]}
+        return list(results)
+
+    def _many(self, searches: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """The answers to searches, in one request.
+
+        Frequencies are those of all shards, and the same search goes to the same copies, whose statistics may differ.
+        """
+        if not searches:
+            return []
+        lines: list[Mapping[str, Any]] = []
+        for search in searches:
+            about = hashlib.blake2b(repr(search["query"]).encode("utf-8", "replace"), digest_size=6).hexdigest()
+            lines += [{"search_type": "dfs_query_then_fetch", "preference": about}, search]
+        answer = self._cluster.ask_many(f"/{self._alias}/_msearch", lines)
+        for one in answer["responses"]:
+            if "error" in one:
+                raise self._told(one["error"], one.get("status"))
+        return list(answer["responses"])
+
+    def _told(self, error: Mapping[str, Any], status: int | None) -> StoreError:
+        """What one part of a request complains of."""
+        if status == 404 and error.get("type") in {"index_not_found_exception", "alias_missing_exception"}:
+            return self._cluster.gone()
+        causes = error.get("root_cause") or [error]
+        return StoreError(f"{self._cluster.label}: {error.get('type')}: {causes[0].get('reason')!s:.300}")
+
+    # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
+        """See `Store`."""
+        held = self._held(list(dict.fromkeys(keys)), _SHOWN)
+        return [_document(held[key]["_source"]) if key in held else None for key in keys]
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        return self.fetch([key_of(id_) if storable(id_) else "" for id_ in ids])
+
+    def keys(self, ids: Sequence[str]) -> dict[str, Any]:
+        """See `Store`."""
+        wanted = {id_: key_of(id_) for id_ in ids if storable(id_)}
+        held = self._held(list(wanted.values()), False)
+        return {id_: key for id_, key in wanted.items() if key in held}
+
+    def _held(self, keys: Sequence[str], shown: object) -> dict[str, Any]:
+        """What is stored under these keys by now, also what no search sees yet; unknown keys are left out."""
+        held: dict[str, Any] = {}
+        for part in batched([key for key in keys if key], _TOGETHER):
+            answer = self._cluster.ask(
+                "POST", f"/{self._alias}/_mget", {"docs": [{"_id": key, "_source": shown} for key in part]}
+            )
+            for one in answer["docs"]:
+                if "error" in one:
+                    raise self._told(one["error"], 404)
+                if one["found"]:
+                    held[one["_id"]] = one
+        return held
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+        last = _position(after)
+        hits = self._in_order(last, min(limit + 1, MOST), filters, _SHOWN)
+        documents = [_document(hit["_source"]) for hit in hits[:limit]]
+        return Page(documents, str(hits[limit - 1]["sort"][0]) if len(hits) > limit else None)
+
+    def _in_order(self, last: int, size: int, filters: Filter | None, shown: object) -> list[Any]:
+        body: dict[str, Any] = {
+            "size": size,
+            "_source": shown,
+            "sort": [{"order": "asc"}],
+            "search_after": [last],
+            "track_total_hits": False,
+            "query": {"match_all": {}} if filters is None else {"bool": {"filter": [clause(filters)]}},
+        }
+        hits: list[Any] = self._searched(body)["hits"]["hits"]
+        return hits
+
+    def _searched(self, body: Mapping[str, Any]) -> Any:
+        """A search whose answer must be whole."""
+        return self._cluster.ask("POST", f"/{self._alias}/_search", body, allow_partial_search_results=False)
+
+    def _all(self, filters: Filter | None, shown: object) -> Iterator[Any]:
+        last, size = 0, 1000
+        while hits := self._in_order(last, size, filters, shown):
+            yield from hits
+            last = hits[-1]["sort"][0]
+
+    def ids(self, *, source: str | None = None) -> list[str]:
+        """See `Store`."""
+        if source is None:
+            return [hit["_source"]["id"] for hit in self._all(None, ["id"])]
+        from pointsman.filters import Equals
+
+        found = (_document(hit["_source"]) for hit in self._all(Equals("source", source), _SHOWN))
+        return [document.id for document in found if document.metadata.get("source") == source]
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        query = {"match_all": {}} if filters is None else {"bool": {"filter": [clause(filters)]}}
+        return int(self._searched({"size": 0, "track_total_hits": True, "query": query})["hits"]["total"]["value"])
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+    ) -> AddResult:
+        """See `Store`."""
+        prepared = [prepare(document) for document in documents]
+        rows = None if vectors is None else directions(vectors, prepared)
+        if not prepared:
+            return AddResult()
+        if rows is not None:
+            self._fix_embedder(embedder or "", rows.shape[1])
+        total = AddResult()
+        for places in _parts(prepared):
+            part = None if rows is None else rows[places]
+            total += self._write([prepared[place] for place in places], part)
+        return total
+
+    @contextmanager
+    def writer(self) -> Iterator[None]:
+        """Several writes in a row; searches see them at their end."""
+        self._bulk.depth = getattr(self._bulk, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._bulk.depth -= 1
+            if not self._bulk.depth:
+                self._refresh()
+
+    def _refresh(self) -> None:
+        self._cluster.ask("POST", f"/{self._alias}/_refresh")
+
+    def _write(self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None) -> AddResult:
+        """Write until nobody else has written the same meanwhile."""
+        wanted = [
+            (
+                item,
+                None if vectors is None else vectors[place],
+                _digest(item, None if vectors is None else vectors[place]),
+            )
+            for place, item in enumerate(prepared)
+        ]
+        total = AddResult()
+        for _ in range(_TRIES):
+            held = self._held([key_of(item.document.id) for item, _, _ in wanted], ["digest", "vector_digest", "order"])
+            fresh = []
+            for item, vector, digest in wanted:
+                one = held.get(key_of(item.document.id))
+                if one is None or not _same(one["_source"], digest):
+                    fresh.append((item, vector, digest))
+            total += AddResult(unchanged=len(wanted) - len(fresh))
+            if not fresh:
+                return total
+            begin = self._advance()["seq"] << _ORDER_BITS
+            lines: list[Mapping[str, Any]] = []
+            for number, (item, vector, digest) in enumerate(fresh):
+                one = held.get(key_of(item.document.id))
+                order = begin + number if one is None else one["_source"]["order"]
+                lines += [_action(key_of(item.document.id), one), _body(item, vector, digest, order)]
+            lost, added, updated = self._bulk_write(lines, held)
+            total += AddResult(added, updated)
+            wanted = [one for one in fresh if key_of(one[0].document.id) in lost]
+            if not wanted:
+                return total
+        raise ConflictError(f"{self._cluster.label}: others write the same documents without an end; try again")
+
+    def _bulk_write(self, lines: Sequence[Mapping[str, Any]], held: Mapping[str, Any]) -> tuple[set[str], int, int]:
+        """Send what is to be written. Returns the keys that others have changed meanwhile, and what was written."""
+        refresh = not getattr(self._bulk, "depth", 0)
+        answer = self._cluster.ask_many(f"/{self._alias}/_bulk", lines, refresh=refresh, require_alias=True)
+        lost: set[str] = set()
+        added = updated = 0
+        for item in answer["items"]:
+            (one,) = item.values()
+            if one["status"] == 409:
+                lost.add(one["_id"])
+            elif "error" in one:
+                raise self._told(one["error"], one["status"])
+            else:
+                added, updated = added + (one["_id"] not in held), updated + (one["_id"] in held)
+        if added or updated:
+            self._advance()  # again, once searches see it: what was computed meanwhile is dated before it
+            self._statistics = None
+        return lost, added, updated
+
+    def _advance(self) -> dict[str, Any]:
+        """The next sequence number, and the rest of the dataset's record."""
+        script = {"lang": "painless", "source": "ctx._source.seq += 1"}
+        return self._update({"script": script})
+
+    def _update(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self._cluster.ask(
+            "POST",
+            f"/{self._catalogue}/_update/{self._record}",
+            {**body, "_source": True},
+            accepted=(404,),
+            retry_on_conflict=_TRIES,
+        )
+        if answer is None:
+            raise self._cluster.gone()
+        record: dict[str, Any] = answer["get"]["_source"]
+        return record
+
+    def _fix_embedder(self, name: str, dimensions: int) -> None:
+        """Let the first vectors decide whose they are.
+
+        Raises:
+            InputError: those that are there are others.
+        """
+        record = self._about()
+        if record.get("dimensions") is None:
+            first = (
+                "if (ctx._source.dimensions == null) "
+                "{ctx._source.embedder = params.embedder; ctx._source.dimensions = params.dimensions}"
+            )
+            parameters = {"embedder": name, "dimensions": dimensions}
+            record = self._update({"script": {"lang": "painless", "source": first, "params": parameters}})
+        if record["embedder"] != name:
+            raise InputError(
+                f"this dataset holds vectors of {record['embedder']!r}, not of {name!r}; "
+                "open it with that embedder, or index the documents into a new dataset"
+            )
+        if record["dimensions"] != dimensions:
+            raise InputError(
+                f"this dataset holds vectors of {record['dimensions']} dimensions, not of {dimensions}; "
+                "open it with the embedder that made them, or index the documents into a new dataset"
+            )
+        if self._dimensions is None:
+            mapping = {"properties": {"vector": vector_field(dimensions)}}
+            self._cluster.ask("PUT", f"/{self._alias}/_mapping", mapping)
+            self._embedder, self._dimensions = name, dimensions
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:
+        """See `Store`."""
+        prepared = [prepare(document) for document in documents]
+        held = self._held([key_of(item.document.id) for item in prepared], ["digest", "vector_digest"])
+        return [
+            (one := held.get(key_of(item.document.id))) is not None
+            and one["_source"]["digest"] == item.digest.hex()
+            and (NEAR not in self._scales or one["_source"].get("vector_digest") is not None)
+            for item in prepared
+        ]
+
+    def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        if ids is None and filters is None:
+            return 0
+        number = 0
+        if ids is None:
+            number = self._delete_matching([clause(filters)] if filters is not None else [])
+        else:
+            keys = [key_of(id_) for id_ in dict.fromkeys(ids) if storable(id_)]
+            for part in batched(keys, _TOGETHER):
+                if filters is not None:
+                    number += self._delete_matching([clause(filters), {"ids": {"values": list(part)}}])
+                else:
+                    number += self._delete_keys(part)
+        if number:
+            self._advance()
+            self._statistics = None
+        return number
+
+    def _delete_keys(self, keys: Sequence[str]) -> int:
+        lines = [{"delete": {"_id": key}} for key in keys]
+        answer = self._cluster.ask_many(f"/{self._alias}/_bulk", lines, refresh=True, require_alias=True)
+        for item in answer["items"]:
+            if "error" in item["delete"]:
+                raise self._told(item["delete"]["error"], item["delete"]["status"])
+        return len([item for item in answer["items"] if item["delete"]["result"] == "deleted"])
+
+    def _delete_matching(self, filters: Sequence[Mapping[str, Any]]) -> int:
+        """Until none is left that others have only changed."""
+        number: int = 0
+        body = {"query": {"bool": {"filter": list(filters)}}}
+        for _ in range(_TRIES):
+            answer = self._cluster.ask(
+                "POST", f"/{self._alias}/_delete_by_query", body, refresh=True, conflicts="proceed", request_timeout=600
+            )
+            if answer["failures"]:
+                raise StoreError(f"{self._cluster.label}: {answer['failures'][0]!s:.300}")
+            number += int(answer["deleted"])
+            if not answer["version_conflicts"]:
+                return number
+        raise ConflictError(f"{self._cluster.label}: others write the same documents without an end; try again")
+
+    def rebuild(self) -> None:
+        """Make all words anew out of the documents; nothing is embedded again."""
+        for part in batched(self._all(None, True), _TOGETHER):
+            prepared = [prepare(_document(hit["_source"])) for hit in part]
+            lines: list[Mapping[str, Any]] = []
+            for hit, item in zip(part, prepared, strict=True):
+                kept = hit["_source"].get("stored_vector")
+                vector = None if kept is None else unpacked(kept)
+                lines += [{"index": {"_id": hit["_id"]}}, _body(item, vector, _digest(item, vector), hit["sort"][0])]
+            self._bulk_write(lines, {hit["_id"]: hit for hit in part})
+        self._update({"doc": {"analyzer": DEFAULT_ANALYZER.fingerprint}})
+        self._statistics = None
+
+    def compact(self) -> None:
+        """Merge what was deleted away, so that frequencies count living documents alone; it takes a while."""
+        self._cluster.ask("POST", f"/{self._alias}/_flush", force=True, wait_if_ongoing=True, request_timeout=600)
+        self._cluster.ask("POST", f"/{self._alias}/_forcemerge", max_num_segments=1, request_timeout=3600)
+        self._refresh()
+
+    # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`."""
+        if self._dimensions is None:
+            self.statistics()
+        shown = ["stored_vector"]
+        if self._dimensions is None:
+            return np.zeros((0, 0), np.float32)
+        if keys is not None:
+            held = self._held(list(dict.fromkeys(keys)), shown)
+            found = [held[key] for key in keys if key in held]
+        else:
+            drawn = {"random_score": {"seed": 7, "field": "order"}}
+            query = {"function_score": {"query": {"term": {"embedded": True}}, **drawn, "boost_mode": "replace"}}
+            found = self._searched({"size": min(sample, MOST), "_source": shown, "query": query})["hits"]["hits"]
+        rows = [unpacked(one["_source"]["stored_vector"]) for one in found if "stored_vector" in one["_source"]]
+        return np.array(rows, np.float32).reshape(-1, self._dimensions)
+
+    def frequencies(self, words: Sequence[str]) -> list[int]:
+        """See `Store`."""
+        tokens = [list(query_terms(word)) for word in words]
+        wanted = sorted({token for each in tokens for token in each})
+        searches = [{"size": 0, "track_total_hits": True, "query": {"term": {"tokens": token}}} for token in wanted]
+        totals: list[int] = [answer["hits"]["total"]["value"] for answer in self._many(searches)]
+        known = dict(zip(wanted, totals, strict=True))
+        return [min((known[token] for token in each), default=0) for each in tokens]
+
+    def statistics(self) -> Statistics:
+        """See `Store`; those of the last second where they were asked for then."""
+        known = self._statistics
+        if known is not None and time.monotonic() - known[0] < _FRESH_SECONDS:
+            return known[1]
+        asked, record = time.monotonic(), self._about()
+        self._embedder, self._dimensions = record.get("embedder"), record.get("dimensions")
+        statistics = Statistics(record["seq"], None, dict(record["notes"]))
+        self._statistics = asked, statistics
+        return statistics
+
+    def _about(self) -> dict[str, Any]:
+        """The dataset's record as it is by now."""
+        answer = self._cluster.ask("GET", f"/{self._catalogue}/_doc/{self._record}", accepted=(404,))
+        if answer is None:
+            raise self._cluster.gone()
+        record: dict[str, Any] = answer["_source"]
+        return record
+
+    def annotate(self, **notes: str) -> None:
+        """See `Store`."""
+        self._update({"doc": {"notes": notes}})
+        self._statistics = None
+
+    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def drop(self) -> None:
+        """See `Store`."""
+        self._cluster.ask("DELETE", f"/{self._catalogue}/_doc/{self._record}", accepted=(404,), refresh=True)
+        found = self._cluster.ask("GET", f"/_alias/{self._alias}", accepted=(404,)) or {}
+        for index in found:
+            self._cluster.ask("DELETE", f"/{index}", accepted=(404,))
+        self._statistics = None
+
+    def close(self) -> None:
+        """See `Store`; the connections are the backend's, and close with it."""
+
+
+def _document(source: Mapping[str, Any]) -> Document:
+    return Document(source["id"], source["text"], metadata_of(source["metadata"]))
+
+
+def _digest(item: Prepared, vector: NDArray[np.float32] | None) -> tuple[str, str | None]:
+    """What tells this document, and its vector, from others."""
+    if vector is None:
+        return item.digest.hex(), None
+    return item.digest.hex(), hashlib.blake2b(vector.astype("<f4").tobytes(), digest_size=8).hexdigest()
+
+
+def _same(source: Mapping[str, Any], digest: tuple[str, str | None]) -> bool:
+    """Whether this is what is stored; a vector counts where one was given."""
+    return source["digest"] == digest[0] and (digest[1] is None or source.get("vector_digest") == digest[1])
+
+
+def _action(key: str, held: Any) -> dict[str, Any]:
+    """Write under this key, on the condition that what was seen there is still there."""
+    if held is None:
+        return {"create": {"_id": key}}
+    return {"index": {"_id": key, "if_seq_no": held["_seq_no"], "if_primary_term": held["_primary_term"]}}
+
+
+def _body(
+    item: Prepared, vector: NDArray[np.float32] | None, digest: tuple[str, str | None], order: int
+) -> dict[str, Any]:
+    """The whole document: parts cannot be changed later, since what is derived is not kept."""
+    document = item.document
+    body: dict[str, Any] = {
+        "id": document.id,
+        "text": document.text,
+        "metadata": item.metadata,
+        "digest": digest[0],
+        "order": order,
+        "tokens": " ".join(DEFAULT_ANALYZER.tokens(document.searchable)),
+        "facts": facts_of(document.metadata),
+        "embedded": vector is not None,
+    }
+    if vector is not None:
+        body |= {"vector": vector.tolist(), "stored_vector": packed(vector), "vector_digest": digest[1]}
+    return body
+
+
+def _parts(prepared: Sequence[Prepared]) -> Iterator[list[int]]:
+    """The places of documents that go together in one request."""
+    part: list[int] = []
+    size = 0
+    for place, item in enumerate(prepared):
+        weight = 12 * len(item.document.text) + 12 * len(item.metadata) + 10_000
+        if part and (len(part) >= _TOGETHER or size + weight > _TOGETHER_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(place)
+        size += weight
+    if part:
+        yield part
+
+
+def _position(after: str | None) -> int:
+    """The number after which a page begins.
+
+    Raises:
+        InputError: it is none.
+    """
+    if after is None:
+        return 0
+    if not after.isascii() or not after.isdecimal() or int(after[:20]) >= 2**63:
+        raise InputError(f"a page begins after what the page before said, or after nothing, not after {after!r:.80}")
+    return int(after)

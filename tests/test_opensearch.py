@@ -1,0 +1,331 @@
+"""OpenSearch keeps what the protocol promises, against a real cluster of three nodes (B3, B6)."""
+
+from __future__ import annotations
+
+import http.server
+import logging
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from pointsman import errors
+from pointsman.filters import And, Equals, Exists, Not, Range
+from pointsman.store.base import NEAR, WORDS, Look
+from pointsman.testing import StoreConformance
+from pointsman.testing.stores import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
+from pointsman.types import Document
+from proxy_kit import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from opensearch_kit import Cluster
+    from pointsman.filters import Filter
+    from pointsman.store.opensearch import OpenSearchBackend, OpenSearchStore
+
+THIN = [Document(str(number), "lamp" if number % 2 else "lamp post") for number in range(60)]
+ABOUT = {"description": "", "indexing_technique": "hybrid"}
+
+
+def opened(cluster: Cluster, prefix: str = "tests", shards: int = 3, replicas: int = 1) -> OpenSearchBackend:
+    from pointsman.store.opensearch import OpenSearchBackend
+
+    return OpenSearchBackend(f"{cluster.url}/{prefix}", shards=shards, replicas=replicas)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def thinned(opensearch: Cluster) -> Iterator[OpenSearchStore]:
+    """A dataset of which most was deleted; for the last test, since copies take half a minute to let go of it."""
+    with opened(opensearch, "thinned", shards=1, replicas=0) as backend:
+        store = backend.create("thinned", ABOUT)
+        store.write(THIN)
+        store.delete([one.id for one in THIN[20:]])
+        yield store
+
+
+class TestOpenSearchStore(StoreConformance):
+    """Over two shards and their replicas. Lengths are in one byte; what was deleted is counted until a merge."""
+
+    tolerance = 0.05
+    drift = None
+    backend: ClassVar[OpenSearchBackend]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _backend(cls, opensearch: Cluster) -> Iterator[None]:
+        from pointsman.store.opensearch import OpenSearchBackend
+
+        cls.backend = OpenSearchBackend(f"{opensearch.url}/conformance", shards=2, replicas=1)
+        yield
+        cls._filled = None
+        cls.backend.close()
+
+    def takes(self, filters: Filter) -> bool:
+        """Ranges of strings have bounds of 150 characters at most."""
+        parts = getattr(filters, "parts", None) or [getattr(filters, "part", None)]
+        if isinstance(filters, Range):
+            return all(
+                not isinstance(bound, str) or len(bound) <= 150 for bound in (filters.interval[1], filters.interval[3])
+            )
+        return all(part is None or self.takes(part) for part in parts)
+
+    def make_store(self) -> OpenSearchStore:
+        return self.backend.create(uuid.uuid4().hex, ABOUT)
+
+    def again(self, store: Any) -> OpenSearchStore:
+        name = next(one.name for one in self.backend.datasets() if one.identity == store.info.identity)
+        found = self.backend.open(name)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def backend(opensearch: Cluster) -> Iterator[OpenSearchBackend]:
+    with opened(opensearch) as one:
+        yield one
+
+
+@pytest.fixture
+def store(backend: OpenSearchBackend) -> OpenSearchStore:
+    return backend.create(uuid.uuid4().hex, ABOUT)
+
+
+def name_of(backend: OpenSearchBackend, store: Any) -> str:
+    return next(one.name for one in backend.datasets() if one.identity == store.info.identity)
+
+
+class TestSearching:
+    def test_three_shards_rank_as_one(self, store: OpenSearchStore) -> None:
+        """By the statistics of all of them: short documents, whose lengths one byte holds exactly."""
+        documents = [Document(one.id, " ".join(one.text.split()[:12])) for one in odd_documents(300)]
+        store.write(documents)
+        for query in ("signal lamp bridge", "мост 信号灯", "river"):
+            answer = store.search([Look(query, depth=300)])[0]
+            scores = {answer.documents[key].id: score for key, score in answer.rankings[WORDS]}
+            assert scores == {id_: pytest.approx(score, rel=1e-5) for id_, score in bm25(documents, query).items()}
+
+    def test_filters_at_the_limits_of_terms(self, store: OpenSearchStore) -> None:
+        long, longer, key = "б" * 150, "б" * 151, "к" * 5000
+        documents = [
+            Document("1", "x", {"a": long}),
+            Document("2", "x", {"a": longer}),
+            Document("3", "x", {"a": longer + "a", key: 1}),
+            Document("4", "x", {"a": ["б", 2**53 + 1]}),
+        ]
+        store.write(documents)
+        for wanted in (
+            *(
+                Equals("a", long),
+                Equals("a", longer),
+                Equals("a", 2**53),
+                Equals(key, 1),
+                Exists(key),
+                Exists(key[:-1]),
+            ),
+            *(Range("a", gt=long), Range("a", gte=long), Range("a", lt=long), Range("a", gt="б", lte=long)),
+        ):
+            assert store.count(wanted) == sum(wanted.matches(one.metadata) for one in documents), str(wanted)[:80]
+        with pytest.raises(errors.UnmetNeedError, match="150"):
+            store.count(Range("a", gt=longer))
+
+    def test_filters_as_deep_as_they_go(self, store: OpenSearchStore) -> None:
+        store.write([Document("1", "x", {"a": 1})])
+        deep: Any = Equals("a", 1)
+        while deep.depth < 63:
+            deep = And((deep, Exists("a")))
+        assert store.count(deep) == 1
+
+
+class TestRoundTrips:
+    def test_a_search_is_two(self, opensearch: Cluster, store: OpenSearchStore, backend: OpenSearchBackend) -> None:
+        """Both lists with their documents, and the scores of what only the other list has found (B1)."""
+        from pointsman.store.opensearch import OpenSearchBackend
+
+        documents = odd_documents(60)
+        store.write(documents, vectors_of(documents), EMBEDDER)
+        with (
+            Proxy(opensearch.ports[0]) as proxy,
+            OpenSearchBackend(f"opensearch://127.0.0.1:{proxy.port}/tests") as far,
+        ):
+            found = far.open(name_of(backend, store))
+            assert found is not None
+            look = Look("red signal lamp", vector_of("red signal lamp"), 50, Not(Equals("rare", True)))
+            found.search([look])
+            proxy.reset()
+            answer = found.search([look])[0]
+            assert proxy.round_trips == 1
+            keys = list({key for ranking in answer.rankings.values() for key, _ in ranking})
+            assert set(answer.documents) == set(keys)
+            scores = found.score([look], [keys])[0]
+            assert proxy.round_trips == 2
+            assert set(scores[WORDS]) == set(scores[NEAR]) == set(keys)
+            proxy.reset()
+            found.search([look] * 50)
+            found.score([look] * 50, [keys] * 50)
+            assert proxy.round_trips <= 4
+
+
+class TestKeeping:
+    def test_words_made_by_other_rules_are_made_anew(self, backend: OpenSearchBackend, store: OpenSearchStore) -> None:
+        documents = odd_documents(40)
+        store.write(documents, vectors_of(documents), EMBEDDER)
+        store._update({"doc": {"analyzer": "old"}})
+        again = backend.open(name_of(backend, store))
+        assert again is not None
+        assert again._about()["analyzer"] != "old"
+        assert list(again.documents()) == documents
+        look = Look("signal lamp", vector_of("signal lamp"), 5)
+        assert again.search([look])[0].rankings[NEAR] == store.search([look])[0].rankings[NEAR]
+
+    def test_what_a_newer_version_has_written_is_refused(self, backend: OpenSearchBackend, store: Any) -> None:
+        store._update({"doc": {"format": 2}})
+        with pytest.raises(errors.FormatVersionError, match="format 2"):
+            backend.open(name_of(backend, store))
+
+    def test_two_who_write_the_same_document(self, backend: OpenSearchBackend, store: OpenSearchStore) -> None:
+        """Neither is lost without a word: the last one's is there, whole."""
+        other = backend.open(name_of(backend, store))
+        assert other is not None
+
+        def write(one: OpenSearchStore, text: str) -> None:
+            for number in range(10):
+                documents = [Document("shared", f"{text} {number}", {text: number})]
+                one.write(documents, vectors_of(documents), EMBEDDER)
+
+        threads = [threading.Thread(target=write, args=pair) for pair in ((store, "lamp"), (other, "post"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (document,) = [one for one in store.get(["shared"]) if one is not None]
+        text, number = document.text.split()
+        assert document.metadata == {text: int(number)}
+        assert store.count() == 1
+        assert store.search([Look(None, vector_of(document.text))])[0].rankings[NEAR][0][1] == pytest.approx(
+            1, abs=1e-5
+        )
+
+    def test_a_dropped_dataset_is_not_made_by_writing_to_it(self, backend: OpenSearchBackend, store: Any) -> None:
+        backend.drop(name_of(backend, store))
+        with pytest.raises(errors.StoreError, match="open it again"):
+            store.write([Document("1", "x")])
+        assert backend._cluster.ask("GET", f"/{store._alias}", accepted=(404,)) is None
+
+
+class TestAway:
+    def test_it_is_named_and_the_password_is_not(self, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+        pytest.importorskip("opensearchpy")
+        from pointsman.store.opensearch import OpenSearchBackend, cluster
+
+        monkeypatch.setattr(cluster, "PATIENCE", 1.0)
+        backend = OpenSearchBackend("opensearch://ann:s3cret%21@127.0.0.1:1/rails")
+        begun = time.monotonic()
+        with caplog.at_level(logging.DEBUG), pytest.raises(errors.StoreUnavailableError) as caught:
+            backend.datasets()
+        assert time.monotonic() - begun < 10
+        text = " ".join((str(caught.value), repr(backend), backend.url, caplog.text, str(caught.value.__cause__)))
+        assert "opensearch://ann@127.0.0.1:1" in text
+        assert "s3cret" not in text
+        backend.close()
+
+    def test_a_busy_cluster_is_asked_again(self) -> None:
+        pytest.importorskip("opensearchpy")
+        from pointsman.store.opensearch import OpenSearchBackend
+
+        answers = [429, 503, 404]
+
+        class Busy(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.send_response(answers.pop(0))
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        server = http.server.HTTPServer(("127.0.0.1", 0), Busy)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        with OpenSearchBackend(f"opensearch://127.0.0.1:{server.server_port}") as backend:
+            assert backend.datasets() == []
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        assert answers == []
+
+    def test_a_node_is_killed(self, opensearch: Cluster, backend: OpenSearchBackend, store: OpenSearchStore) -> None:
+        """What was acknowledged is there, once; searches go on, complete or marked."""
+        documents = odd_documents(60)
+        store.write(documents, vectors_of(documents), EMBEDDER)
+        traffic = Traffic(store, documents)
+        time.sleep(1)
+        opensearch.kill(2)
+        time.sleep(4)
+        opensearch.start(2)
+        opensearch.wait(3)
+        traffic.end()
+        assert traffic.searches > 20
+        backend._cluster.ask("GET", f"/_cluster/health/{store._alias}", wait_for_status="green", timeout="60s")
+        acknowledged = traffic.acknowledged
+        assert store.get(list(acknowledged)) == list(acknowledged.values())
+        ids = store.ids()
+        assert len(ids) == len(set(ids)) == store.count()
+        assert set(acknowledged) <= set(ids)
+
+
+class Traffic:
+    """Two threads that write and search until the end."""
+
+    def __init__(self, store: OpenSearchStore, documents: list[Document]) -> None:
+        self.acknowledged = {one.id: one for one in documents}
+        self.searches = 0
+        self._store, self._whole = store, set(self.acknowledged)
+        self._stop = threading.Event()
+        self._failures: list[BaseException] = []
+        self._threads = [threading.Thread(target=self._run, args=(work,)) for work in (self._write, self._search)]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        assert not self._failures, self._failures[0]
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            while not self._stop.is_set():
+                work()
+        except BaseException as error:  # noqa: BLE001  (told at the end)
+            self._failures.append(error)
+
+    def _write(self) -> None:
+        number = len(self.acknowledged)
+        part = [Document(f"new {number + n}", f"lamp {number + n}") for n in range(5)]
+        try:
+            self._store.write(part, vectors_of(part), EMBEDDER)
+        except errors.StoreUnavailableError:
+            return
+        self.acknowledged.update((one.id, one) for one in part)
+
+    def _search(self) -> None:
+        answer = self._store.search([Look("red signal", vector_of("x"), 1000)])[0]
+        found = {answer.documents[key].id for key, _ in answer.rankings[NEAR]}
+        assert answer.degraded or found >= self._whole, f"{len(found)} found, and nothing is said of the others"
+        self.searches += 1
+
+
+def test_what_was_deleted_can_be_merged_away(thinned: OpenSearchStore) -> None:
+    until = time.monotonic() + 45
+    while time.monotonic() < until:
+        thinned.compact()
+        if not thinned._cluster.ask("GET", f"/{thinned._alias}/_stats/docs")["_all"]["primaries"]["docs"]["deleted"]:
+            break
+        time.sleep(1)
+    answer = thinned.search([Look("post lamp", depth=100)])[0]
+    scores = {answer.documents[key].id: score for key, score in answer.rankings[WORDS]}
+    assert scores == {id_: pytest.approx(score, rel=1e-5) for id_, score in bm25(THIN[:20], "post lamp").items()}
