@@ -131,7 +131,9 @@ def test_filters_strategies_and_explanations(indexed: Cli) -> None:
 def test_delete_rebuild_and_verify(indexed: Cli) -> None:
     first = indexed.json("search", "tea", "-k", "1")["results"][0]["id"]
     assert indexed.json("delete", first, "unknown", "--dataset", "notes") == {
-        **{"dataset": "notes", "deleted": 1, "dropped": False}
+        "dataset": "notes",
+        "deleted": 1,
+        "dropped": False,
     }
     assert indexed.json("delete", "--source", "ru.txt", "--dataset", "notes")["deleted"] == 1
     assert indexed.json("rebuild") == {"rebuilt": ["notes"]}
@@ -166,6 +168,9 @@ def test_settings_hold_for_commands(indexed: Cli) -> None:
 
 
 def test_what_was_searched_for_instead_is_said(indexed: Cli) -> None:
+    words = "\n\n".join(["A railway switch guides trains from track to track."] * 3)
+    (indexed.folder / "docs" / "more.txt").write_text(words)
+    indexed("index", "docs", "--dataset", "notes")
     done = indexed("search", "railway swtich")
     assert "Showing results for railway switch; --effort fast searches for railway swtich instead." in done.stdout
     found = indexed.json("search", "railway swtich")

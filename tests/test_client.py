@@ -438,7 +438,8 @@ def test_answers_are_those_of_the_workspace(workspace: Workspace, client: Client
 def test_a_dataset_is_searched_as_the_dataset_itself_does_it(workspace: Workspace, client: Client) -> None:
     here, there = workspace.dataset("filled"), client.dataset("filled")
     for question in QUESTIONS:
-        for options in ({}, {"k": 3, "strategy": "bm25"}, {"strategy": "rrf", "timeout": 20}):
+        every: list[dict[str, Any]] = [{}, {"k": 3, "strategy": "bm25"}, {"strategy": "rrf", "timeout": 20}]
+        for options in every:
             wanted, found = here.search(question, **options), there.search(question, **options)
             same(found, wanted)
             same(asyncio.run(there.asearch(question, **options)), wanted)

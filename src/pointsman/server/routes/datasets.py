@@ -316,8 +316,9 @@ def _add(state: State, dataset: Dataset, documents: list[DocumentRequest]) -> Ad
 
 def _added(result: AddResult, access: Access) -> dict[str, int | None]:
     """What an add did; a key for writing only does not learn which texts were stored already."""
-    counts = {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
-    return counts if access.read else dict.fromkeys(counts)
+    if not access.read:
+        return {"added": None, "updated": None, "unchanged": None}
+    return {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
 
 
 def _document(document: Document) -> dict[str, Any]:
