@@ -316,9 +316,8 @@ def _add(state: State, dataset: Dataset, documents: list[DocumentRequest]) -> Ad
 
 def _added(result: AddResult, access: Access) -> dict[str, int | None]:
     """What an add did; a key for writing only does not learn which texts were stored already."""
-    if not access.read:
-        return {"added": None, "updated": None, "unchanged": None}
-    return {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
+    counts: dict[str, int | None] = {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
+    return counts if access.read else dict.fromkeys(counts, None)
 
 
 def _document(document: Document) -> dict[str, Any]:
