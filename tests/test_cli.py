@@ -168,6 +168,9 @@ def test_settings_hold_for_commands(indexed: Cli) -> None:
 
 
 def test_what_was_searched_for_instead_is_said(indexed: Cli) -> None:
+    words = "\n\n".join(["A railway switch guides trains from track to track."] * 3)
+    (indexed.folder / "docs" / "more.txt").write_text(words)
+    indexed("index", "docs", "--dataset", "notes")
     done = indexed("search", "railway swtich")
     assert "Showing results for railway switch; --effort fast searches for railway swtich instead." in done.stdout
     found = indexed.json("search", "railway swtich")

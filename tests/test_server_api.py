@@ -310,7 +310,7 @@ def test_a_dataset_from_its_making_to_its_end(client: httpx.Client) -> None:
     gone = client.request("DELETE", "/api/datasets/заметки/documents", json={"ids": ["tea", "nothing"]})
     assert valid(client, gone) == {"deleted": 1}
     assert valid(client, client.post("/api/datasets/заметки/verify"))["problems"] == []
-    assert valid(client, client.delete("/api/datasets/заметки")) == {"deleted": 4}
+    assert valid(client, client.delete("/api/datasets/заметки")) == {"dataset": "заметки", "deleted": 4}
     problem(client.get("/api/datasets/заметки"), 404, "not-found")
     names = [one["name"] for one in valid(client, client.get("/api/datasets"))["datasets"]]
     assert names == ["notes", "words"]

@@ -401,6 +401,7 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         ("GET", "/api/retrieval/recommend_strategy"), ("GET", "/api/retrieval/strategies"),
         ("GET", "/api/datasets/{name}"), ("GET", "/api/datasets/{name}/documents"),
         ("GET", "/api/datasets/{name}/document"), ("GET", "/api/datasets/{name}/ids"),
+        ("GET", "/api/datasets/{name}/count"),
         ("POST", "/api/datasets/{name}/verify"),
     }  # fmt: skip
     writes = {

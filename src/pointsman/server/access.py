@@ -154,7 +154,7 @@ def authenticate(
     given = {*bearers, *plain}
     try:
         if len(given) == 1 and len(bearers) <= 1 and len(plain) <= 1:
-            text = given.pop()
+            (text,) = given
             key = keys.check(text.decode("latin-1")) if len(text) <= _LONGEST else None
             if key is not None:
                 return Access.of(key)

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from pointsman.errors import StoreError
 from pointsman.retrieval.source import Source
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed
 from pointsman.retrieval.vocabulary import Vocabulary
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+
+
+def _tells_words(dataset: Source) -> bool:
+    try:
+        return dataset.store.info.can(Capability.TERMS)
+    except StoreError:  # searching it says what is wrong with it
+        return False
 
 
 class Corrector(BaseTransformer):
@@ -29,9 +37,7 @@ class Corrector(BaseTransformer):
     """
 
     def __init__(self, datasets: Sequence[Source] = ()) -> None:
-        self.datasets = [
-            dataset for dataset in datasets if dataset.lists_for("auto")[0] and dataset.store.info.can(Capability.TERMS)
-        ]
+        self.datasets = [dataset for dataset in datasets if dataset.lists_for("auto")[0] and _tells_words(dataset)]
         self._vocabulary = Vocabulary(self.datasets)
 
     def over(self, lookup: Lookup) -> Corrector:
