@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -80,7 +81,9 @@ class LocalStore(BaseStore):
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`."""
         with self.collection.pinned():
-            return [self._search(look) for look in looks]
+            lists = [self._search(look) for look in looks]
+        lag = self.collection.lagging(words=WORDS in self._scales)
+        return lists if lag is None else [replace(one, degraded=(lag,)) for one in lists]
 
     def _search(self, look: Look) -> Lists:
         """Both lists; each scores what only the other found."""
