@@ -143,7 +143,7 @@ def test_delete_rebuild_and_verify(indexed: Cli) -> None:
 
 
 def test_what_fails_and_what_reads_makes_nothing(indexed: Cli) -> None:
-    """Defect 1."""
+    """Failing commands make nothing."""
     indexed("index", "no/such/folder", "--dataset", "typo", code=2)
     (indexed.folder / "empty").mkdir()
     assert indexed.json("index", "empty", "--dataset", "typo")["documents"] == 0
@@ -156,7 +156,7 @@ def test_what_fails_and_what_reads_makes_nothing(indexed: Cli) -> None:
 
 
 def test_settings_hold_for_commands(indexed: Cli) -> None:
-    """Defect 3: the workspace, the embedder and how to search."""
+    """Settings are obeyed: the workspace, the embedder and how to search."""
     del indexed.environment["POINTSMAN_EMBEDDER"]
     (indexed.folder / ".pointsman").rename(indexed.folder / "elsewhere")
     (indexed.folder / "pointsman.toml").write_text(

@@ -480,7 +480,7 @@ def test_one_damaged_dataset_does_not_hide_the_others(tmp_path: Path) -> None:
 
 
 def test_no_answer_names_a_folder_of_the_server(tmp_path: Path) -> None:
-    """Defect 11, and row 9 of issue 17: neither hits, documents nor notes on what failed."""
+    """Neither hits, documents nor notes on what failed."""
     folder = tmp_path / "the server's own"
     (folder / "docs").mkdir(parents=True)
     (folder / "docs" / "switch.md").write_text("# Switches\n\nA railway switch guides trains.\n")
@@ -508,7 +508,7 @@ def test_no_answer_names_a_folder_of_the_server(tmp_path: Path) -> None:
 
 
 def test_an_empty_dataset_is_made_by_name_and_nothing_else_makes_one(client: httpx.Client) -> None:
-    """Defect 1: what only reads, or fails, makes nothing."""
+    """What only reads, or fails, makes nothing."""
     before = client.get("/api/datasets").json()
     for method, path, body in (
         ("POST", "/api/retrieval/search", {"query": "x", "datasets": ["typo"]}),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
+from pointsman.errors import InputError, RetrievalError, StoreError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.retrieval.base import checked
@@ -533,7 +533,10 @@ class Embedders(Mapping[str, "str | None"]):
         self._sources = {name: one for name, one in sources.items() if isinstance(one, Source)}
 
     def __getitem__(self, name: str) -> str | None:
-        return self._sources[name].store.info.embedder
+        try:
+            return self._sources[name].store.info.embedder
+        except StoreError:  # told of by its branch; it has no hits to judge
+            return None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sources)

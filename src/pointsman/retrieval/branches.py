@@ -86,7 +86,7 @@ class SourceBranch:
 
     def _is_quick(self, questions: Sequence[Question]) -> bool:
         """Whether there is nothing to wait for: the store is in this process, and the vector at hand."""
-        if len(questions) > 1 or not self.source.store.info.can(Capability.LOCAL):
+        if len(questions) > 1 or not self.source.can(Capability.LOCAL):
             return False
         question = questions[0]
         needs_vector = self.source.lists_for(self.method)[1]

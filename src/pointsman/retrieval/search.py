@@ -28,6 +28,7 @@ from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, r
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.pool import LISTS, SCALES
 from pointsman.retrieval.source import Source
+from pointsman.store.base import Capability
 from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ async def embed(ways: Sequence[Way]) -> None:
         for branch in way.over.branches:
             if isinstance(branch, SourceBranch) and branch.source.lists_for(branch.method)[1]:
                 vectors = branch.source.query_vectors
-                if branch.source.store.info.embedder is None:
+                if not branch.source.can(Capability.VECTORS) or branch.source.store.info.embedder is None:
                     continue
                 _, texts = wanted.setdefault(id(vectors), (vectors, {}))
                 texts[way.query.text] = None

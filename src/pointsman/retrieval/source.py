@@ -9,7 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
-from pointsman.errors import UnknownNameError, UnmetNeedError
+from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.pool import LISTS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pointsman.models.queries import QueryVectors
     from pointsman.protocols import Embedder
-    from pointsman.store.base import Statistics, Store
+    from pointsman.store.base import Capability, Statistics, Store
     from pointsman.types import Document
 
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
@@ -65,6 +65,13 @@ class Source(ABC):
     def ids(self, *, source: str | None = None) -> list[str]:
         """All ids, or those of documents whose metadata has this ``source``."""
         return self.store.ids(source=source)
+
+    def can(self, capability: Capability) -> bool:
+        """Whether the store can do something; a store that cannot be opened can do nothing, and its branch says why."""
+        try:
+            return self.store.info.can(capability)
+        except StoreError:
+            return False
 
     def lists_for(self, method: str) -> tuple[bool, bool]:
         """Whether a method needs keyword and vector search here; ``auto`` takes what is indexed.

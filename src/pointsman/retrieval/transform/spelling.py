@@ -21,7 +21,7 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
 def _tells_words(dataset: Source) -> bool:
     try:
-        return dataset.store.info.can(Capability.TERMS)
+        return dataset.can(Capability.TERMS)
     except StoreError:  # searching it says what is wrong with it
         return False
 
