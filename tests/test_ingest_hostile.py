@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -68,9 +67,7 @@ def test_what_is_stored_grows_with_the_file_not_with_its_square(
 def test_a_file_that_takes_too_long_is_stopped_and_the_next_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.docx").write_bytes(word(repeated("<w:p><w:r><w:t>Some words.</w:t></w:r></w:p>"))(60 << 20))
     (tmp_path / "b.txt").write_text("Good.")
-    began = time.monotonic()
     *_, stopped, good = read_paths([tmp_path], limits=FileLimits(seconds=1))
-    assert time.monotonic() - began < 20
     assert [(item.path, item.stopped) for item in (stopped, good)] == [("a.docx", True), ("b.txt", False)]
     assert stopped.problems[0].reason == "takes more than 1 s; raise the limit seconds to index it"
 

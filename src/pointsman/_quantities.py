@@ -1,0 +1,322 @@
+"""Numbers, dates and names with digits in a text, brought to one form: English, Chinese and Russian.
+
+Written to tell whether a number of one text is in another one, however each is written: ``1,200,000``, ``1 200 000``,
+``1.2 million``, ``1,2 млн`` and ``120万`` are one number; ``5 km``, ``5 км`` and ``5000 m`` one quantity;
+``12 March 2024``, ``12.03.2024`` and ``2024年3月12日`` one date. Nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Literal
+
+Date = tuple[int | None, int | None, int | None]
+"""Year, month and day; None for what is not said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number with its unit, a date, or a name that has digits in it, where it stands.
+
+    Attributes:
+        kind: what it is.
+        start: of its characters in the text.
+        end: after them.
+        value: of a number, in the unit's base (metres, grams, seconds, bytes …).
+        count: of units as written.
+        unit: what it counts: ``"length"``, ``"%"``, ``"usd"`` …; empty where no unit of ours stands there.
+        dates: of a date; more than one where day and month cannot be told apart.
+        name: of a name, in lower case.
+    """
+
+    kind: Literal["number", "date", "name"]
+    start: int
+    end: int
+    value: Decimal = Decimal(0)
+    count: Decimal = Decimal(0)
+    unit: str = ""
+    dates: tuple[Date, ...] = ()
+    name: str = ""
+
+
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "january jan январь января янв",
+            "february feb февраль февраля фев",
+            "march mar март марта мар",
+            "april apr апрель апреля апр",
+            "may май мая",
+            "june jun июнь июня июн",
+            "july jul июль июля июл",
+            "august aug август августа авг",
+            "september sept sep сентябрь сентября сен сент",
+            "october oct октябрь октября окт",
+            "november nov ноябрь ноября ноя нояб",
+            "december dec декабрь декабря дек",
+        ),
+        start=1,
+    )
+    for name in names.split()
+}
+_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_DATE = re.compile(
+    r"(?<![\d.])(?P<y1>[12]\d{3})[-/.](?P<m1>[01]?\d)[-/.](?P<d1>[0-3]?\d)(?![\d])"
+    r"|(?<![\d.])(?P<d2>[0-3]?\d)\.(?P<m2>[01]?\d)\.(?P<y2>[12]\d{3})(?!\d)"
+    r"|(?<![\d/])(?P<a3>[0-3]?\d)/(?P<b3>[0-3]?\d)/(?P<y3>[12]\d{3})(?!\d)"
+    r"|(?<!\d)(?P<y4>[12]\d{3})\s?年(?:\s?(?P<m4>[01]?\d)\s?月(?:\s?(?P<d4>[0-3]?\d)\s?[日号號])?)?"
+    r"|(?<!\d)(?P<m5>[01]?\d)\s?月\s?(?P<d5>[0-3]?\d)\s?[日号號]"
+    rf"|(?:(?<![\d.,])(?P<d6>[0-3]?\d)(?:st|nd|rd|th|-го)?\s+(?:of\s+)?)?\b(?P<m6>{_MONTH})\b\.?,?\s+(?P<y6>[12]\d{{3}})(?!\d)"
+    rf"|\b(?P<m7>{_MONTH})\b\.?\s+(?P<d7>[0-3]?\d)(?:st|nd|rd|th)?(?:,?\s+(?P<y7>[12]\d{{3}}))?(?!\d)"
+    rf"|(?<![\d.,])(?P<d8>[0-3]?\d)(?:st|nd|rd|th|-го)?\s+(?:of\s+)?(?P<m8>{_MONTH})\b",
+    re.IGNORECASE,
+)
+
+_SPACES = "\u00a0\u202f\u2009"
+_NAME = re.compile(
+    r"(?<![A-Za-zА-Яа-яёЁ\d.])(?:[A-Za-zА-Яа-яёЁ]{1,20}[-_./]?\d[\dA-Za-z]*(?:[-_./][A-Za-z]*\d[\dA-Za-z]*)*"
+    rf"|(?<!\d[,{_SPACES} ])(?:\d+(?:\.\d+){{2,}}|\d{{1,2}}:\d{{2}}(?::\d{{2}})?|0\d+))(?![A-Za-zА-Яа-яёЁ\d])"
+)
+"""A model number, a standard, a version, an address, a time of day: what is the same only if it is written the same."""
+
+_DIGITS = str.maketrans("０１２３４５６７８９％", "0123456789%")
+_HAN_DIGITS = {
+    char: number
+    for number, chars in enumerate(["〇零", "一壹", "二两兩贰", "三叁", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖"])
+    for char in chars
+}
+_HAN_TENS = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
+_HAN_MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
+_HAN = "".join((*_HAN_DIGITS, *_HAN_TENS, *_HAN_MYRIADS))
+_AMOUNT = re.compile(
+    rf"(?P<percent>百分之)?(?P<money>[$€£¥￥₽]\s?)?(?:(?<![\w)\]%])(?P<sign>[-−–+]))?"
+    rf"(?P<number>(?<!\d)(?<!\d[.,])(?:\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)?)"
+    rf"(?:\s?[{''.join((*_HAN_TENS, *_HAN_MYRIADS))}]+(?:\d+[{''.join(_HAN_MYRIADS)}])?)?"
+    rf"|(?<![{_HAN}])[{_HAN}]+(?:点[{''.join(_HAN_DIGITS)}]+)?)"
+)
+_GROUPED = re.compile(rf"\d{{1,3}}(?:[,.'{_SPACES} ]\d{{3}})+")
+
+_MAGNITUDES = {
+    name: power
+    for power, names in {
+        2: "hundred",
+        3: "thousand тыс тысяча тысячи тысяч",
+        6: "million millions mln млн миллион миллиона миллионов",
+        9: "billion billions bn млрд миллиард миллиарда миллиардов",
+        12: "trillion trillions трлн триллион триллиона триллионов",
+    }.items()
+    for name in names.split()
+}
+_UNITS: dict[str, tuple[str, Decimal]] = {
+    name: (unit, Decimal(factor))
+    for unit, factor, names in (
+        ("%", "1", "% percent percents процент процента процентов"),
+        (
+            "length",
+            "0.001",
+            "mm millimetre millimetres millimeter millimeters мм миллиметр миллиметров 毫米",
+        ),
+        ("length", "0.01", "cm centimetre centimetres centimeter centimeters см сантиметр сантиметра сантиметров 厘米"),
+        ("length", "1", "m metre metres meter meters м метр метра метров 米"),
+        ("length", "1000", "km kilometre kilometres kilometer kilometers км километр километра километров 公里 千米"),
+        ("mass", "0.001", "mg milligram milligrams мг 毫克"),
+        ("mass", "1", "g gram grams г грамм грамма граммов 克"),
+        ("mass", "1000", "kg kilogram kilograms кг килограмм килограмма килограммов 公斤 千克"),
+        ("mass", "1000000", "t tonne tonnes т тонна тонны тонн 吨"),
+        ("time", "0.001", "ms millisecond milliseconds мс миллисекунд миллисекунды 毫秒"),
+        ("time", "1", "s sec second seconds с сек секунда секунды секунд 秒"),
+        ("time", "60", "min minute minutes мин минута минуты минут 分钟"),
+        ("time", "3600", "h hour hours ч час часа часов 小时"),
+        ("time", "86400", "day days день дня дней сутки суток 天"),
+        ("data", "1000", "KB kB КБ"),
+        ("data", "1000000", "MB МБ"),
+        ("data", "1000000000", "GB ГБ"),
+        ("data", "1000000000000", "TB ТБ"),
+        ("°C", "1", "°C ℃"),
+        ("usd", "1", "$ USD dollar dollars доллар доллара долларов 美元"),
+        ("eur", "1", "€ EUR euro euros евро 欧元"),
+        ("gbp", "1", "£ GBP pounds"),
+        ("cny", "1", "¥ ￥ CNY RMB yuan юань юаня юаней 元 人民币"),
+        ("rub", "1", "₽ RUB rouble roubles ruble rubles руб рубль рубля рублей 卢布"),
+    )
+    for name in names.split()
+}
+_NAMES_OF_UNITS = "|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))
+_AFTER = re.compile(
+    rf"[-\s{_SPACES}]?(?:(?P<magnitude>{'|'.join(sorted(_MAGNITUDES, key=len, reverse=True))})\b\.?)?"
+    rf"[-\s{_SPACES}]?(?:(?P<unit>{_NAMES_OF_UNITS})(?![A-Za-zА-Яа-яёЁ/²³]))?"  # km/h is no length
+)
+_ORDINAL = re.compile(r"(?:st|nd|rd|th)\b|-(?:й|я|е|го|му|м|ю|ой|ый|ая|ое)\b")
+_PER_CENT = re.compile(r"\s?per cent\b")
+
+_WORDS = {
+    word: number
+    for number, words in {
+        0: "zero ноль", 1: "one один одна одно", 2: "two два две", 3: "three три", 4: "four четыре", 5: "five пять",
+        6: "six шесть", 7: "seven семь", 8: "eight восемь", 9: "nine девять", 10: "ten десять",
+        11: "eleven одиннадцать", 12: "twelve двенадцать", 13: "thirteen тринадцать", 14: "fourteen четырнадцать",
+        15: "fifteen пятнадцать", 16: "sixteen шестнадцать", 17: "seventeen семнадцать", 18: "eighteen восемнадцать",
+        19: "nineteen девятнадцать", 20: "twenty двадцать", 30: "thirty тридцать", 40: "forty сорок",
+        50: "fifty пятьдесят", 60: "sixty шестьдесят", 70: "seventy семьдесят", 80: "eighty восемьдесят",
+        90: "ninety девяносто",
+    }.items()
+    for word in words.split()
+}  # fmt: skip
+_UNITS_IN_WORDS = "|".join(word for word, number in _WORDS.items() if 0 < number < 10)
+_WORD_NUMBER = re.compile(
+    rf"\b(?P<first>{'|'.join(sorted(_WORDS, key=len, reverse=True))})(?:[-\s](?P<second>{_UNITS_IN_WORDS}))?\b",
+    re.IGNORECASE,
+)
+
+
+_LONGEST = 25  # characters of a number that is counted with; longer ones are compared as they are written
+
+
+def quantities(text: str, language: str, *, words: bool = False) -> Iterator[Quantity]:
+    """Everything of the kind in a text, in order, without overlap.
+
+    Args:
+        text: any text.
+        language: of the text, such as ``"ru"``, where a comma stands before decimals and blanks between thousands.
+        words: whether numbers in words count; in one's own sentences "one" seldom is a number.
+
+    >>> [(int(one.value), one.unit) for one in quantities("1.2 million people, 5 km", "en")]
+    [(1200000, ''), (5000, 'length')]
+    """
+    text = text.translate(_DIGITS)
+    taken = sorted([*_dates(text), *_names(text)], key=lambda one: (one.start, -one.end))
+    position = 0
+    for one in taken:
+        if one.start < position:
+            continue
+        yield from _numbers(text, position, one.start, language, words=words)
+        yield one
+        position = one.end
+    yield from _numbers(text, position, len(text), language, words=words)
+
+
+def _dates(text: str) -> Iterator[Quantity]:
+    for found in _DATE.finditer(text):
+        groups = {key: value for key, value in found.groupdict().items() if value}
+        parts = {key[0]: _MONTHS.get(value.lower()) or int(value) for key, value in groups.items()}
+        if "a" in parts:
+            both = ((parts["y"], parts["b"], parts["a"]), (parts["y"], parts["a"], parts["b"]))
+            dates: tuple[Date, ...] = tuple(dict.fromkeys(date for date in both if date[1] <= 12))
+        else:
+            dates = ((parts.get("y"), parts.get("m"), parts.get("d")),)
+        dates = tuple(date for date in dates if (date[1] or 1) in range(1, 13) and (date[2] or 1) in range(1, 32))
+        if dates:
+            yield Quantity("date", found.start(), found.end(), dates=dates)
+
+
+def _names(text: str) -> Iterator[Quantity]:
+    for found in _NAME.finditer(text):
+        yield Quantity("name", found.start(), found.end(), name=found[0].casefold())
+
+
+def _numbers(text: str, start: int, end: int, language: str, *, words: bool) -> Iterator[Quantity]:
+    for found in _AMOUNT.finditer(text, start, end):
+        number = found["number"]
+        if not language.startswith("ru") and " " in number and _GROUPED.match(number):
+            number = number.partition(" ")[0]  # two numbers side by side
+        if len(number) > _LONGEST:
+            yield Quantity("name", found.start(), found.end(), name=found[0].casefold())
+            continue
+        value = _value(number, language)
+        if value is None:
+            continue
+        stop = found.start("number") + len(number)
+        magnitude, unit, stop = _after(text, stop, end)
+        unit = (found["money"] or "").strip() or ("%" if found["percent"] else unit)
+        count = value.scaleb(magnitude) * (1 if found["sign"] in (None, "+") else -1)
+        name, factor = _UNITS.get(unit, ("", Decimal(1)))
+        yield Quantity("number", found.start(), stop, count * factor, count, name)
+    if words:
+        for found in _WORD_NUMBER.finditer(text, start, end):
+            first = _WORDS[found["first"].lower()]
+            second = _WORDS[found["second"].lower()] if found["second"] and first >= 20 else 0
+            value = Decimal(first + second)
+            yield Quantity("number", found.start(), found.end() if second else found.end("first"), value, value)
+
+
+def _after(text: str, place: int, end: int) -> tuple[int, str, int]:
+    """The power of ten and the unit behind digits, and where they end."""
+    ordinal = _ORDINAL.match(text, place, end)
+    after = _AFTER.match(text, ordinal.end() if ordinal else place, end)
+    magnitude, unit = "", ""
+    if after and after["magnitude"]:
+        magnitude, place = after["magnitude"], after.end("magnitude")
+    if after and after["unit"]:
+        unit, place = after["unit"], after.end("unit")
+    elif per_cent := _PER_CENT.match(text, place, end):
+        unit, place = "%", per_cent.end()
+    return _MAGNITUDES.get(magnitude, 0), unit, place
+
+
+def _value(number: str, language: str) -> Decimal | None:
+    """The value of digits with separators, or of Chinese numerals; None for what is no number."""
+    digits = re.match(rf"[\d,.'{_SPACES} ]*", number)
+    plain = digits[0].strip() if digits else ""
+    rest = number[len(plain) :].strip() if plain else number
+    amount = _plain_value(plain, language) if plain else None
+    if not rest:
+        return amount
+    if amount is None and len(rest) == 1:
+        return None  # 一 is an article more often than a number
+    return _han_value(rest, amount)
+
+
+def _plain_value(digits: str, language: str) -> Decimal | None:
+    for space in f"'{_SPACES} ":
+        digits = digits.replace(space, "")
+    commas, dots = digits.count(","), digits.count(".")
+    if commas and dots:
+        decimal = max(",.", key=digits.rfind)
+        digits = digits.replace("," if decimal == "." else ".", "").replace(",", ".")
+    elif commas:
+        grouped = _GROUPED.fullmatch(digits) and (commas > 1 or not language.startswith("ru"))
+        digits = digits.replace(",", "" if grouped else ".")
+    elif dots > 1:
+        digits = digits.replace(".", "")
+    try:
+        return Decimal(digits)
+    except InvalidOperation:
+        return None
+
+
+def _han_value(text: str, amount: Decimal | None) -> Decimal | None:
+    """Chinese numerals, which may go on from digits: 三亿五千万, 120万, 3亿5000万, 三点五."""
+    text, _, fraction = text.partition("点")
+    if all(char in _HAN_DIGITS for char in text):  # 二〇二四: digit by digit
+        total = Decimal(int("".join(str(_HAN_DIGITS[char]) for char in text) or 0))
+    else:
+        whole = section = Decimal(0)
+        digit = amount
+        for token in re.findall(r"\d+|\D", text):
+            if token.isdigit():
+                digit = Decimal(token)
+            elif token in _HAN_DIGITS:
+                digit = Decimal(_HAN_DIGITS[token])
+            elif token in _HAN_TENS:
+                section += (digit if digit is not None else 1) * _HAN_TENS[token]
+                digit = None
+            elif token in _HAN_MYRIADS:
+                section += digit or 0
+                if not section and not whole:
+                    return None  # 万 alone is no number
+                # 一万亿: a larger power multiplies all before it.
+                if whole and whole < _HAN_MYRIADS[token]:
+                    whole = (whole + section) * _HAN_MYRIADS[token]
+                else:
+                    whole += section * _HAN_MYRIADS[token]
+                section, digit = Decimal(0), None
+            else:
+                return None
+        total = whole + section + (digit or 0)
+    if fraction:
+        total += Decimal("0." + "".join(str(_HAN_DIGITS[char]) for char in fraction))
+    return total

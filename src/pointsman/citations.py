@@ -1,0 +1,542 @@
+"""Where a hit is from, hits as numbered sources of a prompt, and what of an answer stands in them.
+
+``cite`` says where a hit stands, ``to_prompt`` writes hits for a language model, and ``verify`` looks up every quote
+and number of its answer in them, without a model. All three take what is in documents as data: nothing that stands in
+one can pass for another source.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from pointsman._quantities import Date, Quantity, quantities
+from pointsman.errors import InputError
+from pointsman.text import detect, sentences
+
+if TYPE_CHECKING:
+    from pointsman.types import Hit
+
+Style = Literal["quoted", "xml"]
+Status = Literal["exact", "near", "unsupported"]
+
+NEAR = 85.0
+"""Share of a quote's characters, in percent, that stand in a hit in the same order, from which on it is near."""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Where a hit stands.
+
+    Attributes:
+        source: the file, as it was named when it was indexed; the document's id where it is from no file.
+        hash: SHA-256 of the file's bytes, in hexadecimal digits; None where it is from no file.
+        page: the page, slide, sheet or cell that it begins on, from 1.
+        lines: its first and last line in the file, or row in the sheet, from 1.
+        start: of its characters in the file's text; ``pointsman.ingest.text_of(path)[start:end]`` is the quote.
+        end: after them.
+        quote: what stands there. Where compression left parts out, ``start`` and ``end`` go from the first part to the
+            last one.
+        title: of the document and the headings around, or an empty string.
+        id: the document's.
+        dataset: that it is in.
+    """
+
+    source: str
+    hash: str | None
+    page: int | None
+    lines: tuple[int, int] | None
+    start: int | None
+    end: int | None
+    quote: str
+    title: str
+    id: str
+    dataset: str | None
+
+    def __str__(self) -> str:
+        """Such as ``guide.md, lines 12-18`` or ``book.pdf, page 3``."""
+        place = [f"page {self.page}"] if self.page is not None else []
+        if self.lines:
+            first, last = self.lines
+            place.append(f"lines {first}-{last}" if last > first else f"line {first}")
+        return ", ".join([_one_line(self.source), *place])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        return asdict(self) | {"lines": list(self.lines) if self.lines else None}
+
+
+def cite(hit: Hit) -> Citation:
+    """Where a hit stands, as far as its document's metadata say.
+
+    >>> from pointsman.types import Document, Hit
+    >>> metadata = {"source": "guide.md", "line": 12, "last_line": 18, "start": 300, "end": 320}
+    >>> str(cite(Hit(Document("guide.md#1", "Switches guide trains", metadata), 1.0)))
+    'guide.md, lines 12-18'
+    """
+    metadata = hit.metadata
+    source, sha256 = metadata.get("source"), metadata.get("sha256")
+    line, start = _number(metadata.get("line")), _number(metadata.get("start"))
+    end = _number(metadata.get("end"))
+    if start is not None and hit.excerpt is not None and hit.excerpt.spans:
+        start, end = start + hit.excerpt.spans[0][0], start + hit.excerpt.spans[-1][1]
+    return Citation(
+        source=source if isinstance(source, str) and source else hit.id,
+        hash=sha256 if isinstance(sha256, str) else None,
+        page=_number(metadata.get("page")),
+        lines=None if line is None else (line, max(_number(metadata.get("last_line")) or line, line)),
+        start=start if end is not None else None,
+        end=end if start is not None else None,
+        quote=hit.text,
+        title=hit.document.title,
+        id=hit.id,
+        dataset=hit.dataset,
+    )
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def about_tokens(text: str) -> int:
+    """A token for every three bytes of UTF-8: more than tokenizers make of English, Chinese or Russian.
+
+    >>> about_tokens("Railway switches guide trains.")
+    10
+    """
+    return (len(text.encode("utf-8", "replace")) + 2) // 3
+
+
+def to_prompt(
+    hits: Iterable[Hit],
+    *,
+    max_tokens: int = 3000,
+    style: Style = "quoted",
+    count_tokens: Callable[[str], int] = about_tokens,
+) -> str:
+    """Hits as numbered sources for a language model, best first, up to a number of tokens.
+
+    The number of a source is that of its hit, from 1, as `verify` counts them. The last source that has room is cut
+    at a sentence's end; those after it are left out.
+
+    Args:
+        hits: a context, or its hits.
+        max_tokens: of the whole text.
+        style: ``"quoted"``: a line of number and place, then the text with ``>`` before each line;
+            ``"xml"``: ``<source id="1" place="…">`` around it.
+        count_tokens: of a text, by the model's own tokenizer where it is at hand.
+
+    Raises:
+        InputError: the style is unknown, or ``max_tokens`` is below 1.
+    """
+    if style not in _STYLES:
+        raise InputError(f"style is one of {', '.join(_STYLES)}, not {style!r}")
+    if max_tokens < 1:
+        raise InputError(f"max_tokens is 1 or more, not {max_tokens}")
+    parts: list[str] = []
+    left = max_tokens
+    for number, hit in enumerate(hits, start=1):
+        part = _STYLES[style](number, cite(hit), hit.text)
+        cost = count_tokens(part) + 1  # and what joins it to the one before
+        if cost > left:
+            parts += _shortened(number, hit, _STYLES[style], left, count_tokens)
+            break
+        parts.append(part)
+        left -= cost
+    return "\n\n".join(parts)
+
+
+def _shortened(
+    number: int, hit: Hit, write: Callable[[int, Citation, str], str], tokens: int, count: Callable[[str], int]
+) -> list[str]:
+    """The source with as many whole sentences as have room; none where not even the first one has."""
+    ends = [end for _, end in sentences(hit.text)]
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(write(number, cite(hit), hit.text[: ends[middle - 1]])) + 1 <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return [write(number, cite(hit), hit.text[: ends[low - 1]])] if low else []
+
+
+def _quoted(number: int, citation: Citation, text: str) -> str:
+    title = f" ({_one_line(citation.title)})" if citation.title else ""
+    # Every line is marked, those that only some programs see as lines too, so none can pass for a source's head.
+    return "\n".join([f"[{number}] {citation}{title}", *(f"> {line}" for line in text.splitlines())])
+
+
+def _xml(number: int, citation: Citation, text: str) -> str:
+    place, title = (_escaped(_one_line(value)) for value in (str(citation), citation.title))
+    about = f' title="{title}"' if title else ""
+    return f'<source id="{number}" place="{place}"{about}>\n{_escaped(text)}\n</source>'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_STYLES: dict[str, Callable[[int, Citation, str], str]] = {"quoted": _quoted, "xml": _xml}
+
+
+# ── what of an answer stands in the hits ─────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A quote or number of an answer, and where it stands in the hits.
+
+    Attributes:
+        kind: ``"quote"``, ``"number"``, ``"date"``, or ``"name"`` for names with digits such as ``GPT-4``.
+        text: as the answer has it.
+        start: of its characters in the answer.
+        end: after them.
+        status: ``"exact"``: it stands in a hit: a quote character for character (white space apart), a number with
+            its value and unit, however written. ``"near"``: a quote with small changes that touch no number, a number
+            whose hit has no unit. ``"unsupported"``: in no hit.
+        hit: the number of the hit, from 1, the one that the answer names beside the claim if it is there; None where
+            it is in none.
+        span: where it stands in that hit's document's text; None in a title.
+        similarity: of a quote to what stands there, in percent.
+        named: numbers of sources that the answer names beside the claim, such as ``[2]``.
+    """
+
+    kind: Literal["quote", "number", "date", "name"]
+    text: str
+    start: int
+    end: int
+    status: Status
+    hit: int | None = None
+    span: tuple[int, int] | None = None
+    similarity: float = 0.0
+    named: tuple[int, ...] = ()
+
+    @property
+    def misattributed(self) -> bool:
+        """Whether it stands in a hit, but in none of those that the answer names for it."""
+        return self.hit is not None and bool(self.named) and self.hit not in self.named
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCheck:
+    """What `verify` found of an answer's quotes and numbers.
+
+    An answer without any is ``supported``; whether its other sentences are true is not looked into.
+    """
+
+    claims: tuple[Claim, ...]
+
+    @property
+    def supported(self) -> bool:
+        """Whether every quote and number stands in a hit, exactly or nearly."""
+        return not self.unsupported
+
+    @property
+    def unsupported(self) -> tuple[Claim, ...]:
+        """The claims that stand in no hit."""
+        return tuple(claim for claim in self.claims if claim.status == "unsupported")
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        claims = [asdict(claim) | {"misattributed": claim.misattributed} for claim in self.claims]
+        return {"supported": self.supported, "claims": claims}
+
+
+MAX_ANSWER = 200_000
+"""Characters of an answer that is checked."""
+
+
+def verify(answer: str, hits: Iterable[Hit]) -> AnswerCheck:
+    """Look up every quote and number of an answer in hits, without a model.
+
+    Quotes are what stands in quotation marks (those of English, Russian, Chinese and German) and Markdown's quoted
+    lines. Numbers are compared by value: thousands separators, decimal commas, powers in words, Chinese numerals,
+    units in three languages, dates in any order; nothing is rounded. Numbers of lists and of sources (``[2]``) are no
+    claims.
+
+    Args:
+        answer: at most 200,000 characters.
+        hits: a context, or its hits, in the order in which they were numbered for the model.
+
+    Raises:
+        InputError: the answer is longer.
+
+    >>> from pointsman.types import Document, Hit
+    >>> hits = [Hit(Document("a", "The line is 1,200 km long and was opened in May 1994."), 1.0)]
+    >>> check = verify('It has 1200 kilometres, "was opened in June 1994" [1].', hits)
+    >>> [(claim.text, claim.status) for claim in check.claims]
+    [('1200 kilometres', 'exact'), ('was opened in June 1994', 'unsupported')]
+    """
+    if len(answer) > MAX_ANSWER:
+        raise InputError(f"an answer has at most {MAX_ANSWER} characters, not {len(answer)}")
+    passages = [_Passage(hit) for hit in hits]
+    spans = list(_quotes(answer))
+    claims = [_quote_claim(answer, span, passages) for span in spans]
+    claims += [_quantity_claim(answer, one, passages) for one in _stated(answer, spans)]
+    return AnswerCheck(tuple(sorted(claims, key=lambda claim: claim.start)))
+
+
+_QUOTE = re.compile(
+    "|".join(
+        rf"{begin}([^{begin}{end}]{{1,2000}})[{end}]"
+        for begin, end in (("“", "”"), ("«", "»"), ("„", "“”"), ("「", "」"), ("『", "』"))
+    )
+    + r"|(?<!\w)‘([^‘]{2,2000}?)’(?!\w)"
+    + r'|(?<![\w"])"([^"\n]{1,2000})"(?!\w)'
+    + r"|^[ ]{0,3}(>[^\n]*(?:\n[ ]{0,3}>[^\n]*)*)",
+    re.MULTILINE,
+)
+_LINE_MARK = re.compile(r"^[ ]{0,3}>[ ]?", re.MULTILINE)
+_SOURCE_MARK = re.compile(
+    r"[\[【](\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)[\]】]|\((?:sources?|источник\w*|来源)\s(\d{1,3})\)", re.IGNORECASE
+)
+_LIST_MARK = re.compile(r"^[ \t]*(?:#{1,6}[ ]+)?\d{1,3}(?:\.\d{1,3})*[.)、]?[ \t]", re.MULTILINE)
+_WORD = re.compile(r"\w")
+
+
+def _quotes(answer: str) -> Iterator[tuple[int, int]]:
+    """Where the insides of quotation marks and the quoted lines stand; empty and wordless ones are passed over."""
+    for found in _QUOTE.finditer(answer):
+        start, end = found.span(found.lastindex or 0)
+        if _WORD.search(answer, start, end):
+            yield start, end
+
+
+def _stated(answer: str, quoted: Sequence[tuple[int, int]]) -> Iterator[Quantity]:
+    """Numbers, dates and names with digits outside of quotes, list marks and marks of sources."""
+    plain = list(answer)
+    for start, end in [*quoted, *(mark.span() for mark in _SOURCE_MARK.finditer(answer))]:
+        plain[start:end] = "\n" * (end - start)
+    text = "".join(plain)
+    for mark in _LIST_MARK.finditer(text):
+        if text[mark.end() : mark.end() + 1].strip():
+            plain[mark.start() : mark.end()] = " " * (mark.end() - mark.start())
+    yield from quantities("".join(plain), detect(answer))
+
+
+class _Passage:
+    """A hit's text in the forms in which claims are looked up."""
+
+    def __init__(self, hit: Hit) -> None:
+        self.text, self.title = hit.document.text, _fold(hit.document.title)[0].strip()
+        self.folded, self.places = _fold(self.text)
+
+    @cached_property
+    def in_text(self) -> _Quantities:
+        return _Quantities(self.text, detect(self.text))
+
+    @cached_property
+    def in_title(self) -> _Quantities:
+        return _Quantities(self.title, detect(self.text))
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """A place in the folded text as one of the text."""
+        return self.places[start], self.places[end - 1] + 1
+
+    def find(self, quote: str, begin: int = 0) -> tuple[int, int] | None:
+        """Where a quote stands in the folded text, word for word: never within a word."""
+        place = self.folded.find(quote, begin)
+        while place >= 0:
+            end = place + len(quote)
+            if not _tears(self.folded, place) and not _tears(self.folded, end):
+                return place, end
+            place = self.folded.find(quote, place + 1)
+        return None
+
+
+def _fold(text: str) -> tuple[str, list[int]]:
+    """The text with each run of white space as one blank, and where each of its characters stands in the original.
+
+    Composed and decomposed accents are made equal; nothing else is.
+    """
+    characters: list[str] = []
+    places: list[int] = []
+    for part in _PARTS.finditer(text):
+        folded = " " if part[0].isspace() else unicodedata.normalize("NFC", part[0])
+        characters.append(folded)
+        places.extend([part.start()] * len(folded))
+    return "".join(characters), places
+
+
+_PARTS = re.compile(r"\s+|[^\s\u0300-\u036f][\u0300-\u036f]{0,30}|[\u0300-\u036f]{1,30}")
+
+
+def _tears(text: str, place: int) -> bool:
+    """Whether a cut at this place goes through a word; Chinese words have no visible ends."""
+    if not 0 < place < len(text):
+        return False
+    return all(one.isalnum() and not "\u2e80" <= one <= "\U0003ffff" for one in text[place - 1 : place + 1])
+
+
+class _Quantities:
+    """The numbers, dates and names of a text by what they are."""
+
+    def __init__(self, text: str, language: str) -> None:
+        self._dates: list[Quantity] = []
+        self._by_key: dict[tuple[str, object], Quantity] = {}
+        for one in quantities(text, language, words=True):
+            self._by_key.setdefault(("as written", _written(text, one)), one)
+            if one.kind == "date":
+                self._dates.append(one)
+                for year, _, _ in one.dates:
+                    self._by_key.setdefault(("value", (year, "")), one)
+            elif one.kind == "name":
+                self._by_key.setdefault(("name", one.name), one)
+            else:
+                self._by_key.setdefault(("value", (one.value, one.unit)), one)
+                self._by_key.setdefault(("count", (one.count, bool(one.unit))), one)
+
+    def find(self, text: str, claim: Quantity) -> tuple[Quantity, Status] | None:
+        """What a quantity of another text is here: exactly, or nearly, where only one side has a unit."""
+        if same := self._by_key.get(("as written", _written(text, claim))):
+            return same, "exact"
+        if claim.kind == "name":
+            name = self._by_key.get(("name", claim.name))
+            return (name, "exact") if name else None
+        if claim.kind == "date":
+            date = next((one for one in self._dates if _covers(one.dates, claim.dates)), None)
+            return (date, "exact") if date else None
+        if value := self._by_key.get(("value", (claim.value, claim.unit))):
+            return value, "exact"
+        count = self._by_key.get(("count", (claim.count, not claim.unit)))
+        return (count, "near") if count else None
+
+
+def _written(text: str, one: Quantity) -> str:
+    return _fold(text[one.start : one.end])[0].strip().casefold()
+
+
+def _covers(dates: Iterable[Date], claims: Iterable[Date]) -> bool:
+    """Whether a date says at least all that a claim says."""
+    return any(
+        all(part is None or part == other for part, other in zip(claim, date, strict=True))
+        for date in dates
+        for claim in claims
+    )
+
+
+def _quote_claim(answer: str, span: tuple[int, int], passages: Sequence[_Passage]) -> Claim:
+    raw = answer[slice(*span)]
+    quote = _fold(_LINE_MARK.sub("", raw) if raw.startswith(">") else raw)[0].strip()
+    named = _named(answer, span[1])
+    order = _order(named, len(passages))
+    for number in order:
+        passage = passages[number - 1]
+        if place := passage.find(quote):
+            return Claim("quote", raw, *span, "exact", number, passage.span(*place), 100.0, named)
+    for number in order:
+        if quote == passages[number - 1].title:
+            return Claim("quote", raw, *span, "exact", number, None, 100.0, named)
+    near = [(nearest, -rank) for rank, number in enumerate(order) if (nearest := _nearest(quote, passages[number - 1]))]
+    if not near:
+        return Claim("quote", raw, *span, "unsupported", named=named)
+    (similarity, start, end), rank = max(near)
+    number = order[-rank]
+    return Claim("quote", raw, *span, "near", number, passages[number - 1].span(start, end), similarity, named)
+
+
+_LONGEST_NEAR = 2000  # characters of a quote that is compared letter by letter
+_LEFT_OUT = re.compile(r"\s?(?:\[\s?(?:…|\.{3})\s?\]|…|\.{3})\s?")
+_NEGATIONS = re.compile(
+    r"\b(?:not?|never|none|nor|neither|without|не|ни|нет|никогда|без)\b|n't\b|n’t\b|[不没沒无無未非]", re.IGNORECASE
+)
+
+
+def _nearest(quote: str, passage: _Passage) -> tuple[float, int, int] | None:
+    """How much of a quote is the same in a passage, in percent, and where in the folded text; None where too little.
+
+    Not nearly the same is what has another number, or a negation more or less.
+    """
+    from rapidfuzz import fuzz  # only quotes that are not exact need it
+
+    if (places := _parts_in_order(quote, passage)) is not None:
+        return 100.0, *places
+    if not (6 if _is_chinese(quote) else 16) <= len(quote) <= min(len(passage.folded), _LONGEST_NEAR):
+        return None
+    found = fuzz.partial_ratio_alignment(quote, passage.folded, score_cutoff=NEAR)
+    if found is None or found.score < NEAR:
+        return None
+    start, end = found.dest_start, found.dest_end
+    while _tears(passage.folded, start):
+        start -= 1
+    while _tears(passage.folded, end):
+        end += 1
+    same = passage.folded[start:end]
+    if _says(quote) != _says(same) or len(_NEGATIONS.findall(quote)) != len(_NEGATIONS.findall(same)):
+        return None
+    return found.score, start, end
+
+
+def _parts_in_order(quote: str, passage: _Passage) -> tuple[int, int] | None:
+    """Where the parts of a quote stand between which something is left out, one after the other."""
+    parts = [part for part in _LEFT_OUT.split(quote) if _WORD.search(part)]
+    if len(parts) < 2:
+        return None
+    begin = end = -1
+    for part in parts:
+        place = passage.find(part, max(end, 0))
+        if place is None:
+            return None
+        begin, end = (place[0] if begin < 0 else begin), place[1]
+    return begin, end
+
+
+def _is_chinese(text: str) -> bool:
+    return sum("\u2e80" <= char <= "\U0003ffff" for char in text) * 2 > len(text)
+
+
+def _says(text: str) -> list[object]:
+    """What a text says in numbers."""
+    return [one.dates or one.name or (one.value, one.unit) for one in quantities(text, detect(text))]
+
+
+def _quantity_claim(answer: str, one: Quantity, passages: Sequence[_Passage]) -> Claim:
+    raw, named = answer[one.start : one.end], _named(answer, one.end)
+    order = _order(named, len(passages))
+    near: Claim | None = None
+    for number in order:
+        passage = passages[number - 1]
+        for place in (passage.in_text, passage.in_title):
+            if (match := place.find(answer, one)) is None:
+                continue
+            there, status = match
+            span = (there.start, there.end) if place is passage.in_text else None
+            claim = Claim(one.kind, raw, one.start, one.end, status, number, span, 100.0, named)
+            if status == "exact":
+                return claim
+            near = near or claim
+    return near or Claim(one.kind, raw, one.start, one.end, "unsupported", named=named)
+
+
+def _named(answer: str, end: int) -> tuple[int, ...]:
+    """The sources that are named next after a claim, in the same sentence or right behind its stop."""
+    mark = _SOURCE_MARK.search(answer, end, end + 300)
+    if mark is None or re.search(r"[.!?。！？\n]\s*[^\s\[【(]", answer[end : mark.start()]):
+        return ()
+    while (following := _SOURCE_MARK.match(answer, mark.end())) is not None:
+        mark = following
+    numbers: list[int] = []
+    for one in _SOURCE_MARK.finditer(answer, end, mark.end()):
+        listed = re.findall(r"\d+|[-–]", one[1] or one[2])
+        for place, token in enumerate(listed):
+            if token.isdigit():
+                numbers.append(int(token))
+            elif 0 < place < len(listed) - 1:
+                numbers += range(int(listed[place - 1]) + 1, min(int(listed[place + 1]), 1000))
+    return tuple(dict.fromkeys(numbers))
+
+
+def _order(named: Sequence[int], count: int) -> list[int]:
+    """All hits' numbers, those that are named first."""
+    first = [number for number in named if 1 <= number <= count]
+    return [*first, *(number for number in range(1, count + 1) if number not in first)]
