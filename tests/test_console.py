@@ -87,16 +87,24 @@ def evaluate(folder: Path) -> None:
 
 def derail(dataset: Dataset, go_on: threading.Event) -> None:
     """Let a dataset fail, or be slow, where a query says so."""
-    candidates = dataset.candidates
+    store, vector_of = dataset.store, dataset.vector_of
+    search = store.search
 
-    def derailing(query: Any, method: str, *args: Any, **options: Any) -> Any:
-        if BROKEN in query.text or (PARTIAL in query.text and method != "bm25"):
+    def derailing(looks: Any) -> Any:
+        text = " ".join(look.text or "" for look in looks)
+        if BROKEN in text:
             raise ConnectionError("no route to the shed")
-        if SLOW in query.text:
+        if SLOW in text:
             assert go_on.wait(WAIT)
-        return candidates(query, method, *args, **options)
+        return search(looks)
 
-    dataset.candidates = derailing  # type: ignore[method-assign, assignment]
+    def vector(text: str, **options: Any) -> Any:
+        if PARTIAL in text:
+            raise ConnectionError("no route to the shed")
+        return vector_of(text, **options)
+
+    store.search = derailing  # type: ignore[method-assign]
+    dataset.vector_of = vector  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="module")
@@ -411,7 +419,7 @@ def test_the_railway_shows_stages_and_branches(page: Page, site: Site) -> None:
     stages = railway.locator(".station").evaluate_all("all => all.map((one) => one.dataset.stage)")
     assert stages[0] == "query"
     assert stages[-1] == "answer"
-    line = ["plan", "fuse", "rerank", "refuse"]
+    line = ["plan", "fuse", "refuse"]
     assert [stage for stage in stages if stage in line] == line
     branches = railway.locator(".branch").evaluate_all("all => all.map((one) => one.dataset.branch)")
     assert sorted(branches) == sorted(NAMES)

