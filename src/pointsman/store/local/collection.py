@@ -324,6 +324,13 @@ class Collection:
         self.keyword.reload()
         self._heal()
 
+    @property
+    def may_lag(self) -> bool:
+        """Whether an index had not reached the documents when they were last looked at; `lagging` says more."""
+        vectors = self._vectors
+        behind = vectors is not None and vectors.loaded and vectors.applied < self._seen
+        return self.keyword.shown < self._seen or behind
+
     def lagging(self, *, words: bool = True) -> str | None:
         """What an answer of this moment may lack, in words; None when the indexes show all that was written.
 

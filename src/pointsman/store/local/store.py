@@ -82,7 +82,7 @@ class LocalStore(BaseStore):
         """See `Store`."""
         with self.collection.pinned():
             lists = [self._search(look) for look in looks]
-        lag = self.collection.lagging(words=WORDS in self._scales)
+        lag = self.collection.lagging(words=WORDS in self._scales) if self.collection.may_lag else None
         return lists if lag is None else [replace(one, degraded=(lag,)) for one in lists]
 
     def _search(self, look: Look) -> Lists:
