@@ -111,6 +111,15 @@ def test_with_nearly_all_deleted(store: Collection, compact: int, monkeypatch: p
         assert [score for _, score in again] == pytest.approx([score for _, score in hits], rel=1e-5)
 
 
+def test_an_index_that_was_built_before_the_first_document_counts_documents_alone(store: Collection) -> None:
+    with store.writing():
+        store.keyword.catch_up()
+    documents = {f"{number}": Document(f"{number}", f"signal {number}", {"number": number}) for number in range(6)}
+    add(store, list(documents.values()))
+    assert check(store, documents, "signal 3") < 0.001
+    assert len(set(store.keyword.keys())) == len(documents)
+
+
 def test_an_index_that_is_mostly_deleted_is_built_anew(store: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyword, "_COMPACT", 20)
     add(store, [Document(f"d{number}", "rail signal") for number in range(100)])

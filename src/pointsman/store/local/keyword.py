@@ -561,18 +561,18 @@ class KeywordIndex:
         self._view, self._applied = _View(searcher, int(seq)), int(seq)
 
     def _write(self, since: int, target: int) -> None:
-        self._fill(self._open_writer(), since, target)
+        writer = self._open_writer()
+        writer.delete_documents_by_term("key", _MARKER)
+        self._fill(writer, since, target)
 
     def _fill(self, writer: tantivy.IndexWriter, since: int, target: int) -> None:
         """Take in what was logged since, and commit."""
         for batch in self._source.changes(since):
             for change in batch:
-                if since:
+                if since:  # before the first change there is nothing to be deleted, not even in an index of its own
                     writer.delete_documents_by_term("key", change.key)
                 if change.document is not None:
                     writer.add_document(_postings(change.key, change.document))
-        if since:
-            writer.delete_documents_by_term("key", _MARKER)
         marker = tantivy.Document()
         marker.add_integer("key", _MARKER)
         marker.add_text("marker", f"{self._marker}\n{target}")
