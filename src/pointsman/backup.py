@@ -20,14 +20,12 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
-
-from filelock import FileLock, Timeout
 
 from pointsman._version import __version__
 from pointsman.dataset import check_name
@@ -40,7 +38,14 @@ from pointsman.errors import (
     StoreError,
     UnknownNameError,
 )
-from pointsman.store.local.files import make_directory, replacing, sync_directory
+from pointsman.store.local.files import (
+    ExclusiveLock,
+    make_directory,
+    replacing,
+    store_error,
+    sync_directory,
+    translated,
+)
 
 if TYPE_CHECKING:
     from pointsman.workspace import Workspace
@@ -144,7 +149,9 @@ def backup(
         root = Path(workspace)
         if not (root / "workspace.json").is_file() and not (root / "datasets").is_dir():
             raise InputError(f"there is no workspace at {str(root)!r}; name the folder of one")
-        with Workspace(root) as opened:
+        with translated(root):
+            opened = Workspace(root)
+        with opened:
             return backup(opened, folder, on_progress=on_progress)
     folder, began = Path(folder), datetime.now(UTC)
     if folder.resolve().is_relative_to(workspace.path.resolve()):
@@ -223,11 +230,10 @@ def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
     folder = folder.absolute()
     _check_empty(folder)
     make_directory(folder.parent)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise LockedError(f"another process is writing {folder}; wait for it, or name another folder") from error
+    lock = ExclusiveLock(folder.with_name(f".{folder.name}.lock"))
+    with translated(folder):
+        if not lock.acquire():
+            raise LockedError(f"another process is writing {folder}; wait for it, or name another folder")
     partial = folder.with_name(f".{folder.name}.partial")
     try:
         if partial.exists():
@@ -242,10 +248,11 @@ def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
         partial.rename(folder)
         sync_directory(folder.parent)
     except OSError as error:
-        raise StoreError(f"{folder} cannot be made: {error}") from error
+        raise store_error(folder, error, "what was copied so far is removed") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        Path(lock.lock_file).unlink(missing_ok=True)
+        with suppress(OSError):  # it may stay: what counts is who holds it
+            lock.path.unlink()
         lock.release()
 
 

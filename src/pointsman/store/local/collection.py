@@ -510,8 +510,14 @@ class Collection:
         in_keyword = set(self.keyword.keys())
         problems += _difference("the keyword index", set(alive), in_keyword)
         keyword = self._directory / "keyword"
-        if (keyword / "meta.json").exists():
+        try:
             problems += [f"keyword/{path.name} is damaged" for path in damaged_files(keyword)]
+        except FileNotFoundError:
+            problems += [] if not alive else ["keyword/meta.json is missing"]
+        except OSError as error:
+            raise store_error(keyword, error) from error
+        except (ValueError, KeyError, TypeError) as error:
+            problems.append(f"keyword/meta.json is damaged: {error}")
         in_vectors: set[int] = set()
         if self.vectors is not None:
             in_vectors = set(self.vectors.keys().tolist())

@@ -113,6 +113,8 @@ def file_stamp(path: Path | str) -> tuple[int, int, int] | str:
         found = os.stat(path)  # noqa: PTH116  # every search asks; the other way takes twice as long
     except (FileNotFoundError, NotADirectoryError):
         return "absent"
+    except OSError as error:
+        raise store_error(Path(path), error) from error
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
@@ -166,8 +168,10 @@ def steady(directory: Path, *, alone: bool = False) -> Iterator[bool]:
 
     Raises:
         LockedError: others do not come out.
+        StoreError: it cannot be opened.
     """
-    descriptor = _held(directory, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    with translated(directory):
+        descriptor = _held(directory, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     try:
         yield descriptor is not None
     finally:
@@ -254,6 +258,14 @@ def replace_directory(directory: Path, aside: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)  # what cannot be removed now is collected later
 
 
+def _remove_tree(directory: Path) -> None:
+    for _ in range(3):
+        with suppress(OSError):  # tantivy, where it is open, makes its lock again
+            shutil.rmtree(directory)
+            return
+    shutil.rmtree(directory)
+
+
 def _doomed(directory: Path) -> Path:
     return directory.with_name(f".pointsman-{uuid.uuid4().hex}.removed")
 
@@ -267,7 +279,7 @@ def remove_directory(directory: Path) -> None:
     directory.rename(doomed)
     sync_directory(directory.parent)
     try:
-        shutil.rmtree(doomed)
+        _remove_tree(doomed)
     except OSError as error:
         log.warning("%s was deleted, but not all of its files could be removed from %s: %s", directory, doomed, error)
 
@@ -276,7 +288,8 @@ def collect_leftovers(folder: Path) -> int:
     """Remove what processes that died have left among the datasets of a folder. Returns how many directories."""
     try:
         left = [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name)]
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        log.debug("%s cannot be looked through for leftovers (%s)", folder, error)
         return 0
     removed = 0
     for path in left:
@@ -287,7 +300,7 @@ def collect_leftovers(folder: Path) -> int:
             continue
         try:
             if _try_lock(descriptor, fcntl.LOCK_EX) and _is(path, descriptor):
-                shutil.rmtree(path)
+                _remove_tree(path)
                 removed += 1
         except OSError as error:
             log.info("%s cannot be removed: %s", path, error)
@@ -299,7 +312,7 @@ def collect_leftovers(folder: Path) -> int:
 # ── the writer ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Lock:
+class ExclusiveLock:
     """An exclusive lock on a file of its own, in a directory that is there; the kernel frees it when its holder dies.
 
     It belongs to the object, whichever thread asks.
@@ -311,6 +324,7 @@ class _Lock:
 
     @property
     def held(self) -> bool:
+        """Whether this object holds it."""
         return self._descriptor is not None
 
     def acquire(self) -> bool:
@@ -331,6 +345,7 @@ class _Lock:
         return self._descriptor is not None and _is(self.path, self._descriptor)
 
     def release(self) -> None:
+        """Let others have it."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -349,7 +364,7 @@ class WriterLock:
         self._directory = directory
         self._queue = directory / "writer.queue"
         self._holder = directory / "writer.pid"
-        self._lock = _Lock(directory / "writer.lock")
+        self._lock = ExclusiveLock(directory / "writer.lock")
 
     @property
     def held(self) -> bool:
@@ -385,7 +400,7 @@ class WriterLock:
     @property
     def wanted(self) -> bool:
         """Whether somebody waits in line."""
-        place = _Lock(self._queue)
+        place = ExclusiveLock(self._queue)
         try:
             return not place.acquire()
         except OSError:
@@ -402,7 +417,7 @@ class WriterLock:
             FileNotFoundError: there is no such directory.
             StoreError: nothing can be written there.
         """
-        place = _Lock(self._queue)  # its own for each who waits, also of one process
+        place = ExclusiveLock(self._queue)  # its own for each who waits, also of one process
         try:
             while not place.acquire():
                 if monotonic() >= until:

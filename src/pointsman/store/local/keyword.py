@@ -33,6 +33,7 @@ import weakref
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -419,11 +420,10 @@ class KeywordIndex:
         target = self._source.sequence()  # read first: what is written meanwhile is seen again next time
         if since == target and not self._anew:
             return
-        # An index ahead of its truth belongs to some other state of it.
-        anew = self._anew or not 0 <= since <= target or self._wasteful
         try:
             self._writes = True
-            if anew:
+            # An index ahead of its truth belongs to some other state of it.
+            if self._anew or not 0 <= since <= target or self._wasteful:
                 self._build(target)
             else:
                 self._write(since, target)
@@ -496,6 +496,11 @@ class KeywordIndex:
             except BaseException as error:
                 if not _of_tantivy(error):
                     raise
+                if _as_os_error(error).errno in _PASSING:  # no reason to build it anew
+                    self._looked_at = None
+                    if self._view is None:
+                        raise store_error(self._directory, _as_os_error(error)) from error
+                    return
                 if file_stamp(self._directory / "meta.json") != state:
                     continue  # a writer has replaced files while they were being looked at
                 log.warning("keyword index %s cannot be used (%.200s); it is built anew", self._directory, error)
@@ -657,24 +662,20 @@ def _segment(name: str) -> str:
 
 def _note_checksums(directory: Path) -> None:
     """Write down which checksums the files have; not synced: without the note, or with an old one, less is checked."""
-    before, noted = _noted_checksums(directory), {}
-    for path in _live(directory):
-        if path.name in before:  # files are written once, under names that are never given again
-            noted[path.name] = before[path.name]
-            continue
-        try:
-            with path.open("rb") as file:
-                file.seek(-min(256, path.stat().st_size), os.SEEK_END)
-                noted[path.name] = _crc(file.read())
-        except FileNotFoundError:
-            log.debug("%s has been merged away this moment", path)
-    if noted == before:
-        return
     aside = directory / f"{_CHECKSUMS}.tmp"
     try:
-        aside.write_text(json.dumps(noted))
-        aside.replace(directory / _CHECKSUMS)
-    except OSError as error:
+        before, noted = _noted_checksums(directory), {}
+        for path in _live(directory):
+            if path.name in before:  # files are written once, under names that are never given again
+                noted[path.name] = before[path.name]
+                continue
+            with suppress(FileNotFoundError), path.open("rb") as file:  # it has been merged away this moment
+                file.seek(-min(256, path.stat().st_size), os.SEEK_END)
+                noted[path.name] = _crc(file.read())
+        if noted != before:
+            aside.write_text(json.dumps(noted))
+            aside.replace(directory / _CHECKSUMS)
+    except (OSError, ValueError) as error:
         log.warning("%s cannot be written (%s) and is done without", directory / _CHECKSUMS, error)
 
 
@@ -684,7 +685,7 @@ def _noted_checksums(directory: Path) -> dict[str, int]:
         return {str(name): int(crc) for name, crc in noted.items()}
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         log.info("%s cannot be read (%s) and is done without", directory / _CHECKSUMS, error)
         return {}
 
@@ -708,6 +709,7 @@ def _crc(content: bytes) -> int:
         return -1
 
 
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
 
 

@@ -10,6 +10,7 @@ up.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import sqlite3
 import uuid
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pointsman.store.prepared import Prepared
+
+log = logging.getLogger(__name__)
 
 # What SQLite cannot read as JSON, such as metadata nested a thousand deep, has no source and does no harm.
 _SOURCE = "CASE WHEN json_valid(metadata) THEN json_extract(metadata, '$.source') END"
@@ -512,7 +515,8 @@ def _close(connection: _Connection, directory: Path) -> None:
     try:
         with steady(directory):  # the last connection of a file deletes its log, by name
             connection.close()
-    except (OSError, LockedError):
+    except StoreError as error:
+        log.debug("a connection is closed all the same: %s", error)
         connection.close()
 
 
