@@ -1,6 +1,7 @@
 """Stores against the exact answers, and against their bare clients: ``python benchmarks/stores.py``.
 
-``--at`` names a workspace, such as ``postgresql://…``; unless given, a PostgreSQL server is started for the run.
+``--at`` names a workspace, such as a folder or ``postgresql://…``; with ``postgresql`` or ``opensearch`` a server, or a
+cluster of three nodes, is started for the run.
 Passages are made of real collections in English, Chinese and Russian (``POINTSMAN_TEST_DATA``, else
 ``../shared/data``); vectors are random, clustered, of 384 dimensions. Lists are compared with the exact formula and
 with NumPy, ties aware; times are those of the store, and of its bare client sending the same request, in turns in the
@@ -10,6 +11,7 @@ same run.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import random
@@ -114,18 +116,28 @@ def overlap(found: Sequence[int], right: NDArray[np.float64], depth: int) -> flo
 
 def bare(store: Any) -> Callable[[Look], Callable[[], object]]:
     """Makes of a look the same request by the client of the database alone."""
+    if store.info.kind == "opensearch":
+        return partial(_bare_cluster, store)
     if store.info.kind != "postgresql":
         return lambda _: lambda: None
     import psycopg
 
-    connection = psycopg.connect(**store._connections._parameters, autocommit=True, prepare_threshold=None)
+    parameters = store._connections._parameters  # noqa: SLF001  (the same request, without what is ours)
+    connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
     cursor = connection.cursor(binary=True)
 
     def request(look: Look) -> Callable[[], object]:
-        asked = store._prepared([look])[0]
+        asked = store._prepared([look])[0]  # noqa: SLF001  (as above)
         return lambda: cursor.execute(asked.statement.encode(), asked.parameters).fetchall()
 
     return request
+
+
+def _bare_cluster(store: Any, look: Look) -> Callable[[], object]:
+    queries = store._queries(look).values()  # noqa: SLF001  (as above)
+    lines = [json.dumps(line) for query in queries for line in ({"search_type": "dfs_query_then_fetch"}, query)]
+    body, client, alias = "\n".join([*lines, ""]), store._cluster.client, store._alias  # noqa: SLF001  (as above)
+    return lambda: client.transport.perform_request("POST", f"/{alias}/_msearch", body=body)
 
 
 def quantiles(seconds: Sequence[float]) -> str:
@@ -198,15 +210,20 @@ def times(store: Store, questions: Sequence[str]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--passages", type=int, default=100_000)
-    parser.add_argument("--at", help="a workspace; a PostgreSQL server of its own unless given")
+    parser.add_argument("--at", default="postgresql", help="a workspace, or postgresql or opensearch")
     options = parser.parse_args()
     console = Console()
-    server = None
-    if options.at is None:
+    server: Any = None
+    if options.at == "postgresql":
         from postgres_kit import PostgresServer
 
         server = PostgresServer()
         options.at = f"{server.url}?schema=benchmark"
+    elif options.at == "opensearch":
+        from opensearch_kit import Cluster
+
+        server = Cluster(3, heap=768)
+        options.at = f"{server.url}/benchmark?shards=3"
     try:
         documents, questions = corpus(options.passages)
         matrix = clustered(len(documents), 1)

@@ -231,6 +231,7 @@ class TestUrls:
             "postgresql://u:s3cret@[::1/db",
             "postgresql://u:s3cret@h/db?nonsense=1",
             "postgresql://u:s3cret@h/db?schema=a;b",
+            "postgresql://u:s3cret@h/db?connections=0",
             "opensearch://u:s3cret@[::1",
             "opensearch://u:s3cret@127.0.0.1:port",
             "opensearch://u:s3cret@127.0.0.1/Prefix",

@@ -244,6 +244,7 @@ MUTANTS = (
     Mutant("test_frequencies", "frequencies", after(lambda counts: [count + 1 for count in counts])),
     Mutant("test_vectors_can_be_read", "vectors", after(lambda rows: rows[:-1])),
     Mutant("test_vectors_can_be_read", "vectors", after(lambda rows: rows * 0.9)),
+    Mutant("test_vectors_can_be_read", "vectors", after(lambda rows: rows[::-1])),
     Mutant("test_an_empty_store", "ids", lambda _: lambda: ["x"]),
     Mutant("test_what_is_written_is_found", "write", after(lambda _: AddResult())),
     Mutant("test_what_is_written_is_found", "delete", after(lambda _: 1)),

@@ -232,7 +232,7 @@ class Store(Protocol):
         ...
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """Stored vectors: those of these keys that have one, or an even sample (``VECTORS``)."""
+        """Stored vectors: those of these keys that have one, in their order; or an even sample (``VECTORS``)."""
         ...
 
     def frequencies(self, words: Sequence[str]) -> list[int]:

@@ -194,10 +194,13 @@ class VectorIndex:
         return scores.tolist()
 
     def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """The vectors of those keys that have one, shape ``(at most len(keys), dimensions)``."""
+        """The vectors of those keys that have one, in their order, shape ``(at most len(keys), dimensions)``."""
         state = self._current()
-        found = [matrix[rows] for matrix, _, rows in _located(state, np.asarray(keys, np.int64))]
-        return np.concatenate([*found, np.zeros((0, state.base.matrix.shape[1]), np.float32)])
+        located = list(_located(state, np.asarray(keys, np.int64)))
+        if not located:
+            return np.zeros((0, state.base.matrix.shape[1]), np.float32)
+        rows = np.concatenate([matrix[rows] for matrix, _, rows in located])
+        return rows[np.argsort(np.concatenate([places for _, places, _ in located]))]
 
     def vectors(self, limit: int, seed: int = 0) -> NDArray[np.float32]:
         """At most ``limit`` live vectors, drawn evenly; the same ones for the same seed and content."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_OWN: Final = frozenset({"schema", "connections"})
 _KEPT: Final = ("description", "indexing_technique")
 _COLUMNS: Final = "number, identity::text, technique, analyzer, format, k1, b, embedder, dimensions, documents"
 
@@ -31,17 +32,17 @@ class PostgresBackend(BaseBackend):
     only read can search.
 
     Args:
-        url: ``postgresql://user@host:5432/database?schema=pointsman``; other parameters are libpq's. Without
-            ``sslmode``, a server that is not on this machine is asked for TLS with a certificate that is checked.
-        connections: how many there are at most, for threads and for each event loop.
+        url: ``postgresql://user@host:5432/database?schema=pointsman&connections=8``; other parameters are libpq's.
+            There are at most so many connections for threads, and as many for each event loop. Without ``sslmode``, a
+            server that is not on this machine is asked for TLS with a certificate that is checked.
 
     Raises:
         InputError: the URL cannot be read.
     """
 
-    def __init__(self, url: str, *, connections: int = 8) -> None:
-        address, self.schema = _split(url)
-        self._connections = Connections(address, most=connections)
+    def __init__(self, url: str) -> None:
+        address, self.schema, most = _split(url)
+        self._connections = Connections(address, most=most)
         self._vectors: str | None = None
 
     def __repr__(self) -> str:
@@ -247,11 +248,11 @@ create table if not exists "{schema}".record (
         self._connections.run(make)
 
 
-def _split(url: str) -> tuple[str, str]:
-    """The address for libpq, and the schema.
+def _split(url: str) -> tuple[str, str, int]:
+    """The address for libpq, the schema, and how many connections there are at most.
 
     Raises:
-        InputError: the schema cannot be used.
+        InputError: one of them cannot be used.
     """
     try:
         parts = urlsplit(url)
@@ -260,8 +261,10 @@ def _split(url: str) -> tuple[str, str]:
         raise InputError(
             "the URL of a database cannot be read; give one such as postgresql://user@host/database"
         ) from None
-    schema = next((value for name, value in pairs if name == "schema"), "pointsman")
-    if not _SCHEMA.fullmatch(schema):
-        raise InputError(f"a schema is named by up to 63 letters, digits and _, not {schema!r:.80}")
-    rest = urlencode([(name, value) for name, value in pairs if name != "schema"])
-    return urlunsplit(parts._replace(query=rest)), schema
+    own = {"schema": "pointsman", "connections": "8"} | {name: value for name, value in pairs if name in _OWN}
+    if not _SCHEMA.fullmatch(own["schema"]):
+        raise InputError(f"a schema is named by up to 63 letters, digits and _, not {own['schema']!r:.80}")
+    if not re.fullmatch("[1-9][0-9]{0,3}", own["connections"]):
+        raise InputError(f"connections is a number from 1 up, not {own['connections']!r:.80}")
+    rest = urlencode([(name, value) for name, value in pairs if name not in _OWN])
+    return urlunsplit(parts._replace(query=rest)), own["schema"], int(own["connections"])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 EXACT_ROWS: Final = 50_000
 """From so many vectors on there is an HNSW index."""
-FEW: Final = 10_000
+FEW: Final = 5_000
 """Allowed documents up to which they are all looked at, where there is an HNSW index; without one there is no limit."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _AFTER_SURROGATES: Final = "\ue000"
@@ -285,7 +285,7 @@ near as materialized (select id, -d as cosine from (
   union all
   (select e.id, e.v {near} as d from {self.vec} e
     cross join lateral (select from {self.doc} d where d.id = e.id and {condition.sql} offset 0) ok
-    where (select n from n) > {few} order by e.v {near} limit %(k)s)) z order by d, id limit %(k)s)"""
+    where (select n from n) > {few} order by e.v {near} limit 2 * %(k)s)) z order by d, id limit %(k)s)"""
 
     def score(self, *, words: bool, near: bool, k1: float, b: float) -> str:
         """Both scores of given documents."""

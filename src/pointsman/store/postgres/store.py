@@ -98,7 +98,7 @@ class PostgresStore(BaseStore):
 
     Searching is one statement. Writers take turns by the lock on the dataset's row; they wait for each other and are
     never turned away before 30 seconds. Words are exact BM25 at any moment. Vectors are compared one by one below
-    50,000, and where a filter allows fewer than 10,000; beyond that an HNSW index finds them.
+    50,000, and where a filter allows fewer than 5,000; beyond that an HNSW index finds them.
 
     Args:
         connections: to the database.

@@ -1,0 +1,252 @@
+"""Workspaces copied from one backend to another: a folder to a database, a database to a cluster, and back (B7).
+
+Documents go with their vectors, so nothing is embedded again, in batches that may be written twice: a copy that was
+cut short goes on where it was. Every document is compared at the end, by a digest over its id, text, metadata and
+vector; what was written to the source meanwhile is copied too, as long as its writers pause once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman.errors import InputError, StoreError, UnknownNameError
+from pointsman.store.base import NEAR, Look
+from pointsman.store.prepared import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from pointsman.store.backend import Backend, DatasetRecord
+    from pointsman.store.base import Store
+    from pointsman.types import Document
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a dataset, how many of its documents are done, and of how many."""
+
+BATCH: Final = 500
+RECORDS: Final = ("policy",)
+"""The kinds of records that go along: what was fitted, and no keys."""
+_UNDER_WAY: Final = "copy"
+_PASSES: Final = 5  # through a source that is being written to
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a dataset holds, told from anything else; the order of the documents does not matter.
+
+    Attributes:
+        documents: how many there are.
+        vectors: how many of them have one.
+        digest: over all of them, 32 hexadecimal digits.
+    """
+
+    documents: int
+    vectors: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What was copied: the dataset's name, and its content, which is the same on both sides."""
+
+    name: str
+    content: Content
+
+
+def copy(
+    source: Backend, target: Backend, names: Sequence[str] | None = None, *, on_progress: Progress | None = None
+) -> list[CopyReport]:
+    """Copy datasets, and with all of them the fitted policy; a copy that was cut short goes on where it was.
+
+    Args:
+        source: where they are; it stays as it is.
+        target: where they go.
+        names: which ones; all unless given.
+        on_progress: called after every batch.
+
+    Raises:
+        UnknownNameError: there is none of one of these names.
+        InputError: the target has a dataset of that name that is no copy of this one, or has changed since.
+        StoreError: what arrived is not what was sent, or the source is being written to all the while.
+    """
+    records = {record.name: record for record in source.datasets()}
+    wanted = list(records) if names is None else list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in records:
+            raise UnknownNameError("dataset", name, tuple(records))
+    reports = [_copied(source, target, records[name], on_progress or (lambda *_: None)) for name in wanted]
+    if names is None:
+        for kind in RECORDS:
+            for name, record in source.records(kind).items():
+                target.put_record(kind, name, record.value)
+    return reports
+
+
+def content_of(store: Store) -> Content:
+    """Read everything that a dataset holds, and digest it."""
+    documents = vectors = total = 0
+    for batch, rows, having in _batches(store, None):
+        documents, vectors = documents + len(batch), vectors + sum(having)
+        for document, row, has_vector in zip(batch, rows, having, strict=True):
+            total += _number(document, row if has_vector else None)
+    return Content(documents, vectors, f"{total % 2**128:032x}")
+
+
+def _number(document: Document, vector: NDArray[np.float32] | None) -> int:
+    """A number for a document; the sum of all of them does not depend on their order."""
+    item = prepare(document)
+    content = b"" if vector is None else vector.astype("<f4").tobytes()
+    parts = (document.id.encode(), item.digest, content)
+    framed = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+    return int.from_bytes(hashlib.blake2b(framed, digest_size=16).digest(), "little")
+
+
+def _copied(source: Backend, target: Backend, about: DatasetRecord, told: Progress) -> CopyReport:
+    name = about.name
+    store = source.open(name)
+    if store is None:
+        raise UnknownNameError("dataset", name)
+    try:
+        other, copied = _begin(target, about)
+        try:
+            if copied.done:
+                content = content_of(store)
+                if content != content_of(other):
+                    raise _taken(target, name)
+            else:
+                content = _pass_on(target, copied, store, other, told)
+        finally:
+            other.close()
+    finally:
+        store.close()
+    _note(target, replace(copied, done=True))
+    return CopyReport(name, content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """How far a copy has come; a record in the target."""
+
+    name: str
+    source: str  # identities of the two datasets
+    target: str
+    after: str | None = None
+    done: bool = False
+
+
+def _begin(target: Backend, about: DatasetRecord) -> tuple[Store, _Copied]:
+    """The dataset to copy into, and how far a copy has come that was begun before.
+
+    Raises:
+        InputError: there is another one of that name.
+    """
+    name = about.name
+    record, other = target.record(_UNDER_WAY, name), target.open(name)
+    if other is not None:
+        copied = None if record is None else _Copied(name, **json.loads(record.value))
+        if copied is not None and (copied.source, copied.target) == (about.identity, other.info.identity):
+            return other, copied
+        if copied is not None or other.count():
+            other.close()
+            raise _taken(target, name)
+    settings = {"description": about.description, "indexing_technique": about.indexing_technique, **about.settings}
+    other = other or target.create(name, settings)
+    copied = _Copied(name, about.identity, other.info.identity)
+    _note(target, copied)
+    return other, copied
+
+
+def _taken(target: Backend, name: str) -> InputError:
+    return InputError(f"{target.url} has another dataset {name!r} already; drop it there, or copy to another place")
+
+
+def _note(target: Backend, copied: _Copied) -> None:
+    value = {"source": copied.source, "target": copied.target, "after": copied.after, "done": copied.done}
+    target.put_record(_UNDER_WAY, copied.name, json.dumps(value))
+
+
+def _pass_on(target: Backend, copied: _Copied, store: Store, other: Store, told: Progress) -> Content:
+    """Copy, and again what has changed meanwhile, until both sides are the same.
+
+    Raises:
+        StoreError: they do not become the same.
+    """
+    for number in range(_PASSES):
+        _write_all(target, copied, store, other, told)
+        if number or copied.after is not None:  # an earlier pass may have copied what was deleted since
+            kept = set(store.ids())
+            other.delete([id_ for id_ in other.ids() if id_ not in kept])
+        ours, theirs = content_of(store), content_of(other)
+        if ours == theirs:
+            other.annotate(**_portable(store))
+            return ours
+        copied = replace(copied, after=None)
+    raise StoreError(
+        f"dataset {copied.name!r} is not the same in {target.url} as where it came from ({ours} here, {theirs} there); "
+        "copy it again while nobody writes to it"
+    )
+
+
+def _write_all(target: Backend, copied: _Copied, store: Store, other: Store, told: Progress) -> None:
+    embedder, total = store.info.embedder, store.count()
+    done = other.count() if copied.after is not None else 0
+    writer: Any = getattr(other, "writer", nullcontext)
+    with writer():
+        for batch, rows, having in _batches(
+            store, copied.after, lambda after: _note(target, replace(copied, after=after))
+        ):
+            for has_vector in set(having):
+                places = [place for place, one in enumerate(having) if one == has_vector]
+                part = [batch[place] for place in places]
+                _ = other.write(part, rows[places], embedder) if has_vector else other.write(part)
+            done += len(batch)
+            told(copied.name, min(done, total), total)
+
+
+def _batches(
+    store: Store, after: str | None, on_page: Callable[[str], None] | None = None
+) -> Iterator[tuple[list[Document], NDArray[np.float32], list[bool]]]:
+    """Documents, their vectors, and which of them have one; a page is told of once the next one is asked for."""
+    while True:
+        page = store.page(after, BATCH)
+        if page.documents:
+            yield page.documents, *_vectors(store, page.documents)
+        if page.next is None:
+            return
+        after = page.next
+        if on_page is not None:
+            on_page(after)
+
+
+def _vectors(store: Store, documents: Sequence[Document]) -> tuple[NDArray[np.float32], list[bool]]:
+    """A row for each document, and whether it has that vector; without one the row means nothing."""
+    dimensions = store.info.dimensions if NEAR in store.info.scales else None
+    if dimensions is None:
+        return np.zeros((len(documents), 0), np.float32), [False] * len(documents)
+    keys = store.keys([document.id for document in documents])
+    held = [keys[document.id] for document in documents if document.id in keys]
+    found = store.vectors(held)
+    if len(found) == len(documents):
+        return found, [True] * len(documents)
+    probe = np.eye(1, dimensions, dtype=np.float32)[0]
+    cosines = store.score([Look(None, probe)], [held])[0][NEAR]
+    having = [not np.isnan(cosines.get(keys.get(document.id), np.nan)) for document in documents]
+    if sum(having) != len(found):
+        raise StoreError("documents were written while their vectors were read; copy again")
+    rows = np.zeros((len(documents), dimensions), np.float32)
+    rows[having] = found
+    return rows, having
+
+
+def _portable(store: Store) -> dict[str, str]:
+    """Notes that hold wherever the documents are."""
+    return {name: value for name, value in store.statistics().notes.items() if not name.endswith("_at")}

@@ -1,0 +1,214 @@
+"""Workspaces copied between backends arrive whole, whatever happens on the way (B7)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pointsman import errors
+from pointsman.copying import content_of, copy
+from pointsman.store.backend import LocalBackend, open_backend
+from pointsman.store.base import Look
+from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
+from pointsman.types import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from opensearch_kit import Cluster
+    from pointsman.store.backend import Backend
+    from postgres_kit import PostgresServer
+
+ODD = [Document("nul\0 / 信号", "a \0 b 🚂", {"a": [1, None, {"б": True}], "\0": -0.0, "title": "x" * 500})]
+
+
+class CutShortError(Exception):
+    """As a power failure would."""
+
+
+def filled(path: Path, documents: list[Document], bare: int = 7) -> LocalBackend:
+    """A workspace with three datasets: with vectors but for some documents, with words alone, and empty."""
+    backend = LocalBackend(path)
+    store = backend.create("rails", {"description": "信号", "bm25_k1": 0.9})
+    store.write(documents[bare:], vectors_of(documents[bare:]), EMBEDDER)
+    store.write(documents[:bare])
+    store.annotate(spread="0.8 0.1")
+    store.close()
+    words = backend.create("words", {"indexing_technique": "keyword"})
+    words.write(documents[:9])
+    words.close()
+    backend.create("empty", {}).close()
+    backend.put_record("policy", "", '{"fitted": true}')
+    backend.put_record("keys", "", "secret")
+    return backend
+
+
+def same(one: Backend, other: Backend) -> None:
+    for record in one.datasets():
+        left, right = one.open(record.name), other.open(record.name)
+        assert left is not None
+        assert right is not None
+        assert content_of(left) == content_of(right)
+        by_id = {document.id: document for document in right.documents()}
+        assert by_id == {document.id: document for document in left.documents()}
+        assert dict(right.statistics().notes) == dict(left.statistics().notes)
+        left.close()
+        right.close()
+    ours = [replace(record, identity="") for record in one.datasets()]
+    assert [replace(record, identity="") for record in other.datasets()] == ours
+
+
+def killed_at(place: int) -> Callable[[str, int, int], None]:
+    """Progress that ends the copy after so many batches."""
+    batches = 0
+
+    def told(name: str, done: int, total: int) -> None:
+        nonlocal batches
+        batches += 1
+        if batches > place:
+            raise CutShortError
+
+    return told
+
+
+def test_from_a_folder_around_the_world(
+    tmp_path: Path, postgres: PostgresServer, opensearch: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folder, PostgreSQL, OpenSearch, folder; each copy is cut short again and again."""
+    monkeypatch.setattr("pointsman.copying.BATCH", 25)
+    name = f"c{uuid.uuid4().hex[:12]}"
+    first = filled(tmp_path / "first", [*ODD, *odd_documents(120)])
+    places = [first]
+    for where in (f"{postgres.url}?schema={name}", f"{opensearch.url}/{name}?replicas=0", str(tmp_path / "last")):
+        target: Any = open_backend(where)
+        cuts = 0
+        while True:
+            try:
+                reports = copy(places[-1], target, on_progress=killed_at(2))
+                break
+            except CutShortError:
+                cuts += 1
+        assert cuts >= 2
+        assert [report.name for report in reports] == ["empty", "rails", "words"]
+        places.append(target)
+    for place in places[1:]:
+        same(first, place)
+        record = place.record("policy")
+        assert record is not None
+        assert record.value == '{"fitted": true}'
+        assert place.record("keys") is None
+        place.close()
+
+
+def test_words_and_vectors_are_found_there(tmp_path: Path) -> None:
+    first, second = filled(tmp_path / "first", odd_documents(60)), LocalBackend(tmp_path / "second")
+    (report,) = copy(first, second, ["rails"])
+    assert (report.name, report.content.documents, report.content.vectors) == ("rails", 60, 53)
+    assert [one.name for one in second.datasets()] == ["rails"]
+    assert second.record("policy") is None
+    look = Look("signal lamp", vector_of("x"), 10)
+    answers = []
+    for backend in (first, second):
+        store = backend.open("rails")
+        assert store is not None
+        ranked = store.search([look])[0].rankings
+        answers.append({name: [store.fetch([key])[0] for key, _ in ranking] for name, ranking in ranked.items()})
+        store.close()
+    assert answers[0] == answers[1]
+
+
+def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
+    first, second = filled(tmp_path / "first", odd_documents(20)), LocalBackend(tmp_path / "second")
+    second.create("rails", {}).close()
+    store = second.open("rails")
+    assert store is not None
+    store.write([Document("own", "x")])
+    store.close()
+    with pytest.raises(errors.InputError, match="'rails' already"):
+        copy(first, second, ["rails"])
+    with pytest.raises(errors.UnknownNameError, match="nowhere"):
+        copy(first, second, ["nowhere"])
+    reports = copy(first, second, ["words"])
+    assert copy(first, second, ["words"]) == reports  # is there already, and the same
+    store = second.open("words")
+    assert store is not None
+    store.write([Document("own", "x")])
+    store.close()
+    with pytest.raises(errors.InputError, match="'words' already"):
+        copy(first, second, ["words"])
+    second.drop("words")
+    assert copy(first, second, ["words"]) == reports
+
+
+def test_what_is_written_meanwhile_is_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pointsman.copying.BATCH", 10)
+    documents = odd_documents(60)
+    first, second = filled(tmp_path / "first", documents), LocalBackend(tmp_path / "second")
+    times = 0
+
+    def interfere(name: str, done: int, total: int) -> None:
+        nonlocal times
+        times += 1
+        if times == 4:
+            store = first.open("rails")
+            assert store is not None
+            store.write([Document("late", "lamp")], vectors_of([Document("late", "lamp")]), EMBEDDER)
+            changed = Document(documents[20].id, "changed")
+            store.write([changed], vectors_of([changed]), EMBEDDER)
+            store.delete([documents[15].id])
+            store.close()
+
+    copy(first, second, ["rails"], on_progress=interfere)
+    store = second.open("rails")
+    assert store is not None
+    assert store.get(["late", documents[15].id]) == [Document("late", "lamp"), None]
+    store.close()
+    first_again = first.open("rails")
+    second_again = second.open("rails")
+    assert first_again is not None
+    assert second_again is not None
+    assert content_of(first_again) == content_of(second_again)
+    first_again.close()
+    second_again.close()
+
+
+def test_what_arrives_changed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pointsman.store.local.store import LocalStore
+
+    first, second = filled(tmp_path / "first", odd_documents(20)), LocalBackend(tmp_path / "second")
+    write = LocalStore.write
+
+    def careless(self: LocalStore, documents: Any, *more: Any) -> Any:
+        return write(self, [Document(one.id, one.text.replace("a", "e"), one.metadata) for one in documents], *more)
+
+    monkeypatch.setattr(LocalStore, "write", careless)
+    with pytest.raises(errors.StoreError, match="not the same"):
+        copy(first, second)
+
+
+def test_the_digest_tells_everything_apart(tmp_path: Path) -> None:
+    document, other = Document("1", "lamp", {"a": 1}), Document("2", "post")
+    variants = [
+        ([document, other], vectors_of([document, other])),
+        ([document, Document("2", "posts")], vectors_of([document, other])),
+        ([Document("1", "lamp", {"a": 2}), other], vectors_of([document, other])),
+        ([document, Document("3", "post")], vectors_of([document, other])),
+        ([document, other], vectors_of([other, document])),
+        ([document, other], None),
+        ([document], vectors_of([document])),
+    ]
+    digests = set()
+    for number, (documents, vectors) in enumerate(variants):
+        store = LocalBackend(tmp_path / str(number)).create("x", {})
+        store.write(documents, vectors, None if vectors is None else EMBEDDER)
+        digests.add(content_of(store))
+        store.close()
+    assert len(digests) == len(variants)
+    store = LocalBackend(tmp_path / "turned").create("x", {})
+    store.write([other, document], vectors_of([other, document]), EMBEDDER)
+    assert content_of(store) in digests
+    store.close()

@@ -1,0 +1,29 @@
+"""The how-to pages are run: the files in them, and the suites over them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "write-a-store.md"
+
+
+def test_the_store_of_the_how_to_passes_the_suite(tmp_path: Path) -> None:
+    store, suite, use = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    (tmp_path / "fts_store.py").write_text(store, "utf-8")
+    (tmp_path / "test_fts_store.py").write_text(suite, "utf-8")
+    (tmp_path / "use.py").write_text(use, "utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_fts_store.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-5000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= 25
+    done = subprocess.run(
+        [sys.executable, "use.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.strip(), done.returncode) == ("a", 0), done.stderr[-3000:]
