@@ -7,7 +7,7 @@ import http.client
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from pointsman.dataset import Dataset
+    from pointsman.store.base import Lists, Look
 
 CONSOLE = Path(__file__).parents[1] / "src" / "pointsman" / "console"
 SCRIPTS = sorted([*CONSOLE.glob("*.mjs"), *CONSOLE.glob("*.js")])
@@ -87,16 +88,23 @@ def evaluate(folder: Path) -> None:
 
 def derail(dataset: Dataset, go_on: threading.Event) -> None:
     """Let a dataset fail, or be slow, where a query says so."""
-    candidates = dataset.candidates
+    store, vector_of = dataset.store, dataset.vector_of
+    search = store.search
 
-    def derailing(query: Any, method: str, *args: Any, **options: Any) -> Any:
-        if BROKEN in query.text or (PARTIAL in query.text and method != "bm25"):
+    def derailing(looks: Sequence[Look]) -> list[Lists]:
+        if any(BROKEN in (look.text or "") for look in looks):
             raise ConnectionError("no route to the shed")
-        if SLOW in query.text:
+        if any(SLOW in (look.text or "") for look in looks):
             assert go_on.wait(WAIT)
-        return candidates(query, method, *args, **options)
+        return search(looks)
 
-    dataset.candidates = derailing  # type: ignore[method-assign, assignment]
+    def vector(text: str, *, as_passage: bool = False) -> Any:
+        if PARTIAL in text:
+            raise ConnectionError("no route to the shed")
+        return vector_of(text, as_passage=as_passage)
+
+    store.search = derailing  # type: ignore[method-assign]
+    dataset.vector_of = vector  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="module")
@@ -375,6 +383,19 @@ def test_a_question_is_answered_and_its_words_are_marked(page: Page, site: Site)
     assert opened.is_hidden()
 
 
+def test_what_was_searched_for_instead_is_said(page: Page, site: Site) -> None:
+    asked(page, site.url("ask", q="railway swtich"))
+    assert (
+        page.locator(".corrected").inner_text()
+        == "Showing results for “railway switch” · Search instead for “railway swtich”"
+    )
+    page.click(".corrected a")
+    page.locator(".corrected").wait_for(state="detached")
+    page.locator(".main .headline").wait_for()
+    assert page.locator("#q").input_value() == "railway swtich"
+    assert "e=fast" in page.url
+
+
 def test_the_address_holds_the_question_and_back_leads_back(page: Page, site: Site) -> None:
     options: dict[str, Any] = {"k": 3, "s": "bm25", "d": "rails,环境", "f": "year >= 2020", "n": 0}
     asked(page, site.url("ask", q="red signal", **options))
@@ -411,7 +432,7 @@ def test_the_railway_shows_stages_and_branches(page: Page, site: Site) -> None:
     stages = railway.locator(".station").evaluate_all("all => all.map((one) => one.dataset.stage)")
     assert stages[0] == "query"
     assert stages[-1] == "answer"
-    line = ["plan", "fuse", "rerank", "refuse"]
+    line = ["plan", "fuse", "refuse"]
     assert [stage for stage in stages if stage in line] == line
     branches = railway.locator(".branch").evaluate_all("all => all.map((one) => one.dataset.branch)")
     assert sorted(branches) == sorted(NAMES)
