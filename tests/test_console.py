@@ -387,7 +387,7 @@ def test_what_was_searched_for_instead_is_said(page: Page, site: Site) -> None:
     asked(page, site.url("ask", q="railway swtich"))
     assert (
         page.locator(".corrected").inner_text()
-        == "Showing results for “railway switch” · Search instead for “railway swtich”"
+        == "Showing results for railway switch · Search instead for railway swtich"
     )
     page.click(".corrected a")
     page.locator(".corrected").wait_for(state="detached")
