@@ -75,10 +75,10 @@ def test_index_search_and_manage(cli: Cli) -> None:
     ]
     for query, source in (("train track", "en.md"), ("поезда", "ru.txt"), ("列车", "zh.txt"), ("boiling", "tea.html")):
         found = cli.json("search", query, "-k", "1", "--strategy", "bm25")
-        assert [hit["metadata"]["source"] for hit in found["results"]] == [source]
+        assert [hit["metadata"]["source"] for hit in found["hits"]] == [source]
         assert found["datasets"] == ["notes"]
     found = cli.json("search", "tea", "-k", "10")
-    assert (found["strategy_used"], len(found["results"])) == ("hybrid", 4)
+    assert (found["strategy"], len(found["hits"])) == ("hybrid", 4)
     assert "alert" not in str(found)
     status = cli.json("status")["datasets"][0]
     assert status["documents"] == 4
@@ -96,7 +96,7 @@ def test_indexing_again_touches_only_what_changed_and_removes_what_is_gone(cli: 
     (cli.folder / "docs" / "zh.txt").unlink()
     changed = cli.json("index", "docs", "--dataset", "notes")
     assert (changed["added"], changed["unchanged"], changed["deleted"]) == (1, 2, 2)
-    assert cli.json("search", "列车", "--strategy", "bm25")["results"] == []
+    assert cli.json("search", "列车", "--strategy", "bm25")["hits"] == []
 
 
 def test_another_folder_in_the_same_dataset_leaves_the_first_alone(indexed: Cli) -> None:
@@ -116,20 +116,20 @@ def test_a_bad_file_is_reported_and_the_rest_goes_in(cli: Cli) -> None:
 
 def test_filters_strategies_and_explanations(indexed: Cli) -> None:
     found = indexed.json("search", "track", "--filter", 'language = "en" and kind in ["md", "txt"]', "--explain")
-    assert {hit["metadata"]["kind"] for hit in found["results"]} == {"md"}
-    assert [span["stage"] for span in found["trace"]["spans"]] == [
+    assert {hit["metadata"]["kind"] for hit in found["hits"]} == {"md"}
+    assert [span["stage"] for span in found["trace"]] == [
         *("plan", "transform", "retrieve", "fuse", "fetch", "refuse")
     ]
-    assert found["results"][0]["provenance"][0]["source"] == "bm25"
+    assert found["hits"][0]["provenance"][0]["source"] == "bm25"
     for strategy in ("bm25", "vector", "rrf", "z_score"):
-        assert indexed.json("search", "track", "--strategy", strategy)["strategy_used"] == strategy
+        assert indexed.json("search", "track", "--strategy", strategy)["strategy"] == strategy
     text = indexed("search", "track", "--explain").stdout
     assert "Switches" in text
     assert "bm25 #1" in text
 
 
 def test_delete_rebuild_and_verify(indexed: Cli) -> None:
-    first = indexed.json("search", "tea", "-k", "1")["results"][0]["id"]
+    first = indexed.json("search", "tea", "-k", "1")["hits"][0]["id"]
     assert indexed.json("delete", first, "unknown", "--dataset", "notes") == {
         "dataset": "notes",
         "deleted": 1,
@@ -163,8 +163,8 @@ def test_settings_hold_for_commands(indexed: Cli) -> None:
         'workspace = "elsewhere"\nembedder = "hashing"\ndefault_retrieval_strategy = "rrf"\n'
     )
     found = indexed.json("search", "track")
-    assert (found["strategy_used"], found["decisions"][0]["by"]) == ("rrf", "settings")
-    assert indexed.json("search", "track", "--strategy", "bm25")["strategy_used"] == "bm25"
+    assert (found["strategy"], found["decisions"][0]["by"]) == ("rrf", "settings")
+    assert indexed.json("search", "track", "--strategy", "bm25")["strategy"] == "bm25"
 
 
 def test_what_was_searched_for_instead_is_said(indexed: Cli) -> None:
@@ -295,7 +295,7 @@ def test_config_and_tune(indexed: Cli) -> None:
 
 
 def test_search_says_why(indexed: Cli) -> None:
-    ids = [hit["id"] for hit in indexed.json("search", "tea", "-k", "10", "--no-refuse")["results"]]
+    ids = [hit["id"] for hit in indexed.json("search", "tea", "-k", "10", "--no-refuse")["hits"]]
     found = indexed.json("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1], "--why", "nobody")
     assert [one["id"] for one in found["why"]] == [ids[-1], "nobody"]
     assert found["why"][1]["verdict"] == "none of the datasets that were searched has a document of this id"

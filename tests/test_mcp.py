@@ -685,7 +685,7 @@ def over_http(folder: Path, tmp_path: Path, *options: str) -> Iterator[str]:
         process = subprocess.Popen(command(folder, "--http", "--port", "0", *options), stderr=stderr)
         try:
             until = time.monotonic() + 60
-            while not (found := re.search(r'at (http://[^\s"]+)', (tmp_path / "stderr").read_text("utf-8"))):
+            while not (found := re.search(r'at (http://[^\s"]+)"', (tmp_path / "stderr").read_text("utf-8"))):
                 assert process.poll() is None, (tmp_path / "stderr").read_text("utf-8")
                 assert time.monotonic() < until
                 time.sleep(0.02)

@@ -146,8 +146,22 @@ def _print_refusal(out: Console, refusal: Refusal) -> None:
 
 
 def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] = ()) -> dict[str, Any]:
-    """A search as ``--json`` prints it: what the HTTP service answers, and ``why`` where that is asked for."""
-    answer = context.to_dict(trace="stages" if explain else "none")
+    """A search as ``--json`` prints it, under names that are older than those of `RetrievalContext.to_dict`.
+
+    ``trace`` and ``why`` are there where they are asked for.
+    """
+    form = context.to_dict(trace="stages")
+    same = ("query", "asked", "reason", "datasets", "weights", "decisions", "refused", "degraded")
+    answer: dict[str, Any] = {
+        "strategy": form["strategy_used"],
+        "confidence": form["performance"]["strategy_confidence"],
+        "reranked": form["reranking_applied"],
+        "milliseconds": form["performance"]["latency_ms"],
+        "hits": form["results"],
+        **{name: form[name] for name in same},
+    }
+    if explain:
+        answer["trace"] = form["trace"]["spans"]
     if why:
         answer["why"] = [asdict(context.explain(name)) for name in why]
     return answer

@@ -109,7 +109,8 @@ export class AskView extends HTMLElement {
   #answered(view, asked, answer) {
     this.#answer = answer;
     const insist = () => this.#go({ ...Object.fromEntries(here().params), n: "0" });
-    view.answer(answer, insist);
+    const asIs = address("ask", { ...Object.fromEntries(here().params), e: "fast" });
+    view.answer(answer, insist, asIs);
     const why = new Why(asked, (id, dataset) => {
       const params = Object.fromEntries(here().params);
       location.hash = address("ask", { ...params, why: id, in: dataset });
@@ -335,14 +336,15 @@ class Result {
     this.#aside.replaceChildren(element);
   }
 
-  answer(answer, insist) {
-    const { results, refused, degraded, trace, query } = answer;
+  answer(answer, insist, asIs) {
+    const { results, refused, degraded, trace, query, asked } = answer;
     const steps = trace ? stepsOf(answer) : null;
     const headline = h("p.headline", {}, () => t(refused ? "ask.refused" : "ask.answered",
       { n: results.length, time: milliseconds(answer.performance.latency_ms) }));
     this.#main.replaceChildren(h("h2.unseen", {}, () => t("ask.hits")), headline);
-    if (query !== this.#asked.query)
-      this.#main.append(h("p", {}, () => t("ask.searched_for"), " ", h("q", { "data-content": true }, plain(query))));
+    if (query !== asked)
+      this.#main.append(h("p.corrected", {}, () => t("ask.showing"), " ", h("q", { "data-content": true }, plain(query)),
+        " · ", h("a", { href: asIs }, () => t("ask.instead"), " ", h("q", { "data-content": true }, plain(asked)))));
     if (degraded.length) this.#notes.append(degradation(degraded));
     if (refused) this.#main.append(refusal(refused, this.#asked, insist));
     else if (results.length) this.#main.append(hitList(results, query, steps));

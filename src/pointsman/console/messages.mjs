@@ -57,8 +57,9 @@ const TEXTS = {
     { one: "{n} результат за {time}", few: "{n} результата за {time}", many: "{n} результатов за {time}", other: "{n} результата за {time}" },
   ],
   "ask.refused": ["No answer, after {time}", "未作答，用时 {time}", "Без ответа, за {time}"],
-  "ask.nothing": ["Nothing was found.", "没有找到任何内容。", "Ничего не найдено."],
-  "ask.searched_for": ["It was searched for", "实际搜索的是", "Искали"],
+  "ask.nothing": ["No results.", "没有结果。", "Нет результатов."],
+  "ask.showing": ["Showing results for", "显示的是以下内容的结果：", "Показаны результаты по запросу"],
+  "ask.instead": ["Search instead for", "改为搜索", "Искать вместо этого"],
   "effort.fast": ["fast", "快速", "быстро"],
   "effort.balanced": ["balanced", "均衡", "в меру"],
   "effort.thorough": ["thorough", "彻底", "тщательно"],
@@ -194,7 +195,7 @@ const TEXTS = {
   "why.ask": ["Explain", "解释", "Объяснить"],
 
   // refused, degraded
-  "refused.title": ["Nothing here is relevant enough to answer", "没有足够相关的内容可作答", "Здесь нет ничего, что отвечало бы на вопрос"],
+  "refused.title": ["No relevant results", "没有相关结果", "Подходящих результатов нет"],
   "refused.chance": ["The best of what was found is relevant with a probability of {score}; {threshold} is needed.", "所找到的最佳内容相关概率为 {score}；需要 {threshold}。", "Лучшее из найденного подходит с вероятностью {score}; нужно {threshold}."],
   "refused.score": ["The best of what was found reaches {score} of {threshold} ({scale}).", "所找到的最佳内容达到 {score}，需要 {threshold}（{scale}）。", "Лучшее из найденного набирает {score} из {threshold} ({scale})."],
   "refused.nearest": ["The nearest", "最接近的一条", "Ближайшее"],
