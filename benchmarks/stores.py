@@ -122,21 +122,21 @@ def bare(store: Any) -> Callable[[Look], Callable[[], object]]:
         return lambda _: lambda: None
     import psycopg
 
-    parameters = store._connections._parameters  # noqa: SLF001  (the same request, without what is ours)
+    parameters = store._connections._parameters
     connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
     cursor = connection.cursor(binary=True)
 
     def request(look: Look) -> Callable[[], object]:
-        asked = store._prepared([look])[0]  # noqa: SLF001  (as above)
+        asked = store._prepared([look])[0]
         return lambda: cursor.execute(asked.statement.encode(), asked.parameters).fetchall()
 
     return request
 
 
 def _bare_cluster(store: Any, look: Look) -> Callable[[], object]:
-    queries = store._queries(look).values()  # noqa: SLF001  (as above)
+    queries = store._queries(look).values()
     lines = [json.dumps(line) for query in queries for line in ({"search_type": "dfs_query_then_fetch"}, query)]
-    body, client, alias = "\n".join([*lines, ""]), store._cluster.client, store._alias  # noqa: SLF001  (as above)
+    body, client, alias = "\n".join([*lines, ""]), store._cluster.client, store._alias
     return lambda: client.transport.perform_request("POST", f"/{alias}/_msearch", body=body)
 
 

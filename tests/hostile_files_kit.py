@@ -368,6 +368,200 @@ def _pdf() -> list[Generator]:
     ]  # fmt: skip
 
 
+def xml_bodies(paragraph: str, cell: str, row: str, table: str) -> list[Generator]:
+    """What may stand in the XML of an office document, by the format strings of its own elements."""
+    short, long = paragraph.format("a"), paragraph.format("Some words that say something. " * 3)
+    return [
+        *(
+            repeated(piece)
+            for piece in (
+                short, long, paragraph.format(""), paragraph.format("道岔"), cell.format(short), "<x/>", " ", "&amp;",
+                "<!-- a -->", "<?a b?>", "<![CDATA[a]]>", row.format(cell.format(short)), row.format(""),
+                table.format(row.format(cell.format(short) * 3)), table.format(""), paragraph.format("a" * 50_000),
+                paragraph.format("&i;"), paragraph.format("<x>a</x>"), table.format(row.format(cell.format(long))),
+                paragraph.format("&#x10FFFF;"), paragraph.format("7 "), paragraph.format("\u0301" * 50),
+            )
+        ),
+        repeated(row.format(cell.format(short)), *table.split("{}")),
+        repeated(row.format(cell.format(short) * 200), *table.split("{}")),
+        repeated(cell.format(short), *table.format(row).split("{}")),
+        nested(*paragraph.split("{}")),
+        nested(*table.format(row.format(cell)).split("{}")),
+        nested("<x>", "</x>"),
+        nested("<x>"),
+        numbered(lambda number: f"<x{number}/>"),
+        numbered(lambda number: paragraph.format(f"Number {number}.")),
+        numbered(lambda number: table.format(row.format(cell.format(paragraph.format(f"{number}"))))),
+        lambda size: f"<x {attributes(size)}/>".encode(),
+        lambda size: paragraph.format("a" * size).encode(),
+    ]  # fmt: skip
+
+
+def broken_zips(part: str) -> list[Generator]:
+    """Zip files that hold something else, or nothing, or far too much under this name."""
+    return [
+        lambda size: zipped({part: b"0" * size * 4}),
+        lambda size: zipped({part: b"<x>" * (size // 3)}),
+        lambda size: zipped({part: zipped({"a": b"0" * size})}),
+        lambda size: zipped({f"a/{number}": b"" for number in range(min(size // 100, 60_000))} | {part: b""}),
+        lambda size: zipped({part: b"<x/>" * (size // 4)})[: size // 200],
+        noise(8, b"PK\x03\x04" + part.encode()),
+    ]
+
+
+def in_zip(
+    part: str, head: str, tail: str, bodies: list[Generator], more: Mapping[str, str] | None = None
+) -> list[Generator]:
+    """Each body in this part of a zip file, with and without a document type that explodes."""
+
+    def packed(body: Generator, doctype: str = "") -> Generator:
+        return lambda size: zipped({part: (doctype + head).encode() + body(size) + tail.encode(), **(more or {})})
+
+    return [*map(packed, bodies), packed(bodies[16], LAUGHS), packed(bodies[16], EXTERNAL), *broken_zips(part)]
+
+
+def _xlsx() -> list[Generator]:
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    related = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    more = {
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{related}"><sheets><sheet name="A" r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        '<Relationship Id="r1" Target="worksheets/a.xml"/></Relationships>',
+    }
+    shared = f'<sst xmlns="{main}">' + "<si><t>shared</t></si>" * 50 + "</sst>"
+    bodies = xml_bodies(
+        '<c t="inlineStr"><is><t>{}</t></is></c>', "{}", '<row r="4000000000">{}</row>', '<row r="1">{}</row>'
+    )
+    far = repeated('<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>')
+    strings = repeated('<row><c t="s"><v>49</v></c><c t="s"><v>99999999999</v></c></row>')
+    dates = repeated('<row><c s="1"><v>45000.5</v></c><c><v>1e300</v></c><c><v>nan</v></c></row>')
+    made = in_zip("xl/worksheets/a.xml", f'<worksheet xmlns="{main}"><sheetData>', "</sheetData></worksheet>",
+                  [*bodies, far, strings, dates], more | {"xl/sharedStrings.xml": shared})  # fmt: skip
+    return [*made, lambda size: zipped(more | {"xl/sharedStrings.xml": b"<si><t>a</t></si>" * (size // 18)})]
+
+
+def _pptx() -> list[Generator]:
+    draw, main = (
+        "http://schemas.openxmlformats.org/drawingml/2006/main",
+        "http://schemas.openxmlformats.org/presentationml/2006/main",
+    )
+    related = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    relation = '<Relationship Id="r1" Target="slides/a.xml"/>'
+    more = {
+        "ppt/presentation.xml": f'<p xmlns="{main}" xmlns:r="{related}">' + '<sldId r:id="r1"/>' * 3 + "</p>",
+        "ppt/_rels/presentation.xml.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        f"{relation}</Relationships>",
+    }
+    bodies = xml_bodies(
+        "<a:p><a:r><a:t>{}</a:t></a:r></a:p>", "<a:tc>{}</a:tc>", "<a:tr>{}</a:tr>", "<a:tbl>{}</a:tbl>"
+    )
+    return in_zip("ppt/slides/a.xml", f'<p:sld xmlns:p="{main}" xmlns:a="{draw}">', "</p:sld>", bodies, more)
+
+
+def _opendocument(kind: str) -> list[Generator]:
+    names = " ".join(
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "text", "table")
+    )
+    bodies = xml_bodies(
+        "<text:p>{}</text:p>",
+        '<table:table-cell table:number-columns-repeated="1000000000">{}</table:table-cell>',
+        '<table:table-row table:number-rows-repeated="1000000000">{}</table:table-row>',
+        "<table:table>{}</table:table>",
+    )
+    spaces = repeated('<text:p><text:s text:c="1000000000"/>a</text:p>')
+    return in_zip("content.xml", f"<office:body {names}>", "</office:body>", [*bodies, spaces], {"x.odt": kind})
+
+
+def _epub() -> list[Generator]:
+    container = (
+        '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfile full-path="b.opf"/></container>'
+    )
+    chapters = '<itemref idref="a"/>' * 50
+    package = (
+        f'<package xmlns="http://www.idpf.org/2007/opf"><item id="a" href="a.html"/><spine>{chapters}</spine></package>'
+    )
+    pages = [
+        lambda size, page=page: zipped({"META-INF/container.xml": container, "b.opf": package, "a.html": page(size)})
+        for page in _html()
+    ]
+    many = "".join(
+        f'<item id="c{number}" href="a{number}.html"/><itemref idref="c{number}"/>' for number in range(5000)
+    )
+    return [
+        *pages,
+        lambda size: zipped(
+            {
+                "META-INF/container.xml": container,
+                "b.opf": f'<package xmlns="http://www.idpf.org/2007/opf">{many}</package>',
+            }
+        ),
+        *broken_zips("META-INF/container.xml"),
+    ]
+
+
+def _mail() -> list[Generator]:
+    head = "Subject: a\nMIME-Version: 1.0\n"
+    multipart = head + "Content-Type: multipart/mixed; boundary=b\n\n"
+    part = "--b\nContent-Type: text/plain\n\nSome text.\n"
+    attached = '--b\nContent-Disposition: attachment; filename="a.{}"\nContent-Transfer-Encoding: {}\n\n{}\n'
+    pieces = ["a: b\n", "Subject: a\n", "To: a@b.c, \n ", "a", " ", "\n", ":", "=?utf-8?b?YQ==?= ", "=?x?q?a?=", "--b\n", "(", '"', "<", "@", ",", "=", "\x00", "From a\n"]  # fmt: skip
+    return [
+        *(repeated(piece, head + "To: ") for piece in pieces[2:]),
+        *(repeated(piece) for piece in pieces[:4]),
+        repeated("Some words here. ", head + "\n"),
+        repeated("=41=0A", head + "Content-Transfer-Encoding: quoted-printable\n\n"),
+        repeated("YWJj\n", head + "Content-Transfer-Encoding: base64\n\n"),
+        repeated("YWJj", head + "Content-Transfer-Encoding: base64\n\n"),
+        repeated("M86%B8V%B8V%B8V%B\n", head + "Content-Transfer-Encoding: x-uuencode\n\nbegin 644 a\n"),
+        repeated(part, multipart),
+        repeated(attached.format("txt", "7bit", "Attached."), multipart),
+        repeated(attached.format("eml", "7bit", "Subject: x\n\ny"), multipart),
+        repeated(attached.format("json", "7bit", "[[[[1]]]]"), multipart),
+        repeated(attached.format("docx", "base64", "UEsDBA=="), multipart),
+        repeated("Content-Type: message/rfc822\n\n", head),
+        numbered(lambda number: f"Content-Type: multipart/mixed; boundary=b{number}\n\n--b{number}\n", head),
+        numbered(
+            lambda number: f"--b\nContent-Type: multipart/alternative; boundary=c{number}\n\n--c{number}\n\nx\n",
+            multipart,
+        ),
+        repeated("<p>", head + "Content-Type: text/html\n\n"),
+        repeated("<div>", head + "Content-Type: text/html\n\n"),
+        repeated("a", head + "Content-Type: text/plain; charset=idna\n\n"),
+        repeated("+AGE-", head + "Content-Type: text/plain; charset=utf-7\n\n"),
+        lambda size: (head + "Date: " + "1" * size + "\n\nx").encode(),
+        lambda size: (head.replace("a", "s" * (size // 2)) + "\n" + words(size // 2)).encode(),
+        lambda size: (head + f"From: {'f' * (size // 2)}\n\n" + words(size // 2)).encode(),
+        lambda size: (multipart + attached.format("n" * (size // 2), "7bit", words(size // 2))).encode(),
+        noise(11, b"Subject: x\n\n"),
+    ]
+
+
+def _notebook() -> list[Generator]:
+    cells = ['{"cell_type":"markdown","source":"# a"},', '{"cell_type":"code","source":"a","outputs":[]},', "1,", "null,", "{},", "[],",
+             '{"source":["a","b"]},', '{"source":1},', '{"cell_type":"code","outputs":[{"text":["x"]}]},', '{"cell_type":"code","outputs":1},',
+             '{"outputs":[{"data":{"text/plain":"y"}},1]},', '{"cell_type":"markdown","source":["> ","- "]},', '{"source":"\\ud800"},']  # fmt: skip
+    return [
+        *(repeated(cell, '{"cells":[', "{}]}") for cell in cells),
+        *(
+            lambda size, page=page: json.dumps(
+                {"cells": [{"cell_type": "markdown", "source": page(size).decode()}]}
+            ).encode()
+            for page in _markdown()[:20]
+        ),
+        lambda size: json.dumps(
+            {"cells": [{"cell_type": "code", "source": "a", "outputs": [{"text": "x" * size}]}]}
+        ).encode(),
+        lambda size: json.dumps({"cells": [{"cell_type": "code", "source": "a" * size}]}).encode(),
+        lambda size: json.dumps({"cells": [{"cell_type": "code", "source": ["a\n"] * (size // 8)}]}).encode(),
+        lambda size: json.dumps(
+            {"worksheets": [{"cells": [{"input": "a", "cell_type": "code"}] * (size // 40)}]}
+        ).encode(),
+        nested('{"cells":[', "]}"),
+        nested("[", "]"),
+        noise(12, b'{"cells":['),
+    ]
+
+
 HOSTILE: dict[str, list[Generator]] = {
     "txt": _text(),
     "md": _markdown(),
@@ -379,5 +573,12 @@ HOSTILE: dict[str, list[Generator]] = {
     "csv": _csv(),
     "docx": _docx(),
     "pdf": _pdf(),
+    "xlsx": _xlsx(),
+    "pptx": _pptx(),
+    "odt": _opendocument("odt"),
+    "ods": _opendocument("ods"),
+    "epub": _epub(),
+    "eml": _mail(),
+    "ipynb": _notebook(),
 }
 """At least 40 generators for each format, by its ending."""

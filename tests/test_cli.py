@@ -114,12 +114,27 @@ def test_a_bad_file_is_reported_and_the_rest_goes_in(cli: Cli) -> None:
     assert "broken.pdf" in cli("index", "docs", "--dataset", "notes").stdout
 
 
+def test_junk_alone_is_listed_with_exit_code_1(cli: Cli) -> None:
+    (cli.folder / "junk").mkdir()
+    (cli.folder / "junk" / "a.bin").write_bytes(bytes(range(256)) * 20)
+    shown = cli("index", "junk", "--dataset", "notes", code=1)
+    assert "not read: a.bin: binary data" in shown.stdout
+    report = cli.json("index", "junk", "--dataset", "notes", code=1)
+    assert [problem["path"] for problem in report["problems"]] == ["a.bin"]
+
+
+def test_passages_have_the_size_that_is_asked_for(cli: Cli) -> None:
+    (cli.folder / "long").mkdir()
+    (cli.folder / "long" / "a.txt").write_text("A train stops here. " * 100, "utf-8")
+    large = cli.json("index", "long", "--dataset", "notes", "--technique", "keyword")["added"]
+    small = cli.json("index", "long", "--dataset", "notes", "--max-tokens", "32", "--overlap", "0")["added"]
+    assert small > 4 * large
+
+
 def test_filters_strategies_and_explanations(indexed: Cli) -> None:
     found = indexed.json("search", "track", "--filter", 'language = "en" and kind in ["md", "txt"]', "--explain")
     assert {hit["metadata"]["kind"] for hit in found["hits"]} == {"md"}
-    assert [span["stage"] for span in found["trace"]] == [
-        *("plan", "transform", "retrieve", "fuse", "fetch", "refuse")
-    ]
+    assert [span["stage"] for span in found["trace"]] == [*("plan", "transform", "retrieve", "fuse", "fetch", "refuse")]
     assert found["hits"][0]["provenance"][0]["source"] == "bm25"
     for strategy in ("bm25", "vector", "rrf", "z_score"):
         assert indexed.json("search", "track", "--strategy", strategy)["strategy"] == strategy

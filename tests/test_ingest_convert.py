@@ -308,7 +308,7 @@ HOSTILE = {
     "truncated.pdf": (minimal_pdf("x" * 50)[:60], "PDF"),
     "fake.pdf": (b"just text", "PDF"),
     "encrypted.pdf": (encrypted_pdf(), "password"),
-    "scanned.pdf": (minimal_pdf(""), "OCR"),
+    "empty.pdf": (minimal_pdf(""), "empty"),
     "fake.docx": (b"just text", "Word"),
     "broken.docx": (word()[:3000], "Word"),
     "bomb.docx": (bomb(), "unpacks to 150 MB"),

@@ -45,6 +45,8 @@ def index(
         str | None, typer.Option(metavar="TECHNIQUE", help="hybrid (default), keyword or vector.", show_default=False)
     ] = None,
     hidden: Annotated[bool, typer.Option("--hidden", help="Also read what starts with a dot.")] = False,
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="Most tokens of a passage, 16 to 480.")] = 256,
+    overlap: Annotated[int, typer.Option(metavar="N", help="Tokens that neighbouring passages share.")] = 32,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -52,17 +54,27 @@ def index(
 ) -> None:
     """Parse, cut, embed and index files and folders.
 
-    Reads text, Markdown, reStructuredText, HTML, PDF, Word, JSON, JSON lines, CSV and source code. Run again, it
-    indexes only what has changed and takes out what is gone. A file that cannot be read is reported; the rest goes in.
+    Reads text, Markdown, reStructuredText, HTML, PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, e-mail, notebooks,
+    JSON, JSON lines, CSV, source code and, with an OCR engine, pictures. Run again, it indexes only what has changed
+    and takes out what is gone. A file that cannot be read is reported and the rest goes in; where nothing could be
+    read, the exit code is 1.
     """
-    from pointsman.indexing import index_paths
+    from pointsman.indexing import IndexingInterrupted, index_paths
 
     with workspace_at(workspace, embedder, create=True) as opened:
         kind = cast("IndexingTechnique | None", technique)  # checked there
         target = opened.dataset(dataset, description=description, indexing_technique=kind)
-        with output.progress("Indexing") as on_progress:
-            report = index_paths(target, paths, hidden=hidden, on_progress=on_progress)
-        output.index_report(report, target, as_json=as_json)
+        interrupted = False
+        try:
+            with output.indexing_progress() as on_progress:
+                report = index_paths(
+                    target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, on_progress=on_progress
+                )
+        except IndexingInterrupted as stop:
+            report, interrupted = stop.report, True
+        output.index_report(report, target, as_json=as_json, interrupted=interrupted)
+    if interrupted or report.nothing_read:
+        raise typer.Exit(130 if interrupted else 1)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pointsman.evaluation import Report
     from pointsman.evaluation.select import SelectorReport
     from pointsman.evaluation.tune import Tuning
-    from pointsman.indexing import IndexReport, Progress
+    from pointsman.indexing import IndexProgress, IndexReport
     from pointsman.settings import Settings
     from pointsman.store.local.collection import Verification
     from pointsman.types import Explanation, Hit, Provenance, Refusal, RetrievalContext
@@ -55,7 +55,7 @@ def console() -> Console:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Progress]:
+def progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
     """A bar on standard error with a share, the time left, and what is being read; silent where that is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -72,8 +72,33 @@ def progress(what: str) -> Iterator[Progress]:
         yield advance
 
 
-def index_report(report: IndexReport, dataset: Dataset, *, as_json: bool) -> None:
-    """What `pointsman index` did."""
+@contextmanager
+def indexing_progress() -> Iterator[Callable[[IndexProgress], None]]:
+    """A bar on standard error: passages, the time left, and the file; silent where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    errors = Console(stderr=True)
+    columns = (
+        TextColumn("Indexing"),
+        BarColumn(),
+        TextColumn("{task.completed} of {task.fields[about]} passages,"),
+        TimeRemainingColumn(),
+        TextColumn("left [dim]{task.fields[path]}", markup=True),
+    )
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task("", total=None, about="?", path="")
+
+        def advance(now: IndexProgress) -> None:
+            about = "?" if now.expected is None else f"about {now.expected}"
+            path = _shortened(now.path, 40).replace("[", r"\[")
+            bar.update(task, completed=now.passages, total=now.expected, about=about, path=path)
+
+        yield advance
+
+
+def index_report(report: IndexReport, dataset: Dataset, *, as_json: bool, interrupted: bool = False) -> None:
+    """What `pointsman index` did, to its end or until Ctrl-C."""
     passages = report.passages
     if as_json:
         print_json(
@@ -86,10 +111,13 @@ def index_report(report: IndexReport, dataset: Dataset, *, as_json: bool) -> Non
                 "deleted": report.deleted,
                 "documents": len(dataset),
                 "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
+                "interrupted": interrupted,
             }
         )
         return
     out = console()
+    if interrupted:
+        out.print("Stopped. What is below is kept and can be searched; the same command goes on from there.")
     out.print(
         f"[bold]{dataset.name}[/]: {passages.added} passages added, {passages.updated} updated, "
         f"{report.deleted} deleted, {passages.unchanged} unchanged; {len(dataset)} in all, from {report.files} files"

@@ -1,22 +1,31 @@
-"""PDF: the text of its pages."""
+"""PDF: the text of its pages, and the words of scanned ones."""
 
 from __future__ import annotations
 
 import io
 import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
+from pointsman.ingest import _pictures
 from pointsman.ingest.source import Block, Problem, Source, clean, join_wrapped, outline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from pypdf import PageObject
+
+    from pointsman.ingest.limits import FileLimits
 
 _HYPHEN = re.compile(r"(?<=[a-zа-яё])[-\u00ad]\n(?=[a-zа-яё])")
 
 
-def pdf(path: str, data: bytes, most_pages: int) -> Iterator[Source | Problem]:
-    """The text of all pages as one section, with the offsets of the pages; a bad page is reported alone."""
+def pdf(path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Iterator[Source | Problem]:
+    """The text of all pages as one section, with the offsets of the pages; a bad page is reported alone.
+
+    A page without text is read as a picture where an OCR engine is here.
+    """
     from pypdf import PdfReader  # only PDF needs it
     from pypdf.errors import PyPdfError
 
@@ -27,19 +36,62 @@ def pdf(path: str, data: bytes, most_pages: int) -> Iterator[Source | Problem]:
         count = len(reader.pages)
     except PyPdfError as error:
         raise InputError(f"damaged or unsupported PDF: {error}") from error
-    if count > most_pages:
-        yield Problem(path, f"{count} pages; only the first {most_pages} are read")
+    if count > limits.pages:
+        yield Problem(path, f"{count} pages; only the first {limits.pages} are read")
+    scans = _Scans(limits.pictures, before_picture)
     blocks: list[Block] = []
-    for number in range(1, min(count, most_pages) + 1):
+    for number in range(1, min(count, limits.pages) + 1):
         try:
-            text = reader.pages[number - 1].extract_text()
+            page = reader.pages[number - 1]
+            text = _HYPHEN.sub("", join_wrapped(clean(page.extract_text()).strip())) or scans.text_of(page, number)
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  (a damaged page raises whatever its bytes lead to; it is reported)
             yield Problem(path, f"page {number}: {type(error).__name__}: {error}")
             text = ""
-        blocks.append(Block(0, _HYPHEN.sub("", join_wrapped(clean(text).strip())), page=number))
+        blocks.append(Block(0, text, page=number))
+    problems = list(scans.problems())
     if not any(block.text for block in blocks):
-        raise InputError("PDF without text; if it holds scanned pages, run OCR on it first")
+        raise InputError(f"PDF without text; {'; '.join(problems) or 'its pages are empty'}")
+    yield from (Problem(path, reason) for reason in problems)
     title = reader.metadata.title if reader.metadata else None
     yield outline(path, "pdf", blocks, title=title if isinstance(title, str) else "")
+
+
+class _Scans:
+    """Reads pages that are pictures, as many as it may, and knows what it did not read."""
+
+    def __init__(self, most: int, before_picture: Callable[[], None]) -> None:
+        self._most, self._before_picture = most, before_picture
+        self._count = 0
+        self._reasons: dict[str, int] = {}
+
+    def text_of(self, page: PageObject, number: int) -> str:
+        """The words of a page that is a picture; empty where it is none, or may not or cannot be read."""
+        picture = _largest_picture(page)
+        if picture is None:
+            return ""
+        self._count += 1
+        if self._count > self._most or not _pictures.any_engine():
+            return ""
+        self._before_picture()
+        words, reason = _pictures.read_words(_pictures.opened(picture))
+        if reason:
+            self._reasons.setdefault(reason, number)
+        return words.text
+
+    def problems(self) -> Iterator[str]:
+        """What was not read, and why."""
+        yield from (f"page {number}: {reason}" for reason, number in self._reasons.items())
+        if not _pictures.any_engine() and self._count:
+            yield f"{self._count} pages are pictures; {_pictures.INSTALL}"
+        elif self._count > self._most:
+            yield f"{self._count} pages are pictures; only {self._most} are read"
+
+
+def _largest_picture(page: PageObject) -> bytes | None:
+    """The largest picture on a page, as a file; None where it has none, or Pillow is not here to open it."""
+    if find_spec("PIL") is None:
+        return None
+    largest = max(page.images, key=lambda image: len(image.data), default=None)
+    return largest.data if largest is not None else None

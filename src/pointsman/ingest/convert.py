@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 
 from pointsman.errors import InputError
-from pointsman.ingest import _code, _mail, _markup, _office, _open, _pdf, _records
+from pointsman.ingest import _code, _mail, _markup, _office, _open, _pdf, _pictures, _records
 from pointsman.ingest.encoding import decode
 from pointsman.ingest.limits import FileLimits
 from pointsman.ingest.source import Lines, Problem, Section, Source, clean, stem
@@ -35,17 +35,26 @@ _TEXT_FORMATS: dict[str, Callable[[str, str], Converted]] = {
     "csv": lambda path, text: _records.table(path, text, "csv"),
     "tsv": lambda path, text: _records.table(path, text, "tsv"),
 }
-_BINARY_FORMATS: dict[str, Callable[[str, bytes, FileLimits], Converted]] = {
-    "pdf": lambda path, data, limits: _pdf.pdf(path, data, limits.pages),
-    "docx": lambda path, data, _: iter((_office.docx(path, data),)),
-    "pptx": lambda path, data, limits: _office.pptx(path, data, limits.pages),
-    "xlsx": lambda path, data, _: iter((_office.xlsx(path, data),)),
-    "odt": lambda path, data, _: iter((_open.opendocument(path, data, "odt"),)),
-    "ods": lambda path, data, _: iter((_open.opendocument(path, data, "ods"),)),
-    "odp": lambda path, data, _: iter((_open.opendocument(path, data, "odp"),)),
-    "epub": lambda path, data, _: _open.epub(path, data),
-    "eml": lambda path, data, limits: _mail.mail(path, data, lambda name, part: _attached(name, part, limits)),
+
+
+def _picture(path: str, data: bytes, _: FileLimits, before_picture: Callable[[], None]) -> Converted:
+    before_picture()
+    return _pictures.picture(path, data)
+
+
+_BINARY_FORMATS: dict[str, Callable[[str, bytes, FileLimits, Callable[[], None]], Converted]] = {
+    "pdf": _pdf.pdf,
+    "docx": lambda path, data, *_: iter((_office.docx(path, data),)),
+    "pptx": lambda path, data, limits, _: _office.pptx(path, data, limits.pages),
+    "xlsx": lambda path, data, *_: iter((_office.xlsx(path, data),)),
+    "odt": lambda path, data, *_: iter((_open.opendocument(path, data, "odt"),)),
+    "ods": lambda path, data, *_: iter((_open.opendocument(path, data, "ods"),)),
+    "odp": lambda path, data, *_: iter((_open.opendocument(path, data, "odp"),)),
+    "epub": lambda path, data, *_: _open.epub(path, data),
+    "eml": lambda path, data, *rest: _mail.mail(path, data, lambda name, part: _attached(name, part, *rest)),
+    **dict.fromkeys(_pictures.ENDINGS, _picture),
 }
+_PICTURE_MARKS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*", b"GIF87a", b"GIF89a")
 _OLD_OFFICE = {"doc": "Word document", "xls": "Excel workbook", "ppt": "PowerPoint presentation"}
 _SAME = {
     "markdown": "md", "mdown": "md", "rest": "rst", "htm": "html", "xhtml": "html", "ndjson": "jsonl",
@@ -53,7 +62,9 @@ _SAME = {
 }  # fmt: skip
 
 
-def convert(path: str, data: bytes, limits: FileLimits | None = None) -> Converted:
+def convert(
+    path: str, data: bytes, limits: FileLimits | None = None, before_picture: Callable[[], None] = lambda: None
+) -> Converted:
     """Extract the text of a file, in this process; `FileReader` does it in one that can be ended.
 
     Args:
@@ -61,6 +72,7 @@ def convert(path: str, data: bytes, limits: FileLimits | None = None) -> Convert
         data: The content of the file.
         limits: Of pages and characters, what goes beyond is reported as a problem; time and memory are not limited
             here.
+        before_picture: Called before each picture is read, which takes seconds.
 
     Yields:
         One source for a document, one for each record of a file of records, and a problem for each part that
@@ -71,7 +83,7 @@ def convert(path: str, data: bytes, limits: FileLimits | None = None) -> Convert
     """
     limits = limits or FileLimits()
     digest, offset = sha256(data).hexdigest(), 0
-    for item in _converted(path, data, limits):
+    for item in _converted(path, data, limits, before_picture):
         if isinstance(item, Problem):
             yield item
             continue
@@ -87,15 +99,17 @@ def convert(path: str, data: bytes, limits: FileLimits | None = None) -> Convert
 _BETWEEN = "\n\n"  # the sources of one file
 
 
-def text_of_bytes(path: str, data: bytes, limits: FileLimits | None = None) -> str:
+def text_of_bytes(
+    path: str, data: bytes, limits: FileLimits | None = None, before_picture: Callable[[], None] = lambda: None
+) -> str:
     """The text of a whole file, in which `Source.offset` and the ``start`` and ``end`` of passages count."""
-    return _BETWEEN.join(item.text for item in convert(path, data, limits) if isinstance(item, Source))
+    return _BETWEEN.join(item.text for item in convert(path, data, limits, before_picture) if isinstance(item, Source))
 
 
-def _converted(path: str, data: bytes, limits: FileLimits) -> Converted:
+def _converted(path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
     kind = format_of(path, data)
     if kind in _BINARY_FORMATS:
-        return _BINARY_FORMATS[kind](path, data, limits)
+        return _BINARY_FORMATS[kind](path, data, limits, before_picture)
     if kind in _OLD_OFFICE:
         raise InputError(f"an old {_OLD_OFFICE[kind]}; save it as .{kind}x")
     text = clean(decode(data, may_declare=kind == "html" or kind in CODE_ENDINGS))
@@ -108,10 +122,10 @@ def _converted(path: str, data: bytes, limits: FileLimits) -> Converted:
     return _TEXT_FORMATS[kind](path, text)
 
 
-def _attached(name: str, data: bytes, limits: FileLimits) -> Converted:
+def _attached(name: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
     if format_of(name, data) == "eml":
         raise InputError("a message within a message is not read")  # each could hold the next, without end
-    return _converted(name, data, limits)
+    return _converted(name, data, limits, before_picture)
 
 
 def format_of(path: str, data: bytes) -> str:
@@ -125,6 +139,8 @@ def format_of(path: str, data: bytes) -> str:
         return _zipped_format(data) or (ending if ending in _BINARY_FORMATS else "txt")
     if data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         return ending if ending in _OLD_OFFICE else "txt"
+    if data.startswith(_PICTURE_MARKS) or (data.startswith(b"RIFF") and data[8:12] == b"WEBP"):
+        return ending if ending in _pictures.ENDINGS else "png"
     if ending in _BINARY_FORMATS or ending in _TEXT_FORMATS or ending in CODE_ENDINGS or ending == "ipynb":
         return ending
     head = data[:1024].lstrip().lower()

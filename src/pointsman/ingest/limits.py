@@ -14,7 +14,8 @@ class FileLimits:
     Attributes:
         seconds: Of processor time.
         memory: Bytes that the process that reads may hold.
-        pages: Of a PDF; slides, sheets and cells of a notebook likewise.
+        pages: Of a PDF; slides and cells of a notebook likewise.
+        pictures: Pages of a PDF without text that are read as pictures; each may take ``seconds`` of its own.
         characters: Of text.
 
     Raises:
@@ -24,6 +25,7 @@ class FileLimits:
     seconds: int = 25
     memory: int = 900 << 20
     pages: int = 5_000
+    pictures: int = 200
     characters: int = 60_000_000
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,26 +21,38 @@ from pointsman.ingest.limits import FileLimits
 from pointsman.ingest.source import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from pointsman.ingest.convert import Converted
 
 _BATCH = 200  # passages in one line
 
 Answer = dict[str, Any]
-"""``documents`` ([id, text, metadata]), ``problems`` ([path, reason]) or ``text``; ``end`` in a file's last one."""
+"""``documents`` ([id, text, metadata]), ``problems`` ([path, reason]) or ``text``; ``end`` in a file's last one;
+empty ones say that the work goes on."""
 
 
 def main() -> None:
     """Answer requests from standard input until it ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get between the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked, who ends this process then
     limits = FileLimits(**json.loads(sys.stdin.buffer.readline()))
     resource.setrlimit(resource.RLIMIT_DATA, (limits.memory, limits.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin.buffer:
         _allow_seconds(limits.seconds)
-        for answer in _answers(json.loads(line), limits):
+
+        def send(answer: Answer) -> None:
             answers.write(json.dumps(answer).encode() + b"\n")
             answers.flush()
+
+        def before_picture() -> None:
+            _allow_seconds(limits.seconds)
+            send({})
+
+        for answer in _answers(json.loads(line), limits, before_picture):
+            send(answer)
             if answer.get("last"):
                 return
 
@@ -52,15 +65,15 @@ def _allow_seconds(seconds: int) -> None:
     )
 
 
-def _answers(request: dict[str, Any], limits: FileLimits) -> Iterator[Answer]:
+def _answers(request: dict[str, Any], limits: FileLimits, before_picture: Callable[[], None]) -> Iterator[Answer]:
     """What is asked for, and ``last`` where this process has used so much memory that a fresh one is better."""
     path = request["id"]
     try:
         data = Path(request["path"]).read_bytes()
         if request["wanted"] == "text":
-            yield {"text": text_of_bytes(path, data, limits)}
+            yield {"text": text_of_bytes(path, data, limits, before_picture)}
         else:
-            yield from _passages(request, data, limits)
+            yield from _passages(request, convert(path, data, limits, before_picture))
         reason = None
     except InputError as error:
         reason = str(error)
@@ -81,10 +94,10 @@ def out_of_memory(limits: FileLimits) -> str:
     return f"needs more than {limits.memory >> 20} MB of memory; raise the limit memory to index it"
 
 
-def _passages(request: dict[str, Any], data: bytes, limits: FileLimits) -> Iterator[Answer]:
+def _passages(request: dict[str, Any], converted: Converted) -> Iterator[Answer]:
     documents: list[list[Any]] = []
     problems: list[list[str]] = []
-    for item in convert(request["id"], data, limits):
+    for item in converted:
         if isinstance(item, Problem):
             problems.append([item.path, item.reason])
         else:

@@ -1,0 +1,243 @@
+"""Text in pictures and scanned pages, by whatever engine is here: rapidocr, tesseract, or both.
+
+``rapidocr`` is a package with its model inside: the more exact one for English and Chinese, turned or on its side. It
+does not read Russian, of which it gives blanks and dots without a word; that is noticed by how little it says for the
+width of a line. ``tesseract`` is a program of the system and reads the languages whose data are installed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pointsman.errors import InputError
+from pointsman.ingest.source import Block, Problem, Source, clean, outline
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+ENDINGS = frozenset({"png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"})
+INSTALL = (
+    "install an OCR engine to read it: pip install 'pointsman[ocr]', or the program tesseract with the data of its "
+    "languages (on Debian: tesseract-ocr tesseract-ocr-rus tesseract-ocr-chi-sim)"
+)
+
+_MOST_PIXELS = 60_000_000  # a few kilobytes can say that they are a picture of gigabytes
+_LONGEST_SIDE = 4000  # pixels that engines are given
+_LEAST_SIDE = 8  # dots and lines that hold no letter
+_SECONDS = 20
+_LANGUAGES = ("eng", "rus", "chi_sim")
+_BETWEEN_HAN = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])[ \t]+(?=[\u3000-\u9fff\uff00-\uffef])")
+
+
+class Line(NamedTuple):
+    """A line that an engine read.
+
+    Attributes:
+        text: what it says.
+        confidence: the engine's own, from 0 to 1.
+        wordless: whether it says far less than a line of its width holds.
+    """
+
+    text: str
+    confidence: float
+    wordless: bool = False
+
+
+class Words(tuple[Line, ...]):
+    """What an engine read."""
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """The lines with words."""
+        return "\n".join(line.text for line in self if not line.wordless)
+
+    @property
+    def letters(self) -> float:
+        """How many letters and digits it is, each weighed with the engine's confidence."""
+        return sum(line.confidence * sum(map(str.isalnum, line.text)) for line in self if not line.wordless)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the engine is sure of most of it."""
+        return self.letters > max(10, 0.85 * sum(map(str.isalnum, self.text)))
+
+
+def picture(path: str, data: bytes) -> Iterator[Source | Problem]:
+    """The words in a picture.
+
+    Raises:
+        InputError: There are none, no engine is here, or it is no picture.
+    """
+    image = opened(data)
+    words, reason = read_words(image)
+    if not words.text:
+        raise InputError(reason or "a picture without words")
+    if reason:
+        yield Problem(path, reason)
+    yield outline(path, "picture", [Block(0, words.text)])
+
+
+def opened(data: bytes) -> Image:
+    """A picture, upright, of a size that engines can take.
+
+    Raises:
+        InputError: It is damaged, or too large.
+        MissingDependencyError: Pillow is not here.
+    """
+    try:
+        from PIL import Image as images  # noqa: N813  (a module)
+        from PIL import ImageOps
+    except ImportError as error:
+        raise InputError(f"a picture; {INSTALL}") from error
+    try:
+        image: Image = images.open(io.BytesIO(data))
+        if image.width * image.height > _MOST_PIXELS:
+            raise InputError(f"a picture of {image.width} × {image.height} pixels, more than {_MOST_PIXELS} in all")
+        image = ImageOps.exif_transpose(image)
+        if "A" in image.getbands() or "transparency" in image.info:  # engines see what is see-through as black
+            image = image.convert("RGBA")
+            image = images.alpha_composite(images.new("RGBA", image.size, "white"), image)
+        image = image.convert("RGB")
+    except (OSError, SyntaxError, ValueError, EOFError, images.DecompressionBombError) as error:
+        raise InputError(f"a damaged picture: {error}") from error
+    image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
+    return image
+
+
+def read_words(image: Image) -> tuple[Words, str | None]:
+    """What the engines here read, and what was not read and why, if anything.
+
+    rapidocr goes first; where there are lines without words, or it is not sure, tesseract reads as well, and what is
+    more, each letter weighed with the engine's confidence, counts.
+    """
+    if min(image.size) < _LEAST_SIDE:
+        return Words(), None
+    if not any_engine():
+        return Words(), f"a picture; {INSTALL}"
+    readings = [_rapidocr(image)] if has_rapidocr() else []
+    lines = [line for words in readings for line in words]
+    wordless = sum(line.wordless for line in lines)
+    if languages() and (wordless or not any(words.is_sure for words in readings)):
+        readings += _by_tesseract(image)
+    words = max(readings, key=lambda one: one.letters)
+    if not wordless or "rus" in languages():
+        return words, None
+    return words, (
+        f"{wordless} of {len(lines)} lines gave no words: rapidocr does not read Russian; install the program "
+        "tesseract with its data (on Debian: tesseract-ocr tesseract-ocr-rus)"
+    )
+
+
+def any_engine() -> bool:
+    """Whether pictures can be read here."""
+    return has_rapidocr() or bool(languages())
+
+
+def has_rapidocr() -> bool:
+    """Whether rapidocr is here, and what runs its model."""
+    return find_spec("rapidocr") is not None and find_spec("onnxruntime") is not None
+
+
+@cache
+def languages() -> tuple[str, ...]:
+    """The languages that tesseract has here, of ours; none where it is not installed."""
+    program = shutil.which("tesseract")
+    if not program:
+        return ()
+    command = [program, "--list-langs"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603  (fixed)
+    there = listed.stdout.split()
+    return tuple(language for language in _LANGUAGES if language in there)
+
+
+def _by_tesseract(image: Image) -> Iterator[Words]:
+    """Readings of the picture, turned until tesseract is sure of one."""
+    enlarged = 2 if max(image.size) < _LONGEST_SIDE // 4 else 1  # it wants letters of twenty pixels and more
+    if enlarged > 1:
+        image = image.resize((image.width * enlarged, image.height * enlarged))
+    for angle in (0, 90, 270, 180):
+        words = _tesseract(image.rotate(angle, expand=True) if angle else image)
+        yield words
+        if words.is_sure:
+            return
+
+
+def _tesseract(image: Image) -> Words:
+    """One reading: words by line, those left out of which it is not sure at all."""
+    data = io.BytesIO()
+    image.save(data, "PPM")
+    command = ["tesseract", "stdin", "stdout", "-l", "+".join(languages()), "--psm", "3", "tsv"]
+    one_thread = os.environ | {"OMP_THREAD_LIMIT": "1"}
+    try:
+        done = subprocess.run(  # noqa: S603  (a fixed command)
+            command, input=data.getvalue(), capture_output=True, check=False, timeout=_SECONDS, env=one_thread
+        )
+    except subprocess.TimeoutExpired:
+        return Words()  # another engine may be quicker
+    lines: dict[tuple[str, ...], list[tuple[str, float]]] = {}
+    for row in done.stdout.decode("utf-8", "replace").splitlines()[1:]:
+        fields = row.split("\t")
+        if len(fields) == 12 and fields[11].strip() and float(fields[10]) >= _LEAST_CONFIDENCE:
+            lines.setdefault(tuple(fields[1:5]), []).append((fields[11], float(fields[10]) / 100))
+    return Words(_line(words) for words in lines.values() if any(char.isalnum() for word, _ in words for char in word))
+
+
+_LEAST_CONFIDENCE = 30.0
+
+
+def _line(words: list[tuple[str, float]]) -> Line:
+    text = _BETWEEN_HAN.sub("", clean(" ".join(word for word, _ in words)))  # it sets blanks between Chinese characters
+    letters = sum(len(word) for word, _ in words)
+    return Line(text, sum(len(word) * confidence for word, confidence in words) / letters)
+
+
+def _rapidocr(image: Image) -> Words:
+    import numpy as np  # only pictures need it
+
+    pixels = np.asarray(image)[:, :, ::-1]
+    boxes = _engine()(pixels, use_det=True, use_cls=False, use_rec=False).boxes
+    if boxes is None:
+        return Words()
+    found = _engine()(pixels, use_det=True, use_cls=True, use_rec=True)
+    texts = () if found.txts is None else zip(found.txts, found.scores, found.boxes, strict=True)
+    lines = [Line(clean(text).strip(), float(score), _is_wordless(text, box)) for text, score, box in texts]
+    # Lines that are blank to it are not among its results, so they are those that it saw and says nothing about.
+    return Words([*lines, *[Line("", 0.0, wordless=True)] * (len(boxes) - len(lines))])
+
+
+@cache
+def _engine() -> Any:
+    from rapidocr import RapidOCR  # slow to load, seldom needed
+
+    return RapidOCR(
+        params={
+            "Global.log_level": "error",
+            "Global.text_score": 0.0,  # lines without words must be seen to be reported
+            "Global.max_side_len": _LONGEST_SIDE,
+            # The least memory: the picture is not enlarged, lines are read one by one, no arena is kept.
+            "Det.limit_type": "max",
+            "Det.limit_side_len": 1280,
+            "Cls.cls_batch_num": 1,
+            "Rec.rec_batch_num": 1,
+            "EngineConfig.onnxruntime.enable_cpu_mem_arena": False,
+            "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+        }
+    )
+
+
+def _is_wordless(text: str, box: Any) -> bool:
+    """Whether a line says less than a third of what letters of its height would make on its width."""
+    sides = sorted(float(((box[one] - box[one - 1]) ** 2).sum()) ** 0.5 for one in range(4))
+    height, width = max(sides[0], 1.0), sides[3]
+    letters = sum(2 if char >= "\u2e80" else 1 for char in text if char.isalnum())
+    return bool(letters < 0.35 * width / (0.6 * height))

@@ -1,0 +1,100 @@
+"""Folders into datasets (K1, K2): in small batches, with progress by passages; what is interrupted is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pointsman import Dataset
+from pointsman.errors import InputError
+from pointsman.indexing import IndexingInterrupted, IndexProgress, index_paths
+from pointsman.ingest import FileLimits
+
+PROSE = "The switch guides the train onto its track. Nobody has to think about it again.\n\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.txt").write_text("".join(f"{number} {PROSE}" for number in range(800)))
+    (folder / "b.csv").write_text("id,text\n" + "".join(f"r{number},Row {number}.\n" for number in range(300)))
+    (folder / "junk.bin").write_bytes(bytes(range(256)) * 20)
+    return folder
+
+
+def words_only(tmp_path: Path, name: str = "words") -> Dataset:
+    return Dataset(name, indexing_technique="keyword", path=tmp_path / name)
+
+
+def test_passages_are_committed_in_batches_and_counted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pointsman.indexing._WORDS_BATCH", 50)
+    dataset = words_only(tmp_path)
+    seen: list[tuple[IndexProgress, int]] = []
+    report = index_paths(dataset, [folder], on_progress=lambda now: seen.append((now, len(dataset))))
+    assert report.files == 3
+    assert [problem.path for problem in report.problems] == ["junk.bin"]
+    assert report.passages.added == len(dataset) > 350
+    assert not report.nothing_read
+    counts = [now.passages for now, _ in seen]
+    assert counts == sorted(counts)
+    assert all(now.passages == stored for now, stored in seen)  # what is counted can be searched
+    assert len(seen) > 6
+    expected = [now.expected for now, _ in seen if now.expected is not None]
+    assert all(now.passages <= now.expected for now, _ in seen if now.expected is not None)
+    assert expected[-1] == report.passages.added
+    assert (seen[0][0].passages, seen[0][0].path, seen[-1][0].path) == (0, "a.txt", "")
+
+
+def test_an_interrupted_run_keeps_what_was_committed_and_goes_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pointsman.indexing._WORDS_BATCH", 50)
+    dataset = words_only(tmp_path)
+
+    def interrupt(now: IndexProgress) -> None:
+        if now.passages >= 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(IndexingInterrupted, match="100 passages are kept") as caught:
+        index_paths(dataset, [folder], on_progress=interrupt)
+    assert caught.value.report.passages.added == len(dataset) == 100
+    rest = index_paths(dataset, [folder])
+    assert rest.passages.unchanged == 100
+    whole = words_only(tmp_path, "whole")
+    index_paths(whole, [folder])
+    assert set(dataset.ids()) == set(whole.ids())
+
+
+def test_sizes_of_passages_are_options(folder: Path, tmp_path: Path) -> None:
+    dataset = words_only(tmp_path)
+    large = index_paths(dataset, [folder / "a.txt"])
+    small = index_paths(dataset, [folder / "a.txt"], max_tokens=64, overlap=0)
+    assert small.passages.added > 3 * large.passages.added
+    assert small.deleted == large.passages.added
+    with pytest.raises(InputError, match="max_tokens is between"):
+        index_paths(dataset, [folder], max_tokens=5)
+
+
+def test_limits_of_a_file_are_options_and_what_was_stored_of_it_stays(folder: Path, tmp_path: Path) -> None:
+    dataset = words_only(tmp_path)
+    index_paths(dataset, [folder])
+    before = set(dataset.ids())
+    (folder / "a.txt").write_text("Cut off. " * 50)
+    report = index_paths(dataset, [folder], limits=FileLimits(characters=60))
+    assert "a.txt: more than 60 characters" in [f"{one.path}: {one.reason[:23]}" for one in report.problems]
+    (folder / "a.txt").write_bytes(b"\x00\x01" * 500)
+    index_paths(dataset, [folder])
+    assert {identity for identity in before if identity.startswith("b.csv")} <= set(dataset.ids())
+
+
+def test_a_folder_of_junk_says_that_nothing_was_read(tmp_path: Path) -> None:
+    (tmp_path / "junk").mkdir()
+    (tmp_path / "junk" / "a.bin").write_bytes(bytes(range(256)) * 20)
+    dataset = words_only(tmp_path)
+    assert index_paths(dataset, [tmp_path / "junk"]).nothing_read
+    (tmp_path / "junk" / "a.bin").write_text("")
+    assert not index_paths(dataset, [tmp_path / "junk"]).nothing_read  # an empty file is no problem
