@@ -16,24 +16,26 @@ import pickle
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from pointsman.evaluation import read_collection
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.models._cache import cache_directory
-from pointsman.retrieval.relevance import SCRIPTS, Background, script_of, unrelated_questions
+from pointsman.retrieval.relevance import SCRIPTS, Background, Script, script_of, unrelated_questions
 from pointsman.text import DEFAULT_ANALYZER, sentences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.types import Document
+
+T = TypeVar("T")
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 KEPT = Path(os.environ.get("POINTSMAN_STUDY") or cache_directory() / "study")
@@ -93,7 +95,7 @@ class Judged:
     cosine: NDArray[np.float64]
     grades: NDArray[np.float64]
     ideal: tuple[float, ...]
-    script: str
+    script: Script
     scripts: NDArray[np.str_]
     lengths: NDArray[np.float64]
     idf: float
@@ -179,10 +181,11 @@ def embedder() -> CachedEmbedder:
     return CachedEmbedder(default_embedder(), KEPT, max_bytes=8 * 1024**3)
 
 
-def _kept(name: str, make: Callable[[], Any]) -> Any:
+def _kept(name: str, make: Callable[[], T]) -> T:
     path = KEPT / f"{name}@{embedder().name}.pickle"
     if path.exists():
-        return pickle.loads(path.read_bytes())
+        kept: T = pickle.loads(path.read_bytes())
+        return kept
     made = make()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(f".{os.getpid()}")
@@ -194,7 +197,7 @@ def _kept(name: str, make: Callable[[], Any]) -> Any:
 def _demo(name: str) -> list[Document]:
     from pointsman.ingest import installed_package_documents, own_documents, standard_library_documents
 
-    readers = {
+    readers: dict[str, Callable[[], Iterable[Document]]] = {
         "demo_python": standard_library_documents,
         "demo_packages": installed_package_documents,
         "demo_pointsman": lambda: own_documents(HERE.parent),
@@ -253,7 +256,7 @@ def tsv(name: str) -> list[list[str]]:
 
 
 def _all(at: Corpus, texts: Sequence[str], grades: Sequence[Mapping[str, int]]) -> list[Judged]:
-    vectors = embedder().embed_queries(list(texts)) if texts else []
+    vectors: Iterable[NDArray[np.float32]] = embedder().embed_queries(list(texts)) if texts else ()
     return [at.judge(text, vector, grade) for text, vector, grade in zip(texts, vectors, grades, strict=True)]
 
 
@@ -281,15 +284,18 @@ def _python(at: Corpus, languages: Sequence[str]) -> list[Judged]:
 def across() -> Iterator[tuple[str, list[Judged]]]:
     """Questions asked in another language than the documents are in, by ``source>documents``."""
     for source, name in PARALLEL:
-        yield f"{source}>{name}", _kept(f"across-{source}-{name}", lambda s=source, n=name: _parallel(s, n))
+        yield f"{source}>{name}", _kept(f"across-{source}-{name}", partial(_parallel, source, name))
     for name in TRANSLATED:
         for language in ("en", "zh", "ru"):
             rows = [row for row in tsv("cross_lingual.tsv") if row[0] == name and row[2] == language]
             if rows:
-                yield f"{language}>{name}", _kept(f"across-{language}-{name}", lambda r=rows, n=name: _translated(r, n))
+                yield f"{language}>{name}", _kept(f"across-{language}-{name}", partial(_translated, rows, name))
     for language in ("zh", "ru"):
-        make = lambda one=language: _python(corpus("demo_python"), (one,))  # noqa: E731
-        yield f"{language}>demo_python", _kept(f"across-{language}-python", make)
+        yield f"{language}>demo_python", _kept(f"across-{language}-python", partial(_asked_in, language))
+
+
+def _asked_in(language: str) -> list[Judged]:
+    return _python(corpus("demo_python"), (language,))
 
 
 def _parallel(source: str, name: str) -> list[Judged]:

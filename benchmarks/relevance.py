@@ -83,7 +83,7 @@ class Group:
 def evidence_of(judged: Judged, dataset: str, form: Form = "both") -> Evidence:
     words, near = form != "vector", form != "words"
     return Evidence(
-        judged.script,  # type: ignore[arg-type]  (one of three)
+        judged.script,
         judged.terms,
         judged.bm25 if words else None,
         judged.idf if words else None,
@@ -100,7 +100,7 @@ def order_of(judged: Judged, way: str = "hybrid") -> NDArray[np.int64]:
     elif way == "vector":
         scores = judged.cosine
     elif way == "z_score":
-        scores = sum((one - one.mean()) / (one.std() or 1) for one in (judged.bm25, judged.cosine))  # type: ignore[assignment]
+        scores = sum((one - one.mean()) / (one.std() or 1) for one in (judged.bm25, judged.cosine))
     elif way == "rrf":
         scores = sum(1 / (60 + 1 + np.argsort(np.argsort(-one))) for one in (judged.bm25, judged.cosine))  # type: ignore[assignment]
     else:
@@ -201,9 +201,7 @@ def shown(group: Group, form: Form, count: int = FIRST) -> tuple[NDArray[np.floa
 
 
 def calibration() -> bool:
-    print(
-        "ECE of hit.relevance over 10 bins of equal count, first 10 and 5 hits; the collection's family left out\n"
-    )
+    print("ECE of hit.relevance over 10 bins of equal count, first 10 and 5 hits; the collection's family left out\n")
     heads = ("hits", "relevant", "said", "ECE", "noise", "ECE@5", "by cosine", "by words")
     print(" " * 46 + "".join(f"{head:>10}" for head in heads))
     errors: dict[str, list[float]] = {"own": [], "across": []}
@@ -311,7 +309,8 @@ def _best(fitted: Relevance, sets: Sequence[str], texts: Sequence[str]) -> NDArr
         at = _judged.corpus(name)
         rows = [row_of(at.judge(text, vector, {}), name, False) for text, vector in zip(texts, vectors, strict=True)]
         found.append([one.answerable if one else 0.0 for one in judged(fitted, rows, 0)])
-    return np.array(found).max(axis=0)
+    best: NDArray[np.float64] = np.array(found).max(axis=0)
+    return best
 
 
 # ── the same question and hit in other ways ──────────────────────────────────────────────────────────────────────────
@@ -389,7 +388,7 @@ def fitting(write: bool) -> bool:
     return True
 
 
-def held(good: bool, what: str) -> bool:
+def held(good: bool | np.bool, what: str) -> bool:
     print(f"{'ok    ' if good else 'MISSED'} {what}")
     return bool(good)
 

@@ -176,9 +176,9 @@ class SourceBranch:
         near = store.search([replace(moved, text=None)])[0].rankings[NEAR]
         keys = list(dict.fromkeys([*pool.scores[NEAR], *(key for key, _ in near)]))
         new = [key for key in keys if key not in pool.scores["bm25"]]
-        words, cosines = store.score([replace(look, vector=None), replace(moved, text=None)], [new, keys])
-        bm25 = {**pool.scores["bm25"], **words.get("bm25", {})}
-        scores = {**pool.scores, "bm25": bm25, FEEDBACK: cosines[NEAR]}
+        raw, cosines = store.score([look, replace(moved, text=None)], [new, keys])
+        added = {name: {**scores, **raw.get(name, {})} for name, scores in pool.scores.items()}
+        scores = {**added, FEEDBACK: cosines[NEAR]}
         made = results.with_pool(Pool({**pool.lists, FEEDBACK: near}, scores))
         assert isinstance(made, StoreResults)
         return made

@@ -51,6 +51,9 @@ FIRST: Final = 10
 ACROSS: Final = 0.1
 """The share of documents below which a question in their script counts as asked across languages."""
 
+LEAST: Final = 100
+"""Candidates beside the best that a question has by its vector; where a dataset has fewer, they stand for as many."""
+
 PASSAGE: Final = 360
 """Letters from which on a text counts as a passage; a Han character counts as three."""
 
@@ -291,14 +294,15 @@ class Relevance:
         logit = float(self.question.logits(candidates.question()))
         features = candidates.hits(np.asarray(places, int), np.asarray(letters))
         chances = _sigmoid(self.hit.logits({**features, "answerable": _limited(logit)}))
-        return Judgement(_sigmoid(logit), tuple(chances.tolist()))
+        answerable = _sigmoid(logit)  # a relevant hit is an answer, so none is likelier than that there is one
+        return Judgement(answerable, tuple(np.minimum(chances, answerable).tolist()))
 
     def understands(self, evidence: Evidence) -> bool:
         """Whether these are the scores that it was fitted to."""
         if evidence.form != self.form or not _candidates(evidence):
             return False
-        return (
-            self.embedder is None or (evidence.background is not None and evidence.background.embedder == self.embedder)
+        return self.embedder is None or (
+            evidence.background is not None and evidence.background.embedder == self.embedder
         )
 
     def confidence(self, judgement: Judgement) -> float:
@@ -432,7 +436,7 @@ class Candidates:
         import numpy as np
 
         evidence, scores = self.evidence, self.scores
-        features = {"peak": -math.log(np.exp((scores - scores.max()) / 4).sum()), "terms": self.terms}
+        features = {"peak": -self._competition(4), "terms": self.terms}
         if self.near is None:
             assert self.coverage is not None, "one of the two is there"
             return {**features, "coverage": float(self.coverage.max())}
@@ -448,6 +452,15 @@ class Candidates:
             "domain": min(max(near * subject - subject * subject / 2, -8.0), 8.0),
             "across": float(background.scripts.get(script, 0.0) < ACROSS),
         }
+
+    def _competition(self, width: float) -> float:
+        """The logarithm of the evidence of all candidates, as a multiple of the best one's."""
+        import numpy as np
+
+        others = float(np.exp((self.scores - self.scores.max()) / width).sum()) - 1
+        if self.near is not None and 1 < len(self.scores) <= LEAST:  # a dataset of five has few to stand out of
+            others *= LEAST / (len(self.scores) - 1)
+        return math.log1p(others)
 
     def hits(self, places: NDArray[np.int64], letters: NDArray[np.int64]) -> dict[str, Any]:
         """What tells whether a hit is an answer, of each hit; ``answerable`` comes from the question.
@@ -470,7 +483,7 @@ class Candidates:
         behind = scores - scores.max()
         for width in (2, 8):
             share = behind[places] / width
-            features[f"share_{width}"] = share - math.log(np.exp(behind / width).sum())
+            features[f"share_{width}"] = share - self._competition(width)
         if self.near is not None:
             assert evidence.background is not None, "it is in the form"
             features["across"] = float(evidence.background.scripts.get(evidence.script, 0.0) < ACROSS)
