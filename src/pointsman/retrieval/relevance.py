@@ -433,9 +433,7 @@ class Candidates:
 
     def question(self) -> dict[str, float]:
         """What tells whether a dataset holds an answer."""
-        import numpy as np
-
-        evidence, scores = self.evidence, self.scores
+        evidence = self.evidence
         features = {"peak": -self._competition(4), "terms": self.terms}
         if self.near is None:
             assert self.coverage is not None, "one of the two is there"
