@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.candidates import StoreResults
 from pointsman.retrieval.relevance import (
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
     from pointsman.retrieval.candidates import Results
     from pointsman.types import Hit, HitKey, Query
+
+
+LOOKED_UP: Final = 2
+"""Terms up to which a question looks something up: a document that has the words is an answer, though an embedder sees
+little in a single word. Such a question is judged by its words alone if those speak for an answer more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +122,22 @@ def judge(
         name = part.source.name
         mine = {key[1] if many else key: (key, hit) for key, hit in hits.items() if not many or _is_of(key, number)}
         evidence, place = _evidence(part, whole, query, {own: key for own, (key, _) in mine.items()}, calibrations)
-        calibration = None if evidence is None else for_evidence(calibrations, evidence)
-        if evidence is None or calibration is None:
+        if evidence is None:
             continue
+        views = [evidence]
+        if evidence.form == "both" and evidence.terms <= LOOKED_UP:
+            views.append(replace(evidence, cosine=None))
         judged = {own: hit for own, (_, hit) in mine.items() if own in place}
-        judgement = calibration.judge(
-            evidence, [place[own] for own in judged], [letters_of(hit.document.text) for hit in judged.values()]
-        )
-        assert judgement is not None, "the calibration understands it"
+        places, letters = [place[own] for own in judged], [letters_of(hit.document.text) for hit in judged.values()]
+        judgements = [
+            (judgement, calibration)
+            for view in views
+            if (calibration := for_evidence(calibrations, view)) is not None
+            and (judgement := calibration.judge(view, places, letters)) is not None
+        ]
+        if not judgements:
+            continue
+        judgement, calibration = max(judgements, key=lambda pair: pair[0].answerable)
         answerable[name], used[name] = judgement.answerable, calibration
         relevance.update(zip((hit.key for hit in judged.values()), judgement.relevance, strict=True))
     return Verdict(answerable, relevance, used)
