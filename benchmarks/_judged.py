@@ -181,11 +181,12 @@ def embedder() -> CachedEmbedder:
     return CachedEmbedder(default_embedder(), KEPT, max_bytes=8 * 1024**3)
 
 
-def _kept(name: str, make: Callable[[], T]) -> T:
+def kept(name: str, make: Callable[[], T]) -> T:
+    """What ``make`` gave when it was first asked for, from disk."""
     path = KEPT / f"{name}@{embedder().name}.pickle"
     if path.exists():
-        kept: T = pickle.loads(path.read_bytes())
-        return kept
+        found: T = pickle.loads(path.read_bytes())
+        return found
     made = make()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(f".{os.getpid()}")
@@ -214,21 +215,24 @@ def labels(name: str) -> tuple[dict[str, str], dict[str, Mapping[str, int]]]:
     return {query: collection.queries[query] for query in chosen}, {query: collection.qrels[query] for query in chosen}
 
 
+def documents(name: str) -> Sequence[Document]:
+    """What a collection, or a part of the demo, consists of."""
+    return kept("demo-" + name, lambda: _demo(name)) if name in DEMO else read_collection(DATA / name).documents
+
+
 def corpus(name: str) -> Corpus:
     def make() -> Corpus:
-        documents = (
-            _kept("demo-" + name, lambda: _demo(name)) if name in DEMO else read_collection(DATA / name).documents
-        )
-        count, texts = len(documents), []
+        every = documents(name)
+        count, texts = len(every), []
         for row in range(32):
-            document = documents[row * count // 32]
+            document = every[row * count // 32]
             bounds = sentences(document.text[:2000])
             texts.append(document.text[slice(*bounds[0])] if bounds else document.title)
-        searchable = [document.searchable for document in documents]
+        searchable = [document.searchable for document in every]
         parts = [embedder().embed_documents(searchable[at : at + 512]) for at in range(0, count, 512)]
-        return Corpus(name, documents, np.concatenate(parts), embedder().embed_queries(texts))
+        return Corpus(name, every, np.concatenate(parts), embedder().embed_queries(texts))
 
-    return _kept("corpus-" + name, make)
+    return kept("corpus-" + name, make)
 
 
 def background(name: str) -> Background:
@@ -248,7 +252,7 @@ def background(name: str) -> Background:
             {script: float((at.scripts == script).mean()) for script in SCRIPTS},
         )
 
-    return _kept("background-" + name, make)
+    return kept("background-" + name, make)
 
 
 def tsv(name: str) -> list[list[str]]:
@@ -270,7 +274,7 @@ def own(name: str) -> list[Judged]:
         queries, qrels = labels(name)
         return _all(at, list(queries.values()), [qrels[query] for query in queries])
 
-    return _kept("own-" + name, make)
+    return kept("own-" + name, make)
 
 
 def _python(at: Corpus, languages: Sequence[str]) -> list[Judged]:
@@ -284,14 +288,14 @@ def _python(at: Corpus, languages: Sequence[str]) -> list[Judged]:
 def across() -> Iterator[tuple[str, list[Judged]]]:
     """Questions asked in another language than the documents are in, by ``source>documents``."""
     for source, name in PARALLEL:
-        yield f"{source}>{name}", _kept(f"across-{source}-{name}", partial(_parallel, source, name))
+        yield f"{source}>{name}", kept(f"across-{source}-{name}", partial(_parallel, source, name))
     for name in TRANSLATED:
         for language in ("en", "zh", "ru"):
             rows = [row for row in tsv("cross_lingual.tsv") if row[0] == name and row[2] == language]
             if rows:
-                yield f"{language}>{name}", _kept(f"across-{language}-{name}", partial(_translated, rows, name))
+                yield f"{language}>{name}", kept(f"across-{language}-{name}", partial(_translated, rows, name))
     for language in ("zh", "ru"):
-        yield f"{language}>demo_python", _kept(f"across-{language}-python", partial(_asked_in, language))
+        yield f"{language}>demo_python", kept(f"across-{language}-python", partial(_asked_in, language))
 
 
 def _asked_in(language: str) -> list[Judged]:
@@ -311,7 +315,7 @@ def _translated(rows: Sequence[Sequence[str]], name: str) -> list[Judged]:
 
 def everyday(name: str) -> list[Judged]:
     """The 200 everyday questions, asked of a collection that has no answer to them."""
-    return _kept("everyday-" + name, lambda: _all(corpus(name), [row[2] for row in tsv("off_topic.tsv")], [{}] * 200))
+    return kept("everyday-" + name, lambda: _all(corpus(name), [row[2] for row in tsv("off_topic.tsv")], [{}] * 200))
 
 
 ENCYCLOPAEDIAS = {*XQUAD, "en_wikiqa", "zh_cmrc2018", "mh_hotpotqa", "mh_musique_train100"}
@@ -340,7 +344,7 @@ def foreign(name: str) -> list[Judged]:
                 texts += queries[:: max(1, len(queries) // 12)][:12]
         return _all(corpus(name), texts, [{}] * len(texts))
 
-    return _kept("foreign-" + name, make)
+    return kept("foreign-" + name, make)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@
 ``calibration``  ECE of `hit.relevance` with each collection left out of the fit, by language and across languages
 ``refusal``      off-topic and on-topic questions refused, the collection left out of the fit
 ``ways``         the same question and hit by every strategy that can tell, alone and among four datasets
-``cost``         microseconds a search
+``path``         all of that by ``workspace.search``: refusals, the same pair in six ways, the milliseconds it costs; by
+                 the shipped calibrations, so the collections were fitted to, but not these everyday questions
+``cost``         milliseconds of judging alone
 ``fit``          the calibrations out of all collections; with ``--write`` they are put into relevance.json
 
 Collections are read from ``$POINTSMAN_TEST_DATA``, else from ``../shared/data`` beside the repository; see
@@ -20,6 +22,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -28,7 +31,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import _judged
+import pointsman
 from _judged import DEMO, SETS, Judged, across, background, everyday, family, foreign, own
+from pointsman.request import SearchRequest
 from pointsman.retrieval import relevance as module
 from pointsman.retrieval.relevance import (
     FIRST,
@@ -338,6 +343,84 @@ def ways() -> bool:
     return held(median(every) <= 0.05, f"median at most .05: {median(every):.4f}")
 
 
+# ── by the real way ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def workspace() -> pointsman.Workspace:
+    """The datasets of `NAMED` and what ``pointsman demo`` indexes, with the vectors that are there already."""
+    made = pointsman.open(_judged.KEPT / "workspace")
+    for name in dict.fromkeys((*NAMED, *DEMO)):
+        dataset = made.dataset(name)
+        if not len(dataset):
+            dataset.add(_judged.documents(name), vectors=_judged.corpus(name).vectors)
+    return made
+
+
+def path() -> bool:
+    met = True
+    made = workspace()
+    half = [row[2] for row in _judged.tsv("off_topic.tsv")][1::2]
+
+    def share(texts: Sequence[str], names: Sequence[str]) -> float:
+        answers = made.search_many(list(texts), 5, datasets=list(names))
+        return float(np.mean([answer.refused is not None for answer in answers]))
+
+    print(f"{'refused by workspace.search':44}{'everyday':>9}{'own':>9}{'across':>9}")
+    off: list[float] = []
+    far: list[float] = []
+    for names in (*((name,) for name in NAMED), NAMED, (*DEMO, "ru_faq_java")):
+        of_own = [one.text for name in names if name in SETS or name == "demo_python" for one in own(name)[:200]]
+        rows = [row[3] for row in _judged.tsv("cross_lingual.tsv") if row[0] in names]
+        if "demo_python" in names:
+            rows += [row[2] for row in _judged.tsv("python_questions.tsv") if row[1] != "en"]
+        figures = share(half, names), share(of_own, names), share(rows, names)
+        off, far = [*off, figures[0]], [*far, figures[2]]
+        met &= figures[1] <= 0.03
+        print(f"{', '.join(names)[:43]:44}" + "".join(f"{figure:9.3f}" for figure in figures), flush=True)
+    one = len(NAMED)
+    met &= held(np.mean(off[:one]) >= 0.9, f"everyday questions, one dataset: {np.mean(off[:one]):.3f}, at least .90")
+    met &= held(min(off[one:]) >= 0.9, f"everyday questions, four datasets: {min(off[one:]):.3f}, at least .90")
+    met &= held(np.mean(far) <= 0.05, f"on-topic questions across languages: {np.mean(far):.3f}, at most .05")
+    differences: list[float] = []
+    widest: list[float] = []
+    for name in NAMED:
+        for judged_ in own(name)[:60]:
+            pairs: dict[str, list[float]] = {}
+            ways_: list[tuple[str, tuple[str, ...]]] = [
+                *((strategy, (name,)) for strategy in ("auto", "bm25", "vector", "rrf", "z_score")),
+                ("auto", NAMED),
+            ]
+            for strategy, where in ways_:
+                answer = made.search(judged_.text, 5, strategy=strategy, datasets=where, refuse=False)  # type: ignore[arg-type]
+                for hit in answer:
+                    if hit.dataset == name and hit.relevance is not None:
+                        pairs.setdefault(hit.id, []).append(hit.relevance)
+            differences += [abs(a - b) for some in pairs.values() for a, b in combinations(some, 2)]
+            widest += [max(some) - min(some) for some in pairs.values() if len(some) > 1]
+    print(f"\n{len(widest)} pairs in six ways: largest difference of a pair, median {median(widest):.4f}")
+    met &= held(
+        median(differences) <= 0.05, f"median difference between two ways at most .05: {median(differences):.4f}"
+    )
+    return met & _price(made)
+
+
+def _price(made: pointsman.Workspace) -> bool:
+    """What judging adds to a search, with the vectors of the questions at hand."""
+    usual, dataset = made.engine, made.dataset("en_scifact")
+    without = replace(usual, stages=replace(usual.stages, calibrations=()))
+    taken: dict[str, list[float]] = {"with": [], "without": []}
+    for one in own("en_scifact")[:150]:
+        request = SearchRequest.of(one.text, 5, {"refuse": False})
+        usual.search(request, [dataset])
+        for _ in range(6):
+            for name, engine in (("with", usual), ("without", without)):
+                began = perf_counter()
+                engine.search(request, [dataset])
+                taken[name].append((perf_counter() - began) * 1e3)
+    more = median(taken["with"]) - median(taken["without"])
+    return held(more <= 0.3, f"at most .3 ms a search: {more:.3f} of {median(taken['with']):.2f}")
+
+
 # ── cost ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -395,7 +478,13 @@ def held(good: bool | np.bool, what: str) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sections: Mapping[str, object] = {"calibration": calibration, "refusal": refusal, "ways": ways, "cost": cost}
+    sections: Mapping[str, object] = {
+        "calibration": calibration,
+        "refusal": refusal,
+        "ways": ways,
+        "path": path,
+        "cost": cost,
+    }
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join((*sections, 'fit'))}")
     parser.add_argument("--write", action="store_true", help="put what is fitted into relevance.json")
     options = parser.parse_intermixed_args()

@@ -179,7 +179,9 @@ def _evidence(
     for name, some in (("bm25", words), ("vector", near)):
         if some is not None:
             absent = 0.0 if name == "bm25" else math.nan
-            values[name] = [some.get(own, absent) for own in candidates]
+            values[name] = list(map(some.get, candidates))  # type: ignore[arg-type]  # None goes in the next line
+            if None in values[name]:
+                values[name] = [absent if value is None else value for value in values[name]]
             values[name] += [further[name].get(keys[own], absent) for own in added]
     place = {own: number for number, own in enumerate((*candidates, *added))}
     evidence = Evidence(

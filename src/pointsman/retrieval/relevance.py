@@ -214,6 +214,8 @@ class Evidence:
 
 def script_of(text: str) -> Script:
     """The script that most of the beginning of a text is in."""
+    if text.isascii():
+        return "latin"
     from pointsman.text import scripts
 
     shares = scripts(text[:200])
