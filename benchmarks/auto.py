@@ -38,7 +38,8 @@ from pointsman.text import DEFAULT_ANALYZER
 Scores = NDArray[np.float64]
 K = 10
 DRAWS = 10_000
-NOW = "calibrated + span + feedback"
+NOW = "calibrated + span"
+FEEDBACK, FIRST_HITS, UNSURE = 0.3, 3, 5.0  # the weight of how many hits, where the best vector is below so many σ
 POLICY = measured()
 FIXED = ("bm25", "vector", "rrf", "z_score", "calibrated")
 
@@ -101,10 +102,10 @@ def with_feedback(
     at: Corpus, one: Judged, vector: NDArray[np.float32], qrels: Mapping[str, int], sigma: float
 ) -> tuple[Judged, Scores]:
     """The candidates with those that the moved query finds, and the cosines of all to it."""
-    if span(one.cosine, at.mean, sigma) >= POLICY.feedback_below:
+    if span(one.cosine, at.mean, sigma) >= UNSURE:
         return one, one.cosine
-    first = np.argsort(-(one.bm25 + near(one.cosine, at.mean, sigma)), kind="stable")[: POLICY.feedback_top]
-    towards = vector + POLICY.feedback * at.vectors[one.places[first]].mean(axis=0)
+    first = np.argsort(-(one.bm25 + near(one.cosine, at.mean, sigma)), kind="stable")[:FIRST_HITS]
+    towards = vector + FEEDBACK * at.vectors[one.places[first]].mean(axis=0)
     every = (at.vectors @ towards).astype(float)
     new = np.setdiff1d(np.argsort(-every, kind="stable")[: _judged.DEPTH], one.places)
     words, _ = at.words.bm25(Counter(DEFAULT_ANALYZER.query_tokens(one.text)))

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter
     from pointsman.models import CachedEmbedder
     from pointsman.protocols import Embedder
-    from pointsman.retrieval.policy import Looking
     from pointsman.retrieval.pool import Pool
     from pointsman.store.backend import Backend, DatasetRecord
     from pointsman.store.base import Store
@@ -299,7 +298,7 @@ class Dataset(Source):
         return await self._engine().asearch_many(several(queries, k, options), [self])
 
     def candidates(
-        self, query: Query, method: str = "auto", depth: int = DEPTH, *, looking: Looking | None = None
+        self, query: Query, method: str = "auto", depth: int = DEPTH, *, absent_script: float = 0.0
     ) -> Pool[Any]:
         """What the lists that ``method`` needs have to offer, with all scores; keys are the store's own.
 
@@ -307,9 +306,9 @@ class Dataset(Source):
             query: what to look for.
             method: see `Source.lists_for`.
             depth: candidates a list.
-            looking: what to look up besides.
+            absent_script: the share of documents below which words in a script are left out; 0 leaves none out.
         """
-        return SourceBranch(self, method, looking).search([Question(query)], depth)[0].pool
+        return SourceBranch(self, method, absent_script).search([Question(query)], depth)[0].pool
 
     @property
     def embedder(self) -> Embedder:

@@ -295,8 +295,6 @@ class Engine:
         from pointsman.retrieval.transform.base import QueryTransformer
 
         added = additions(effort)
-        if "feedback" not in added:
-            policy = replace(policy, feedback=0.0)
         steps = [one for one in (stages.transformer, transformer(added)) if one is not None]
         return replace(
             recipe,

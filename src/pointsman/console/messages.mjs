@@ -148,7 +148,6 @@ const TEXTS = {
   "list.bm25": ["BM25", "BM25", "BM25"],
   "list.vector": ["vectors", "向量", "векторы"],
   "list.sparse": ["sparse", "稀疏", "разреженные"],
-  "list.feedback": ["feedback", "反馈", "отклик"],
   "part.subquestion": ["sub-question {at}", "子问题 {at}", "подвопрос {at}"],
   "part.paraphrase": ["paraphrase {at}", "改写 {at}", "перефраз {at}"],
   "part.synonym": ["synonym {at}", "同义 {at}", "синоним {at}"],

@@ -129,15 +129,15 @@ class Recipe:
 
     def branches(self, names: Sequence[str], method: str) -> list[Branch]:
         """The branches of these sources; a source that does not keep what the method needs is searched as it can be."""
-        looking = None
+        absent_script = 0.0
         if self.weighs and self.policy is not None and method == "hybrid":
-            looking = self.policy.looking(len(names))
+            absent_script = self.policy.absent_script
         branches: list[Branch] = []
         for name in names:
             one = self.sources[name]
             if isinstance(one, Source):
                 kept = self.method != "auto" or one.keeps(method)
-                branches.append(SourceBranch(one, method if kept else "auto", looking))
+                branches.append(SourceBranch(one, method if kept else "auto", absent_script))
             else:
                 branches.append(RetrieverBranch(one, name))
         return branches
