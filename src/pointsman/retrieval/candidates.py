@@ -407,7 +407,10 @@ def keyed_hits_of(results: Results, fused: Fused[Any], count: int) -> dict[Any, 
         if hit.provenance:  # a retriever made of others told more
             own = {step.source for step in way}
             way = [*(step for step in hit.provenance if step.source not in own), *way]
-        hits[key] = replace(hit, score=score, provenance=tuple(way))
+        if type(hit) is Hit:  # several times as fast as `replace`
+            hits[key] = Hit(hit.document, score, hit.dataset, tuple(way), hit.excerpt, hit.relevance)
+        else:
+            hits[key] = replace(hit, score=score, provenance=tuple(way))
     return hits
 
 

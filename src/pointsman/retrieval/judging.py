@@ -22,17 +22,25 @@ from pointsman.retrieval.relevance import (
     script_of,
 )
 from pointsman.text import DEFAULT_ANALYZER
+from pointsman.types import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pointsman.retrieval.candidates import Results
-    from pointsman.types import Hit, HitKey, Query
+    from pointsman.types import HitKey, Query
 
 
 LOOKED_UP: Final = 2
 """Terms up to which a question looks something up: a document that has the words is an answer, though an embedder sees
 little in a single word. Such a question is judged by its words alone if those speak for an answer more."""
+
+
+def with_relevance(hit: Hit, relevance: float | None) -> Hit:
+    """The hit with this relevance."""
+    if type(hit) is Hit:  # several times as fast as `replace`
+        return Hit(hit.document, hit.score, hit.dataset, hit.provenance, hit.excerpt, relevance)
+    return replace(hit, relevance=relevance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ class Verdict:
             return tuple(hits)
         levels = never_increasing([self.relevance.get(hit.key, hit.relevance) for hit in hits])
         return tuple(
-            hit if hit.relevance == level else replace(hit, relevance=level)
+            hit if hit.relevance == level else with_relevance(hit, level)
             for hit, level in zip(hits, levels, strict=True)
         )
 

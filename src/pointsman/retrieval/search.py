@@ -26,7 +26,7 @@ from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.candidates import Results, StoreResults, keyed_hits_of, together
 from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.journal import Journal
-from pointsman.retrieval.judging import NOTHING, Verdict, judge
+from pointsman.retrieval.judging import NOTHING, Verdict, judge, with_relevance
 from pointsman.retrieval.pool import LISTS, SCALES
 from pointsman.retrieval.source import Source
 from pointsman.store.base import Capability
@@ -217,7 +217,7 @@ class Way:
         if not (best := self.verdict.best):
             return Ranked(tuple(hits.values()), scale)
         relevance, (answerable, needed) = self.verdict.relevance, best
-        judged = tuple(replace(hit, relevance=relevance.get(hit.key)) for hit in hits.values())
+        judged = tuple(with_relevance(hit, relevance.get(hit.key)) for hit in hits.values())
         return Ranked(judged, scale, answerable=answerable, needed=needed)
 
     async def _with_variants(
