@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 LOOKED_UP: Final = 2
 """Terms up to which a question looks something up: a document that has the words is an answer, though an embedder sees
-little in a single word. Such a question is judged by its words alone if those speak for an answer more."""
+little in a single word. Such a question is judged by its words alone where those are `SURE` of an answer."""
+
+SURE: Final = 0.9
+"""What words have to say of a question that looks something up; those of one word of two never say as much."""
 
 
 def with_relevance(hit: Hit, relevance: float | None) -> Hit:
@@ -145,7 +148,9 @@ def judge(
         ]
         if not judgements:
             continue
-        judgement, calibration = max(judgements, key=lambda pair: pair[0].answerable)
+        judgement, calibration = judgements[0]
+        if len(judgements) > 1 and judgements[1][0].answerable > max(SURE, judgement.answerable):
+            judgement, calibration = judgements[1]
         answerable[name], used[name] = judgement.answerable, calibration
         relevance.update(zip((hit.key for hit in judged.values()), judgement.relevance, strict=True))
     return Verdict(answerable, relevance, used)

@@ -368,13 +368,13 @@ def for_evidence(calibrations: Sequence[Relevance], evidence: Evidence) -> Relev
 def minimum_over(minimum: float, datasets: int) -> float:
     """The probability of an answer that the best of so many datasets needs.
 
-    The more are asked, the higher the best is by chance: the odds grow with the square root of their number, which was
-    measured over four.
+    The more are asked, the higher the best is by chance: the odds grow with a power of their number, somewhat less than
+    the number itself, as datasets agree on what is on no subject at all. Measured over four.
 
-    >>> minimum_over(0.4, 1), round(minimum_over(0.4, 4), 2)
-    (0.4, 0.57)
+    >>> [round(minimum_over(0.4, datasets), 2) for datasets in (1, 4)]
+    [0.4, 0.67]
     """
-    odds = minimum * math.sqrt(max(datasets, 1))
+    odds = minimum * max(datasets, 1) ** 0.8
     return min(odds / (odds + 1 - minimum), 1.0) if odds else 0.0
 
 
