@@ -16,7 +16,7 @@ from pointsman.errors import CorruptStoreError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
-from pointsman.retrieval.policy import Policy, measured, read_policy
+from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.router import ContentRouter
 from pointsman.retrieval.source import TECHNIQUES
 from pointsman.selector.heuristic import router_select
@@ -71,7 +71,7 @@ class Workspace:
     ) -> None:
         self.backend: Backend = open_backend(path)
         self.settings = settings or Settings()
-        policy = self._stored_policy() or measured()
+        policy = self.stored_policy() or measured()
         self.workflow: Stages = workflow or RetrievalWorkflow(policy=policy, timeout=self.settings.timeout)
         self.llm = llm
         self._engine = Engine(self.settings, self.workflow, llm)
@@ -80,6 +80,11 @@ class Workspace:
         self._datasets: dict[str, Dataset] = {}
         self._opening = threading.RLock()
         self._records: tuple[float, dict[str, DatasetRecord]] | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is: the path of the folder, or a URL without a password."""
+        return self.backend.url
 
     @property
     def path(self) -> Path:
@@ -304,12 +309,16 @@ class Workspace:
 
     def keep(self, policy: Policy | None) -> None:
         """Decide by this policy from now on, also when the workspace is opened again; None: by the measured one."""
-        self.backend.put_record("policy", "", None if policy is None else policy.to_json())
+        self.backend.put_record(POLICY, "", None if policy is None else policy.to_json())
         self.workflow = replace(self.workflow, policy=policy or measured())
 
-    def _stored_policy(self) -> Policy | None:
-        """The policy that was fitted to the workspace, if one was."""
-        record = self.backend.record("policy")
+    def stored_policy(self) -> Policy | None:
+        """The policy that was fitted to the workspace, if one was.
+
+        Raises:
+            InputError: what is kept there is no policy.
+        """
+        record = self.backend.record(POLICY)
         return None if record is None else read_policy(record.value, f"{self.backend.url}: the policy")
 
     def close(self) -> None:
@@ -350,21 +359,6 @@ class Routing:
     heuristic: RouteChoice
     plan: Plan | None = None
     decision: RouteDecision | None = None
-
-
-def open_workspace(
-    path: str | Path,
-    *,
-    embedder: Embedder | None = None,
-    workflow: Stages | None = None,
-    llm: LLM | Mapping[str, LLM] | None = None,
-    settings: Settings | None = None,
-) -> Workspace:
-    """`pointsman.open`: the workspace in this folder, made on the first write, or at this URL."""
-    return Workspace(path, embedder=embedder, workflow=workflow, llm=llm, settings=settings)
-
-
-open = open_workspace  # noqa: A001  (`pointsman.open` reads well)
 
 
 def _size(path: Path) -> int:

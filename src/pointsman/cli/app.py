@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from pointsman._places import is_url
 from pointsman._version import __version__
 from pointsman.cli import keys, output
 from pointsman.cli.backup import backup, restore
 from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, workspace_at
+from pointsman.cli.copy import copy
 from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
 from pointsman.errors import InputError, PointsmanError
@@ -140,7 +142,7 @@ def route(
     from pointsman.selector.heuristic import router_select
     from pointsman.workspace import Routing
 
-    if dataset is None and not (workspace / "datasets").is_dir():
+    if dataset is None and not is_url(workspace) and not (Path(workspace) / "datasets").is_dir():
         output.routes(Routing(query, router_select(query)), as_json=as_json)
         return
     with workspace_at(workspace, embedder) as opened:
@@ -217,7 +219,7 @@ def rebuild(
     as_json: JsonOption = False,
 ) -> None:
     """Build the indexes anew; nothing is embedded again."""
-    with workspace_at(workspace) as opened:
+    with workspace_at(workspace, service="rebuild indexes") as opened:
         chosen = names or opened.names()
         for name in chosen:
             opened.dataset(name, create=False).rebuild()
@@ -238,9 +240,9 @@ def evaluate(
         typer.Option(metavar="FILE", help="Draw quality against latency into FILE (.svg, .png).", show_default=False),
     ] = None,
     workspace: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--workspace", "-w", metavar="DIR", help="Keep the result here, for the console.", show_default=False
+            "--workspace", "-w", metavar="DIR|URL", help="Keep the result here, for the console.", show_default=False
         ),
     ] = None,
     embedder: EmbedderOption = "default",
@@ -266,7 +268,8 @@ def evaluate(
     if workspace is not None:
         from pointsman.evaluation.runs import keep
 
-        keep(workspace, report)
+        with workspace_at(workspace, create=True, service="keep evaluations") as opened:
+            keep(opened.backend, report)
     if plot is not None:
         from pointsman.evaluation import draw
 
@@ -291,7 +294,7 @@ def tune(
     from pointsman.evaluation.collection import read_labels
     from pointsman.evaluation.tune import tune as fitted
 
-    with workspace_at(workspace, embedder) as opened:
+    with workspace_at(workspace, embedder, service="tune") as opened:
         target = opened.dataset(dataset, create=False)
         queries, qrels = read_labels(folder)
         with output.progress("Tuning") as on_progress:
@@ -349,9 +352,9 @@ def config(
 
 @app.command()
 def demo(
-    workspace: Annotated[Path, typer.Option("--workspace", "-w", metavar="DIR", help="Made when missing.")] = Path(
-        "demo-workspace"
-    ),
+    workspace: Annotated[
+        str, typer.Option("--workspace", "-w", metavar="DIR|URL", help="Made when missing.")
+    ] = "demo-workspace",
 ) -> None:
     """Index what every machine has, and ask it questions.
 
@@ -367,6 +370,7 @@ app.command()(serve)
 app.add_typer(keys.app)
 app.command()(backup)
 app.command()(restore)
+app.command()(copy)
 app.command()(mcp)
 
 

@@ -7,15 +7,17 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman._places import redacted
 from pointsman.errors import InputError, MissingDependencyError
-from pointsman.server.keys import FILE, KeyStore
+from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Limits
 from pointsman.settings import PREFIX, Settings
+from pointsman.store.backend import open_backend
 
 if TYPE_CHECKING:
     import uvicorn
@@ -31,7 +33,7 @@ class Options:
     """How to serve.
 
     Attributes:
-        workspace: the folder of datasets.
+        workspace: the folder of datasets, or the URL of a server.
         host: the address to listen on.
         port: 0: any that is free.
         workers: processes; each takes requests, and one at a time writes to a dataset.
@@ -88,9 +90,10 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
 
     _limits(options)
     configure_logging(options.log_level, json=options.log_json)
-    check_closed(options)
+    with closing(open_backend(options.workspace)) as backend:
+        check_closed(options, keys_of(backend))
     listening = bound(options.host, options.port)
-    announce(options.workspace, address(listening), on_listening)
+    announce(redacted(options.workspace), address(listening), on_listening)
     if options.workers == 1:
         server = uvicorn.Server(configured(application(options), log_level=options.log_level))
         server.run(sockets=[listening])
@@ -127,7 +130,7 @@ def configured(app: ASGIApp | str, *, grace: int = GRACE, **more: Any) -> uvicor
     )
 
 
-def announce(workspace: str | Path, address: str, on_listening: Callable[[str], None] | None) -> None:
+def announce(workspace: str, address: str, on_listening: Callable[[str], None] | None) -> None:
     """Say where the service listens: in the log, whatever its level, and to whoever wants to know."""
     told = (f"pointsman serves {workspace} at {address}", (), None)
     log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, *told, extra={"fields": {"address": address}}))
@@ -135,14 +138,13 @@ def announce(workspace: str | Path, address: str, on_listening: Callable[[str], 
         on_listening(address)
 
 
-def check_closed(options: Options) -> None:
+def check_closed(options: Options, keys: KeyStore) -> None:
     """Check that nobody else reaches a workspace that has no keys.
 
     Raises:
         InputError: others would.
     """
-    keys = KeyStore(Path(options.workspace) / FILE)
-    make_one = f"make one with 'pointsman keys create NAME --workspace {options.workspace}'"
+    make_one = f"make one with 'pointsman keys create NAME --workspace {redacted(options.workspace)}'"
     if not options.loopback and options.keyless:
         raise InputError(f"--open is for this machine alone, and on {options.host} others could reach it")
     if not options.loopback and not keys.usable():
