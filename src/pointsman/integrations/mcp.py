@@ -903,10 +903,9 @@ def serve_http(
     import uvicorn
 
     from pointsman.server.logs import configure_logging
-    from pointsman.server.run import Options, address, announce, bound, check_closed, configured
+    from pointsman.server.run import Options, address, announce, bound, check_closed, configured, warn_if_closed
 
     options = Options(workspace.place, host, port, keyless=keyless)
-    configure_logging()
     keys = keys_of(workspace.backend)
     check_closed(options, keys)
     app = create_http_app(
@@ -919,5 +918,7 @@ def serve_http(
         hosts=hosts,
     )
     listening = bound(host, port)
+    configure_logging()  # the caller's logging stays as it is where nothing can be served
+    warn_if_closed(options, keys)
     announce(workspace.place, f"{address(listening)}{PATH}", on_listening)
     uvicorn.Server(configured(app)).run(sockets=[listening])
