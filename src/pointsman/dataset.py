@@ -27,8 +27,8 @@ from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.pool import DEPTH
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.search import search_now
-from pointsman.retrieval.source import SCRIPTS_NOTE, SPREAD_NOTE, TECHNIQUES, USUAL_SIGMA, IndexingTechnique, Source
-from pointsman.store.base import SCALES_OF, Capability, EmptyStore
+from pointsman.retrieval.source import SCRIPTS_NOTE, TECHNIQUES, USUAL_SIGMA, IndexingTechnique, Source
+from pointsman.store.base import SCALES_OF, SPREAD_NOTE, Capability, EmptyStore
 from pointsman.types import AddResult, Document, Query
 from pointsman.workflow import several
 

@@ -17,6 +17,7 @@ import typer
 from pointsman._places import is_url
 from pointsman._version import __version__
 from pointsman.cli import keys, output
+from pointsman.cli.attach import attach, detach
 from pointsman.cli.backup import backup, restore
 from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, workspace_at
 from pointsman.cli.copy import copy
@@ -371,6 +372,8 @@ app.add_typer(keys.app)
 app.command()(backup)
 app.command()(restore)
 app.command()(copy)
+app.command()(attach)
+app.command()(detach)
 app.command()(mcp)
 
 
