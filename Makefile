@@ -3,10 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format docs clean
+.PHONY: demo cluster-demo test check format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pointsman demo
+
+cluster-demo: $(VENV)/.dev  ## the demo's data on three real OpenSearch nodes, one of them killed; needs Java and Maven
+	test -d demo-workspace || $(BIN)/pointsman demo
+	$(BIN)/python benchmarks/cluster_demo.py
 
 test: $(VENV)/.dev $(VENV)/.browser
 	$(BIN)/ruff check .

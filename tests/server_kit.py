@@ -24,14 +24,14 @@ class Served:
     """``pointsman serve`` over a workspace, on a port of its own; ended by its process id when the block ends.
 
     Args:
-        workspace: the folder.
+        workspace: the folder, or the URL of a server.
         options: further ones of the command.
         embedder: ``hashing`` unless given, which takes no time.
         environ: further variables of the environment.
     """
 
     def __init__(
-        self, workspace: Path, *options: str, embedder: str = "hashing", environ: Mapping[str, str] | None = None
+        self, workspace: Path | str, *options: str, embedder: str = "hashing", environ: Mapping[str, str] | None = None
     ) -> None:
         command = [sys.executable, "-c", _SCRIPT, "serve", "--workspace", str(workspace), "--port", "0"]
         command += ["--embedder", embedder, "--limit", "requests_per_minute=0", *options]

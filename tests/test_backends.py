@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pointsman import Workspace, errors
+from pointsman._places import is_url
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.registry import STORES
-from pointsman.store.backend import NEW, Backend, LocalBackend, is_url, open_backend
+from pointsman.store.backend import NEW, Backend, LocalBackend, open_backend
 from pointsman.types import Document
 
 if TYPE_CHECKING:

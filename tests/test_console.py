@@ -24,6 +24,7 @@ from pointsman.evaluation.runs import keep
 from pointsman.registry import STRATEGIES
 from pointsman.retrieval.fusion import METHODS
 from pointsman.server import KeyStore, create_app
+from pointsman.store.backend import LocalBackend
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -83,7 +84,7 @@ def evaluate(folder: Path) -> None:
             name: StrategyReport({"ndcg@10": 0.5 + at / 10 + gain, "recall@100": 0.8 + at / 20}, 2.0**at, 3.0**at, {})
             for at, name in enumerate(("bm25", "vector", "hybrid", "auto"))
         }
-        keep(folder, Report("rules", 45, 30, found), now=datetime(2026, 11, day, tzinfo=UTC))
+        keep(LocalBackend(folder), Report("rules", 45, 30, found), now=datetime(2026, 11, day, tzinfo=UTC))
 
 
 def derail(dataset: Dataset, go_on: threading.Event) -> None:

@@ -676,12 +676,12 @@ def test_a_workspace_that_there_is_not_ends_with_code_2(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_served_is_said(folder: Path, options: dict[str, Any], says: str) -> None:
     with pytest.raises(pointsman.InputError, match=says):
-        serve(**{"workspace": folder, "embedder": "hashing", "port": 0, **options})
+        serve(**{"workspace": str(folder), "embedder": "hashing", "port": 0, **options})
 
 
 def test_a_port_that_is_taken_is_said(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(pointsman.InputError, match="--port"):
-        serve(workspace=folder, embedder="hashing", http=True, port=taken.getsockname()[1])
+        serve(workspace=str(folder), embedder="hashing", http=True, port=taken.getsockname()[1])
 
 
 # ── over HTTP ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,13 +10,22 @@ from typing import Any
 
 import pytest
 
-from pointsman import Dataset, Document, InputError, Query, RetrievalContext, UnknownNameError, Workspace
+from pointsman import (
+    CorruptStoreError,
+    Dataset,
+    Document,
+    InputError,
+    Query,
+    RetrievalContext,
+    UnknownNameError,
+    Workspace,
+)
 from pointsman.evaluation.tune import FEWEST, WEIGHTS, tune
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval import vocabulary
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.effort import Limits
-from pointsman.retrieval.policy import Policy, measured, span_of, stored
+from pointsman.retrieval.policy import Policy, measured, span_of
 from pointsman.retrieval.pool import Pool
 from pointsman.retrieval.transform.automatic import additions, transformer
 from pointsman.retrieval.transform.base import QueryTransformer
@@ -196,14 +205,16 @@ class TestFiles:
     def test_what_is_no_policy(self, tmp_path: Path, text: str, message: str) -> None:
         with pytest.raises(InputError, match=message):
             Policy.from_json(text)
+        (tmp_path / "datasets").mkdir()
         (tmp_path / "policy.json").write_text(text)
-        with pytest.raises(InputError, match=r"policy\.json.*delete it, or fit it again"):
-            stored(tmp_path)
+        with pytest.raises(InputError, match=r"the policy: .*delete it, or fit it again"):
+            Workspace(tmp_path)
 
     def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
+        (tmp_path / "datasets").mkdir()
         (tmp_path / "policy.json").write_bytes(b'{"name": "\xff"}')
-        with pytest.raises(InputError, match=r"policy\.json.*delete it, or fit it again"):
-            stored(tmp_path)
+        with pytest.raises(CorruptStoreError, match=r"policy\.json cannot be read"):
+            Workspace(tmp_path)
 
     def test_a_workspace_keeps_its_policy(self, tmp_path: Path) -> None:
         with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:

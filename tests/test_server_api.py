@@ -419,7 +419,7 @@ def test_evaluations_that_were_kept(client: httpx.Client, workspace: pointsman.W
     (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "tea"}\n')
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n")
     report = run_eval(tmp_path, "bm25")
-    keep(workspace.path, report)
+    keep(workspace.backend, report)
     (workspace.path / "evaluations" / "00000000T000000.json").write_text("no JSON")
     runs = valid(client, client.get("/api/evaluations"))["runs"]
     assert len(runs) == 1

@@ -598,19 +598,19 @@ class TestReloader:
     def test_a_bad_policy_changes_nothing(self, workspace: Workspace, file: Path) -> None:
         reloader = self.made(workspace, file)
         before = workspace.workflow
-        (workspace.path / POLICY).write_text('{"vector_weight": "heavy"}')
+        (workspace.path / f"{POLICY}.json").write_text('{"vector_weight": "heavy"}')
         file.write_text("timeout = 7\n")
         assert reloader.check()  # the settings are taken over all the same
         assert workspace.workflow is before
         assert "vector_weight" in str(reloader.current.problem)
-        (workspace.path / POLICY).unlink()
+        (workspace.path / f"{POLICY}.json").unlink()
         reloader.check()
         assert reloader.current.problem is None
 
     def test_without_a_policy_on_purpose(self, workspace: Workspace, file: Path) -> None:
         workspace.workflow = replace(workspace.workflow, policy=None)
         reloader = self.made(workspace, file)
-        (workspace.path / POLICY).write_text(measured().to_json())
+        (workspace.path / f"{POLICY}.json").write_text(measured().to_json())
         reloader.check()
         assert workspace.workflow.policy is None
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 import pointsman
 from pointsman import Policy, UnknownNameError
+from pointsman._places import redacted
 from pointsman.errors import UnmetNeedError
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.settings import describe
+from server_kit import Served
 from store_kit import corpus
 
 if TYPE_CHECKING:
@@ -58,3 +63,135 @@ def test_b2_the_same_answers_on_a_folder_and_on_postgresql(tmp_path: Path, postg
             assert again.names() == ["rails"]
             with pytest.raises(UnmetNeedError, match="folders only"):
                 _ = again.path
+
+
+# ── the command line ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def cli(*arguments: str, code: int = 0) -> str:
+    """What a command prints on standard output, or its error where it ends with a code."""
+    from pointsman.cli.app import app
+
+    done = CliRunner().invoke(app, arguments, env={"POINTSMAN_EMBEDDER": "hashing"})
+    if code:
+        assert isinstance(done.exception, pointsman.PointsmanError), done.output
+        return str(done.exception)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> str:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "signals.md").write_text("# Signals\n\nA red lamp stops the train.\n")
+    (folder / "yard.md").write_text("# Yard\n\nThe lever in the yard moves the points.\n")
+    return str(folder)
+
+
+def used(where: str, notes: str) -> None:
+    """Index, search, list and delete at a place, as its options say."""
+    at = ("--workspace", where, "--json")
+    assert json.loads(cli("index", notes, "-d", "notes", *at))["added"] == 2
+    assert json.loads(cli("index", notes, "-d", "notes", *at))["added"] == 0
+    (row,) = json.loads(cli("datasets", *at))
+    assert (row["name"], row["documents"]) == ("notes", 2)
+    (hit, *_) = json.loads(cli("search", "which lamp stops a train", "--no-refuse", *at))["hits"]
+    assert "red lamp" in hit["text"]
+    assert json.loads(cli("route", "which lamp stops a train", *at))["datasets"]
+    assert [row["documents"] for row in json.loads(cli("status", *at))["datasets"]] == [2]
+    assert cli("status", "--workspace", where)
+    assert json.loads(cli("delete", "-d", "notes", "--source", "yard.md", *at))["deleted"] == 1
+    assert json.loads(cli("delete", "-d", "notes", "--all", *at))["dropped"]
+    assert json.loads(cli("datasets", *at)) == []
+
+
+def test_b2_every_command_takes_the_url_of_a_database(postgres: PostgresServer, notes: str, tmp_path: Path) -> None:
+    url = f"{postgres.url}?schema=commands"
+    used(url, notes)
+    cli("index", notes, "-d", "notes", "--workspace", url)
+    made = json.loads(cli("keys", "create", "ci", "-d", "notes", "--workspace", url, "--json"))
+    assert [key["id"] for key in json.loads(cli("keys", "list", "--workspace", url, "--json"))] == [made["id"]]
+    assert json.loads(cli("keys", "revoke", made["id"], "--workspace", url, "--json"))["revoked"]
+    assert "keeps itself in order" in cli("rebuild", "--workspace", url, code=1)
+    assert "pointsman copy" in cli("backup", str(tmp_path / "copy"), "--workspace", url, code=2)
+    there = str(tmp_path / "there")
+    assert json.loads(cli("copy", url, there, "--json"))["datasets"][0]["documents"] == 2
+    with pointsman.open(there, embedder=HashingEmbedder()) as workspace:
+        assert len(workspace.dataset("notes", create=False)) == 2
+
+
+def test_b2_evaluations_and_a_tuned_policy_are_kept_in_a_database(postgres: PostgresServer, tmp_path: Path) -> None:
+    from pointsman.evaluation.runs import kept
+
+    url = f"{postgres.url}?schema=evaluations"
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "tea"}\n{"_id": "b", "text": "coffee"}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "tea"}\n')
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n")
+    cli("eval", str(tmp_path), "--strategies", "bm25", "--workspace", url)
+    with pointsman.open(url) as workspace:
+        (run,) = kept(workspace.backend)
+        assert run["strategies"]["bm25"]["ndcg@10"] == 1.0
+        workspace.backend.put_record("evaluations", "00000000T000000", "no JSON")
+        assert len(kept(workspace.backend)) == 1
+
+
+def test_b2_the_commands_over_a_service(notes: str, tmp_path: Path) -> None:
+    with Served(tmp_path / "served") as served:
+        served.ready()
+        url = f"http://127.0.0.1:{served.port}"
+        used(url, notes)
+        with pointsman.open(url) as client:
+            assert isinstance(client, pointsman.Client)
+            assert client.names() == []
+        for command in (
+            ("rebuild", "--workspace", url),
+            ("mcp", "--workspace", url),
+            ("serve", "--workspace", url),
+            ("keys", "list", "--workspace", url),
+            ("copy", url, str(tmp_path / "other")),
+            ("backup", str(tmp_path / "other"), "--workspace", url),
+        ):
+            assert "service" in cli(*command, code=2) or "pointsman copy" in cli(*command, code=2), command
+
+
+SECRET = "s3cr3t-Pa55"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://rail:{SECRET}@127.0.0.1:1/rails",
+        f"postgresql://rail@127.0.0.1:1/rails?password={SECRET}",
+        f"postgresql://rail:{SECRET}@127.0.0.1:1/rails?schema=no-schema",
+        f"postgresql://rail:{SECRET}@127.0.0.1:port/rails",
+        f"opensearch://rail:{SECRET}@127.0.0.1:1/rails",
+        f"opensearch://rail:{SECRET}@127.0.0.1:1/rails?colour=red",
+        f"mongodb://rail:{SECRET}@127.0.0.1:1/rails",
+        f"https://rail:{SECRET}@127.0.0.1:1/rails",
+    ],
+)
+def test_no_error_shows_a_password(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pointsman.store.opensearch import cluster
+
+    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
+    errors = [
+        cli("search", "rail", "--workspace", url, code=1),
+        cli("keys", "list", "--workspace", url, code=1),
+        cli("serve", "--workspace", url, "--port", "0", code=1),
+        cli("backup", str(tmp_path / "copy"), "--workspace", url, code=1),
+        cli("copy", url, str(tmp_path / "copy"), code=1),
+    ]
+    settings = pointsman.Settings(workspace=url)
+    shown = json.dumps(describe(settings))
+    for text in (*errors, repr(settings), shown, redacted(url)):
+        assert SECRET not in text
+
+
+def test_redacted_leaves_the_rest_of_a_url() -> None:
+    assert redacted("postgresql://a@b/c?schema=d") == "postgresql://a@b/c?schema=d"
+    assert (
+        redacted("opensearch+https://a:b@c:9200,d:9200/e?shards=3") == "opensearch+https://a@c:9200,d:9200/e?shards=3"
+    )
+    assert redacted("postgresql://a:p@ss@b/c") == "postgresql://a@b/c"
+    assert redacted("C:\\a:b@c") == "C:\\a:b@c"

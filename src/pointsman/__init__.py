@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pointsman.filters import Filter, parse_filter
     from pointsman.llm import BaseLLM, Completion
     from pointsman.models import CachedEmbedder, DashScopeLLM, OpenAILLM, ScriptedLLM, default_embedder, load_embedder
+    from pointsman.opening import open as open  # noqa: A004  (pointsman.open reads well)
     from pointsman.request import RegisteredStrategy, SearchOptions, SearchRequest, WorkspaceOptions
     from pointsman.retrieval.base import BaseRetriever
     from pointsman.retrieval.compress import (
@@ -116,7 +117,6 @@ if TYPE_CHECKING:
     )
     from pointsman.workflow import RetrievalWorkflow
     from pointsman.workspace import Workspace
-    from pointsman.workspace import open as open  # noqa: A004  (pointsman.open reads well)
 
 _HOMES = {
     "pointsman.agent": ["ReActAgent", "Tool"],
@@ -233,7 +233,7 @@ _HOMES = {
     "pointsman.workspace": ["Workspace"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_HOME["open"] = "pointsman.workspace:open_workspace"
+_HOME["open"] = "pointsman.opening:open_workspace"
 
 __all__ = [
     "BM25IndexManager",

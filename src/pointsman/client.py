@@ -131,6 +131,11 @@ class Client:
             "a Client is not pickled or copied: its key would stand in the clear; make one where it is used"
         )
 
+    @property
+    def place(self) -> str:
+        """The address of the service."""
+        return self._service.url
+
     # ── datasets ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def dataset(

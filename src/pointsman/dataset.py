@@ -32,13 +32,12 @@ from pointsman.retrieval.search import search_now
 from pointsman.retrieval.source import (
     BACKGROUND_NOTE,
     SCRIPTS_NOTE,
-    SPREAD_NOTE,
     TECHNIQUES,
     USUAL_SIGMA,
     IndexingTechnique,
     Source,
 )
-from pointsman.store.base import SCALES_OF, Capability, EmptyStore
+from pointsman.store.base import SCALES_OF, SPREAD_NOTE, Capability, EmptyStore
 from pointsman.types import AddResult, Document, Query
 from pointsman.workflow import several
 

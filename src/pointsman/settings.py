@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
+from pointsman._places import is_url, redacted
 from pointsman.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,9 @@ PREFIX: Final = "POINTSMAN_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 """Names the file, where it is not the one in the working directory."""
 
-_NO_SETTINGS: Final = frozenset({CONFIG_VARIABLE, f"{PREFIX}CACHE", f"{PREFIX}TEST_DATA", f"{PREFIX}SERVE"})
+_NO_SETTINGS: Final = frozenset(
+    {CONFIG_VARIABLE, f"{PREFIX}API_KEY", f"{PREFIX}CACHE", f"{PREFIX}TEST_DATA", f"{PREFIX}SERVE"}
+)
 """Variables that are Pointsman's and no settings."""
 
 _LARGEST_FILE: Final = 1_000_000  # bytes; a file of settings has some hundred
@@ -106,6 +109,14 @@ def _path(value: Any) -> str:
     return _text(os.fspath(value) if isinstance(value, os.PathLike) else value, "a path")
 
 
+def _place(value: Any) -> str:
+    if isinstance(value, str) and is_url(value.strip()):
+        if not value.isprintable():
+            raise _HiddenError("a path or a URL, on one line")
+        return value.strip()
+    return _path(value)
+
+
 def _one_of(*choices: str) -> Check:
     def check(value: Any) -> str:
         if value not in choices:
@@ -159,8 +170,8 @@ def _variants(value: Any) -> tuple[str, ...]:
     return names
 
 
-def _setting(default: Any, check: Check, about: str) -> Any:
-    return field(default=default, metadata={"check": check, "about": about})
+def _setting(default: Any, check: Check, about: str, *, shown: bool = True) -> Any:
+    return field(default=default, repr=shown, metadata={"check": check, "about": about})
 
 
 # ── the settings ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -217,7 +228,7 @@ class Settings:
     )
     llm_timeout: float = _setting(30.0, _seconds, "seconds for one answer of a language model")
 
-    workspace: str = _setting(".pointsman", _path, "the folder of datasets")
+    workspace: str = _setting(".pointsman", _place, "the folder of datasets, or the URL of a server", shown=False)
     embedder: str = _setting("default", _text, "what turns texts into vectors: default, onnx:DIR, openai:MODEL@URL …")
     timeout: float = _setting(30.0, _seconds, "seconds for a whole search")
     policy: str = _setting(
@@ -406,6 +417,8 @@ def describe(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return redacted(value)
     return list(value) if isinstance(value, tuple) else value
 
 

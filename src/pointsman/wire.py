@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError
@@ -16,21 +16,23 @@ from pointsman.types import Decision, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pointsman.types import RetrievalContext, TraceDetail
     from pointsman.workspace import Routing
 
 _PATH: Final = re.compile(r"(?<![\w:/.~\-])/(?:[^\s/:;,'\"()<>]+/)+([^\s/:;,'\"()<>]*)")
 """An absolute path, but not the path of a URL; the group is its last part."""
+_SERVER: Final = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.\-]*://[^\s'\"()<>;]*[^\s'\"()<>;:,.]")
+_PEER: Final = re.compile(r"(?:connection to )?server (?:at|on) \"[^\"]*\"(?: \([^)]*\))?(?:, port \d+)?")
+"""The address of a database, as a URL and as its client library puts it."""
 
 
-def answer_to_dict(context: RetrievalContext, folder: Path, *, trace: TraceDetail = "none") -> dict[str, Any]:
+def answer_to_dict(context: RetrievalContext, place: str, *, trace: TraceDetail = "none") -> dict[str, Any]:
     """An answer as it leaves this machine: `RetrievalContext.to_dict` without paths of the file system.
 
     Args:
         context: the answer.
-        folder: of the workspace.
+        place: where the workspace is: the path of a folder, or a URL.
         trace: see `RetrievalContext.to_dict`.
     """
     answer = context.to_dict(trace=trace)
@@ -38,9 +40,9 @@ def answer_to_dict(context: RetrievalContext, folder: Path, *, trace: TraceDetai
     nearest = refused["nearest"]
     for hit in (*answer["results"], *refused["near_misses"], *([nearest] if nearest else [])):
         hit["metadata"] = public_metadata(hit["metadata"])
-    answer["degraded"] = [without_paths(note, folder) for note in answer["degraded"]]
+    answer["degraded"] = [without_paths(note, place) for note in answer["degraded"]]
     for span in answer["trace"]["spans"] if answer["trace"] else ():
-        span["error"] = span["error"] and without_paths(span["error"], folder)
+        span["error"] = span["error"] and without_paths(span["error"], place)
     return answer
 
 
@@ -51,20 +53,22 @@ def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if not (private and name == "root")}
 
 
-def without_paths(text: str, folder: Path) -> str:
-    """A text with only the last part of each absolute path in it.
+def without_paths(text: str, place: str) -> str:
+    """A text with only the last part of each absolute path in it, and without the addresses of databases.
 
     Args:
         text: such as a note about what failed.
-        folder: of the workspace; its path may have spaces.
+        place: of the workspace: a URL, or a path, which may have spaces.
 
     Example:
-        >>> from pathlib import Path
-        >>> without_paths("/srv/a b/datasets/x/documents.sqlite is missing", Path("/srv/a b"))
+        >>> without_paths("/srv/a b/datasets/x/documents.sqlite is missing", "/srv/a b")
         '…/documents.sqlite is missing'
+        >>> without_paths("postgresql://rail@10.0.0.7:5432/rails does not answer", "/srv/a b")
+        'the store does not answer'
     """
-    for path in (str(folder.resolve()), str(folder)):
+    for path in (str(Path(place).resolve()), place):
         text = text.replace(path, "/workspace") if PurePath(path).is_absolute() else text
+    text = _PEER.sub("the store", _SERVER.sub("the store", text))
     return _PATH.sub(r"…/\1", text)
 
 

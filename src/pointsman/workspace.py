@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
-from pointsman.errors import CorruptStoreError, UnknownNameError, UnmetNeedError
+from pointsman.errors import CorruptStoreError, InputError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
-from pointsman.retrieval.policy import Policy, measured, read_policy
+from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.router import ContentRouter
 from pointsman.retrieval.source import TECHNIQUES
 from pointsman.selector.heuristic import router_select
 from pointsman.settings import Settings
-from pointsman.store.backend import DatasetRecord, LocalBackend, open_backend
+from pointsman.store.attachment import ATTACHED, Attachment
+from pointsman.store.backend import NEW, DatasetRecord, LocalBackend, open_backend
+from pointsman.store.base import Capability
 from pointsman.types import Plan, Query, RetrievalContext
 from pointsman.workflow import RetrievalWorkflow, several
 
@@ -36,7 +40,9 @@ if TYPE_CHECKING:
     from pointsman.retrieval.source import IndexingTechnique
     from pointsman.selector.heuristic import RouteChoice
     from pointsman.store.backend import Backend
+    from pointsman.store.base import Store
 
+_SPREAD_SAMPLE: Final = 1000
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is believed; what others make or drop is seen after that."""
 
@@ -73,7 +79,7 @@ class Workspace:
     ) -> None:
         self.backend: Backend = open_backend(path)
         self.settings = settings or Settings()
-        policy = self._stored_policy() or measured()
+        policy = self.stored_policy() or measured()
         self.workflow: Stages = workflow or RetrievalWorkflow(policy=policy, timeout=self.settings.timeout)
         self.llm = llm
         self._engine = Engine(self.settings, self.workflow, llm)
@@ -82,6 +88,13 @@ class Workspace:
         self._datasets: dict[str, Dataset] = {}
         self._opening = threading.RLock()
         self._records: tuple[float, dict[str, DatasetRecord]] | None = None
+        self._attachments: tuple[float, dict[str, Attachment]] | None = None
+        self._foreign: dict[str, tuple[Attachment, Dataset]] = {}
+
+    @property
+    def place(self) -> str:
+        """Where it is: the path of the folder, or a URL without a password."""
+        return self.backend.url
 
     @property
     def path(self) -> Path:
@@ -116,6 +129,9 @@ class Workspace:
         """
         check_name(name)
         with self._opening:
+            attached = self._attached().get(name)
+            if attached is not None:
+                return self._attached_dataset(name, attached)
             about = self._record(name)
             if about is None and not create:
                 raise UnknownNameError("dataset", name, tuple(self.names()))
@@ -160,7 +176,116 @@ class Workspace:
         return self._records[1].get(name)
 
     def _forget_records(self) -> None:
-        self._records = None
+        self._records = self._attachments = None
+
+    # ── what somebody else keeps ─────────────────────────────────────────────────────────────────────────────────
+
+    def attach(
+        self,
+        name: str,
+        url: str,
+        *,
+        table: str,
+        id: str,  # noqa: A002  (the field's word)
+        text: str,
+        vector: str | None = None,
+        metadata: Sequence[str] = (),
+        embedder: str | None = None,
+        description: str = "",
+    ) -> Dataset:
+        """Search a collection that exists already, a table of PostgreSQL or an index of OpenSearch, beside the others.
+
+        It is only read. Types and the distance of its vectors are read from the database, filters act inside it, and
+        its lists are fused with others by rank, since their scores are its own. It is kept with the workspace until
+        `detach`, the URL as it is given: keep passwords elsewhere, such as in ``~/.pgpass``.
+
+        Args:
+            name: of the dataset that it becomes here.
+            url: ``postgresql://…`` or ``opensearch+https://…``.
+            table: the table or view, such as ``"sales.orders"``, or the index.
+            id: the column or field that tells documents apart; ``"_id"`` of an index.
+            text: the column or field with the text.
+            vector: the column (of pgvector) or field with the vectors; without it words alone are searched.
+            metadata: columns or fields that filters see; the keys of a JSON column count as columns.
+            embedder: what has made the vectors, as `pointsman.models.load_embedder` takes it; the workspace's unless
+                given.
+            description: what is in it, for those who choose where to look.
+
+        Raises:
+            InputError: the name is taken, there is no such table or column, or the vectors are no embedder's of that
+                name: their dimensions differ.
+            StoreUnavailableError: the server cannot be reached.
+        """
+        check_name(name)
+        if name in self.names():
+            raise InputError(f"there is a dataset {name!r} here already; give the collection another name")
+        attached = Attachment(
+            url, table, id, text, vector, tuple(metadata), None, embedder if vector else None, description
+        )
+        if vector is not None:
+            attached = replace(attached, embedder=self._embedder_of(attached).name)
+        with closing(attached.open()) as store:
+            dimensions = store.info.dimensions
+            if vector is not None and dimensions is not None:
+                loaded = self._embedder_of(attached)
+                if loaded.dimensions != dimensions:
+                    raise InputError(
+                        f"the vectors in {attached.place} have {dimensions} dimensions, those of {loaded.name!r} "
+                        f"{loaded.dimensions}; name the embedder that made them"
+                    )
+                if store.info.can(Capability.VECTORS):
+                    attached = replace(attached, spread=_spread_of(store))
+        self.backend.put_record(ATTACHED, name, attached.to_json(), NEW)
+        self._forget_records()
+        return self.dataset(name, create=False)
+
+    def detach(self, name: str) -> None:
+        """Search an attached collection no more; nothing happens to it.
+
+        Raises:
+            UnknownNameError: nothing of this name is attached.
+        """
+        with self._opening:
+            if name not in self._attached(fresh=True):
+                raise UnknownNameError("attached collection", name, tuple(self._attached()))
+            self.backend.put_record(ATTACHED, name, None)
+            self._forget_records()
+            self._attached()
+
+    def _attached(self, *, fresh: bool = False) -> Mapping[str, Attachment]:
+        """What is attached, as it was just now."""
+        with self._opening:
+            now = monotonic()
+            if fresh or self._attachments is None or now - self._attachments[0] > _FRESH:
+                records = self.backend.records(ATTACHED)
+                attachments = {name: Attachment.from_json(one.value, name) for name, one in records.items()}
+                for name in [name for name, one in self._foreign.items() if attachments.get(name) != one[0]]:
+                    self._foreign.pop(name)[1].close()
+                self._attachments = now, attachments
+            return self._attachments[1]
+
+    def _attached_dataset(self, name: str, attached: Attachment) -> Dataset:
+        with self._opening:
+            if name not in self._foreign:
+                own = None if attached.spec is None else self._embedder_of(attached)
+                dataset = Dataset(
+                    name,
+                    attached.description,
+                    "keyword" if attached.vector is None else "hybrid",
+                    store=attached.open(),
+                    embedder=self._embedder if own is None else own,
+                    query_vectors=self._query_vectors if own is None else None,
+                    engine=lambda: self.engine,
+                )
+                self._foreign[name] = attached, dataset
+            return self._foreign[name][1]
+
+    def _embedder_of(self, attached: Attachment) -> Embedder:
+        if attached.spec is None:
+            return self._loaded_embedder()
+        from pointsman.models import load_embedder
+
+        return load_embedder(attached.spec)
 
     def make(self) -> None:
         """Make the folder with nothing in it, unless it is there."""
@@ -170,9 +295,11 @@ class Workspace:
     def names(self) -> list[str]:
         """The names of all datasets, sorted."""
         if isinstance(self.backend, LocalBackend):
-            return self.backend.names()
-        self._record("")
-        return sorted(self._records[1]) if self._records is not None else []
+            own: Iterable[str] = self.backend.names()
+        else:
+            self._record("")
+            own = self._records[1] if self._records is not None else ()
+        return sorted({*own, *self._attached()})
 
     def datasets(self) -> list[Dataset]:
         """All datasets, by name."""
@@ -186,6 +313,8 @@ class Workspace:
             LockedError: another process is writing to it.
         """
         check_name(name)
+        if name in self._attached():
+            raise InputError(f"{name!r} is attached and nothing here can delete it; detach it")
         with self._opening:
             dataset = self._datasets.pop(name, None)
             if dataset is not None:
@@ -203,7 +332,7 @@ class Workspace:
         info = dataset.store.info
         statistics = dataset.store.statistics()
         size = None
-        if isinstance(self.backend, LocalBackend):
+        if isinstance(self.backend, LocalBackend) and name not in self._attached():
             size = sum(_size(path) for path in self.backend.folder(name).rglob("*") if path.is_file())
         return {
             "name": name,
@@ -343,17 +472,21 @@ class Workspace:
 
     def keep(self, policy: Policy | None) -> None:
         """Decide by this policy from now on, also when the workspace is opened again; None: by the measured one."""
-        self.backend.put_record("policy", "", None if policy is None else policy.to_json())
+        self.backend.put_record(POLICY, "", None if policy is None else policy.to_json())
         self.workflow = replace(self.workflow, policy=policy or measured())
 
-    def _stored_policy(self) -> Policy | None:
-        """The policy that was fitted to the workspace, if one was."""
-        record = self.backend.record("policy")
+    def stored_policy(self) -> Policy | None:
+        """The policy that was fitted to the workspace, if one was.
+
+        Raises:
+            InputError: what is kept there is no policy.
+        """
+        record = self.backend.record(POLICY)
         return None if record is None else read_policy(record.value, f"{self.backend.url}: the policy")
 
     def close(self) -> None:
         """Close every dataset, and let go of the server where there is one."""
-        for dataset in self._datasets.values():
+        for dataset in (*self._datasets.values(), *(one for _, one in self._foreign.values())):
             dataset.close()
         self.backend.close()
 
@@ -391,19 +524,13 @@ class Routing:
     decision: RouteDecision | None = None
 
 
-def open_workspace(
-    path: str | Path,
-    *,
-    embedder: Embedder | None = None,
-    workflow: Stages | None = None,
-    llm: LLM | Mapping[str, LLM] | None = None,
-    settings: Settings | None = None,
-) -> Workspace:
-    """`pointsman.open`: the workspace in this folder, made on the first write, or at this URL."""
-    return Workspace(path, embedder=embedder, workflow=workflow, llm=llm, settings=settings)
-
-
-open = open_workspace  # noqa: A001  (`pointsman.open` reads well)
+def _spread_of(store: Store) -> tuple[float, float] | None:
+    """Where the cosines of a collection lie; its own vectors stand in for questions."""
+    sample = store.vectors(sample=_SPREAD_SAMPLE)
+    if len(sample) < 2:
+        return None
+    spread = CosineSpread.measured(sample[:: max(1, len(sample) // 32)][:32], sample)
+    return spread.mean, spread.sigma
 
 
 def _size(path: Path) -> int:

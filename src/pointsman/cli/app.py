@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from pointsman._places import is_url
 from pointsman._version import __version__
 from pointsman.cli import keys, output
+from pointsman.cli.attach import attach, detach
 from pointsman.cli.backup import backup, restore
 from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, workspace_at
+from pointsman.cli.copy import copy
 from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
 from pointsman.errors import InputError, PointsmanError
@@ -145,7 +148,7 @@ def route(
     from pointsman.selector.heuristic import router_select
     from pointsman.workspace import Routing
 
-    if dataset is None and not (workspace / "datasets").is_dir():
+    if dataset is None and not is_url(workspace) and not (Path(workspace) / "datasets").is_dir():
         output.routes(Routing(query, router_select(query)), as_json=as_json)
         return
     with workspace_at(workspace, embedder) as opened:
@@ -222,7 +225,7 @@ def rebuild(
     as_json: JsonOption = False,
 ) -> None:
     """Build the indexes anew; nothing is embedded again."""
-    with workspace_at(workspace) as opened:
+    with workspace_at(workspace, service="rebuild indexes") as opened:
         chosen = names or opened.names()
         for name in chosen:
             opened.dataset(name, create=False).rebuild()
@@ -243,9 +246,9 @@ def evaluate(
         typer.Option(metavar="FILE", help="Draw quality against latency into FILE (.svg, .png).", show_default=False),
     ] = None,
     workspace: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--workspace", "-w", metavar="DIR", help="Keep the result here, for the console.", show_default=False
+            "--workspace", "-w", metavar="DIR|URL", help="Keep the result here, for the console.", show_default=False
         ),
     ] = None,
     embedder: EmbedderOption = "default",
@@ -271,7 +274,8 @@ def evaluate(
     if workspace is not None:
         from pointsman.evaluation.runs import keep
 
-        keep(workspace, report)
+        with workspace_at(workspace, create=True, service="keep evaluations") as opened:
+            keep(opened.backend, report)
     if plot is not None:
         from pointsman.evaluation import draw
 
@@ -296,7 +300,7 @@ def tune(
     from pointsman.evaluation.collection import read_labels
     from pointsman.evaluation.tune import tune as fitted
 
-    with workspace_at(workspace, embedder) as opened:
+    with workspace_at(workspace, embedder, service="tune") as opened:
         target = opened.dataset(dataset, create=False)
         queries, qrels = read_labels(folder)
         with output.progress("Tuning") as on_progress:
@@ -354,9 +358,9 @@ def config(
 
 @app.command()
 def demo(
-    workspace: Annotated[Path, typer.Option("--workspace", "-w", metavar="DIR", help="Made when missing.")] = Path(
-        "demo-workspace"
-    ),
+    workspace: Annotated[
+        str, typer.Option("--workspace", "-w", metavar="DIR|URL", help="Made when missing.")
+    ] = "demo-workspace",
 ) -> None:
     """Index what every machine has, and ask it questions.
 
@@ -372,6 +376,9 @@ app.command()(serve)
 app.add_typer(keys.app)
 app.command()(backup)
 app.command()(restore)
+app.command()(copy)
+app.command()(attach)
+app.command()(detach)
 app.command()(mcp)
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pointsman._places import is_url, redacted
 from pointsman.cli import output
 from pointsman.cli.common import JsonOption, WorkspaceOption
+from pointsman.errors import InputError
 
 if TYPE_CHECKING:
     from pointsman.backup import BackupReport, RestoreReport
@@ -27,7 +29,7 @@ def backup(
     from pointsman.backup import backup as copy
 
     with output.progress("Backing up") as on_progress:
-        report = copy(workspace, folder, on_progress=on_progress)
+        report = copy(_folder(workspace), folder, on_progress=on_progress)
     sentence = f"{_counted(report)} backed up into {report.folder}, {report.bytes / 1e6:.1f} MB"
     if report.skipped:
         sentence += f"; deleted meanwhile and not part of it: {', '.join(report.skipped)}"
@@ -47,10 +49,24 @@ def restore(
     from pointsman.backup import restore as copy
 
     with output.progress("Restoring") as on_progress:
-        report = copy(backup, workspace, verify=not no_verify, on_progress=on_progress)
+        report = copy(backup, _folder(workspace), verify=not no_verify, on_progress=on_progress)
     checked = "verified" if report.verified else "checksums compared"
     sentence = f"{_counted(report)} restored into {report.folder}, as of {report.time:%Y-%m-%d %H:%M:%S %Z}; {checked}"
     output.say({**_value(report), "verified": report.verified}, sentence, as_json=as_json)
+
+
+def _folder(workspace: str) -> Path:
+    """The folder that a workspace is in.
+
+    Raises:
+        InputError: it is in a server.
+    """
+    if is_url(workspace):
+        raise InputError(
+            f"backup and restore are for folders; copy a workspace in a server with 'pointsman copy "
+            f"{redacted(workspace)} FOLDER', or back with 'pointsman copy FOLDER {redacted(workspace)}'"
+        )
+    return Path(workspace)
 
 
 def _counted(report: BackupReport | RestoreReport) -> str:

@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pointsman._places import is_service, is_url, redacted
 from pointsman.errors import InputError
 
 if TYPE_CHECKING:
     from pointsman.workspace import Workspace
 
 
-def _workspace_of_settings() -> Path:
+def _workspace_of_settings() -> str:
     from pointsman.settings import Settings
 
-    return Path(Settings.load().workspace)
+    return Settings.load().workspace
 
 
 WorkspaceOption = Annotated[
-    Path,
+    str,
     typer.Option(
         "--workspace",
         "-w",
         envvar="POINTSMAN_WORKSPACE",
-        metavar="DIR",
-        help="The folder of datasets.",
+        metavar="DIR|URL",
+        help="A folder, postgresql://…, opensearch+https://… or https://… (a service).",
         default_factory=_workspace_of_settings,
         show_default=".pointsman",
     ),
@@ -49,48 +50,53 @@ EmbedderOption = Annotated[
 
 
 @contextmanager
-def workspace_at(path: Path, embedder: str = "default", *, create: bool = False) -> Iterator[Workspace]:
-    """The workspace at this path, with the settings and the language models of environment and file.
+def workspace_at(
+    where: str, embedder: str = "default", *, create: bool = False, service: str | None = None
+) -> Iterator[Workspace]:
+    """The workspace at this place, with the settings and the language models of environment and file.
 
     Args:
-        path: the folder.
+        where: a folder or a URL; ``https://…`` is a Pointsman service, which is sent the key in ``POINTSMAN_API_KEY``.
         embedder: its name; the settings name it unless it is another than the default one.
         create: whether there need not be a workspace yet; the first write makes it.
+        service: what a service cannot do for a client, where that is so.
 
     Raises:
-        InputError: there is no workspace, or a setting cannot be used.
+        InputError: there is no workspace, a setting cannot be used, or this cannot be done through a service.
     """
     from pointsman.models.chosen import SettingsModels, embedder_for
+    from pointsman.opening import open_workspace
     from pointsman.settings import Settings
-    from pointsman.workspace import Workspace
 
+    if is_service(where) and service is not None:
+        raise InputError(f"a service does not {service} for its clients; run this where its workspace is")
     if not create:
-        check_workspace(path)
+        check_workspace(where)
     settings = Settings.load()
-    with Workspace(
-        path, embedder=embedder_for(settings, embedder), settings=settings, llm=SettingsModels(settings)
+    with open_workspace(
+        where, embedder=embedder_for(settings, embedder), settings=settings, llm=SettingsModels(settings)
     ) as workspace:
         yield workspace
 
 
-def check_workspace(path: Path) -> None:
-    """Check that there is a workspace.
+def check_workspace(where: str) -> None:
+    """Check that there is a workspace, where that takes no network.
 
     Raises:
         InputError: there is none.
     """
-    if not (path / "datasets").is_dir():
+    if not is_url(where) and not (Path(where) / "datasets").is_dir():
         raise InputError(
-            f"there is no workspace at {str(path)!r}; make one with 'pointsman index PATH --dataset NAME "
-            f"--workspace {path}', or name another with --workspace"
+            f"there is no workspace at {where!r}; make one with 'pointsman index PATH --dataset NAME "
+            f"--workspace {where}', or name another with --workspace"
         )
 
 
-def announcer(workspace: Path) -> Callable[[str], None] | None:
+def announcer(workspace: str) -> Callable[[str], None] | None:
     """Tells a person at a terminal where a service listens; elsewhere the log alone does."""
 
     def announce(address: str) -> None:
-        sys.stderr.write(f"pointsman serves {workspace} at {address}\n")
+        sys.stderr.write(f"pointsman serves {redacted(workspace)} at {address}\n")
         sys.stderr.flush()
 
     return announce if sys.stderr.isatty() else None

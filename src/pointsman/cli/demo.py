@@ -6,6 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from pointsman._places import redacted
 from pointsman.cli import output
 from pointsman.workspace import Workspace
 
@@ -29,7 +30,7 @@ QUESTIONS = (
 _CHECKOUT = Path(__file__).resolve().parents[3]  # where the pages are when this runs from a checkout
 
 
-def run_demo(path: Path) -> None:
+def run_demo(path: str) -> None:
     """Index three datasets into ``path``, ask some questions in three languages, and say how to go on."""
     from pointsman.ingest import installed_package_documents, own_documents, standard_library_documents
 
@@ -67,9 +68,9 @@ def run_demo(path: Path) -> None:
     out.print()
     out.print("Go on by hand:", style="bold")
     for line in (
-        f"pointsman search 'your own question' --workspace {path} --explain",
-        f"pointsman status --workspace {path}",
-        f"pointsman serve --workspace {path}  # a console at http://127.0.0.1:8080",
+        f"pointsman search 'your own question' --workspace {redacted(path)} --explain",
+        f"pointsman status --workspace {redacted(path)}",
+        f"pointsman serve --workspace {redacted(path)}  # a console at http://127.0.0.1:8080",
         "pointsman index some/folder --dataset notes && pointsman search 'what is in it'",
     ):
         out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)  # to be copied as a whole

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from pointsman._places import is_service, is_url, redacted
 from pointsman.cli import output
 from pointsman.cli.common import JsonOption, WorkspaceOption
 from pointsman.cli.output import table
@@ -15,7 +19,6 @@ from pointsman.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from pointsman.server.keys import ApiKey, KeyStore
 
@@ -57,11 +60,10 @@ def create(
     from pointsman.server.keys import ALL, SCOPES
 
     until = None if expires is None else expiry(expires, datetime.now(UTC))
-    if not allow_missing:
+    if not allow_missing and not is_service(workspace):
         _check_datasets(workspace, dataset or ())
-    made = _store(workspace, make=True).create(
-        name, datasets=dataset or ALL, scopes=("read",) if read_only else SCOPES, expires=until
-    )
+    with _keys(workspace, make=True) as keys:
+        made = keys.create(name, datasets=dataset or ALL, scopes=("read",) if read_only else SCOPES, expires=until)
     if as_json:
         output.print_json({**_to_json(made.key), "text": made.text})
         return
@@ -73,7 +75,8 @@ def create(
 @app.command("list")
 def list_keys(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
     """List the keys, also those that have expired or were revoked."""
-    keys = _store(workspace).list()
+    with _keys(workspace) as store:
+        keys = store.list()
     if as_json:
         output.print_json([_to_json(key) for key in keys])
         return
@@ -102,7 +105,8 @@ def revoke(
     as_json: JsonOption = False,
 ) -> None:
     """Revoke a key, at once and for good."""
-    key = _store(workspace).revoke(key_id)
+    with _keys(workspace) as keys:
+        key = keys.revoke(key_id)
     output.say(_to_json(key), f"key {key.id} ({key.name}) revoked", as_json=as_json)
 
 
@@ -124,7 +128,7 @@ def expiry(text: str, now: datetime) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _check_datasets(workspace: Path, names: Sequence[str]) -> None:
+def _check_datasets(workspace: str, names: Sequence[str]) -> None:
     """Check that there are these datasets: a key for a misspelt one would open nothing.
 
     Raises:
@@ -133,7 +137,8 @@ def _check_datasets(workspace: Path, names: Sequence[str]) -> None:
     from pointsman.dataset import check_name
     from pointsman.workspace import Workspace
 
-    known = Workspace(workspace).names()
+    with Workspace(workspace) as opened:
+        known = opened.names()
     for name in names:
         if name == "*":
             continue
@@ -143,16 +148,24 @@ def _check_datasets(workspace: Path, names: Sequence[str]) -> None:
             raise InputError(f"{error}; --allow-missing makes the key for a dataset that is made later")
 
 
-def _store(workspace: Path, *, make: bool = False) -> KeyStore:
-    from pointsman.server.keys import FILE, KeyStore
+@contextmanager
+def _keys(workspace: str, *, make: bool = False) -> Iterator[KeyStore]:
+    """The keys of a workspace.
+
+    Raises:
+        InputError: there is no workspace, or it is a service's.
+    """
+    from pointsman.server.keys import keys_of
     from pointsman.workspace import Workspace
 
-    if not make and not workspace.exists():
-        raise InputError(f"there is no workspace at {str(workspace)!r}; name another with --workspace")
-    found = Workspace(workspace)  # it looks whether there is something else at that path
-    if make:
-        found.make()  # without that, a folder with nothing but keys would pass for something else
-    return KeyStore(workspace / FILE)
+    if is_service(workspace):
+        raise InputError(f"{redacted(workspace)} is a service; name the place where its workspace is")
+    if not make and not is_url(workspace) and not Path(workspace).exists():
+        raise InputError(f"there is no workspace at {workspace!r}; name another with --workspace")
+    with Workspace(workspace) as opened:  # it looks whether there is something else at that path
+        if make:
+            opened.make()  # without that, a folder with nothing but keys would pass for something else
+        yield keys_of(opened.backend)
 
 
 def _to_json(key: ApiKey) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def mcp(
     """
     from pointsman.integrations.mcp import serve_http, serve_stdio
 
-    with workspace_at(workspace, embedder) as opened:
+    with workspace_at(workspace, embedder, service="speak MCP") as opened:
         if http:
             serve_http(
                 opened,

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pointsman._places import is_url
 from pointsman.wire import route_to_dict
 
 if TYPE_CHECKING:
@@ -244,7 +246,8 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
 def status(workspace: Workspace, *, as_json: bool) -> None:
     """What the workspace holds, and how it is kept."""
     rows = [workspace.status(name) for name in workspace.names()]
-    value = {"workspace": str(workspace.path.resolve()), "datasets": rows}
+    place = workspace.place if is_url(workspace.place) else str(Path(workspace.place).resolve())
+    value = {"workspace": place, "datasets": rows}
     if as_json:
         print_json(value)
         return
@@ -256,7 +259,7 @@ def status(workspace: Workspace, *, as_json: bool) -> None:
                 row["name"],
                 row["documents"],
                 row["indexing_technique"],
-                f"{row['bytes'] / 1e6:.1f} MB",
+                "" if row["bytes"] is None else f"{row['bytes'] / 1e6:.1f} MB",
                 row["embedder"] or "none",
                 "up to date"
                 if row["sequence"] == row["keyword_index_sequence"]

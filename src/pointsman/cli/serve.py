@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pointsman._places import is_service, redacted
 from pointsman.cli.common import EmbedderOption, WorkspaceOption, announcer
 from pointsman.errors import InputError
 
@@ -48,11 +49,13 @@ def serve(
     it. Once there have been keys, every request needs one, unless --open says otherwise. SIGTERM lets requests end
     first; SIGHUP reads the settings again.
     """
+    if is_service(workspace):
+        raise InputError(f"{redacted(workspace)} is a service already; name the place where its workspace is")
     from pointsman.server.run import Options
     from pointsman.server.run import serve as run
 
     options = Options(
-        workspace=str(workspace),
+        workspace=workspace,
         host=host,
         port=port,
         workers=workers,

@@ -5,47 +5,54 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman.store.backend import LocalBackend
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from pointsman.evaluation.report import Report
+    from pointsman.store.backend import Backend
 
 log = logging.getLogger(__name__)
 
-FOLDER: Final = "evaluations"
+EVALUATIONS: Final = "evaluations"
+"""The kind of their records."""
 MOST: Final = 50
-"""Runs that are read; older ones stay on disk."""
+"""Runs that are read; older ones stay where they are."""
 
 
-def keep(workspace: Path, report: Report, *, now: datetime | None = None) -> Path:
-    """Keep what an evaluation found in the folder of a workspace; returns the file."""
-    from pointsman.store.local.files import make_directory, replacing
-
+def keep(backend: Backend, report: Report, *, now: datetime | None = None) -> None:
+    """Keep what an evaluation measured, as a record of a workspace; in a folder, a file in ``evaluations``."""
     time = now or datetime.now(UTC)
-    folder = workspace / FOLDER
-    make_directory(folder)
-    path = folder / f"{time:%Y%m%dT%H%M%S.%f}.json"
-    with replacing(path) as file:
-        file.write(json.dumps({"time": time.isoformat(timespec="seconds"), **report.to_json()}).encode())
-    return path
+    value = {"time": time.isoformat(timespec="seconds"), **report.to_json()}
+    backend.put_record(EVALUATIONS, f"{time:%Y%m%dT%H%M%S.%f}", json.dumps(value))
 
 
-def kept(workspace: Path, most: int = MOST) -> list[dict[str, Any]]:
+def kept(backend: Backend, most: int = MOST) -> list[dict[str, Any]]:
     """The latest evaluations as `Report.to_json` gave them, with their ``time``, newest first.
 
-    A file that cannot be read is left out, and the log says so.
+    What cannot be read is left out, and the log says so.
     """
-    found: list[dict[str, Any]] = []
-    files = (path for path in (workspace / FOLDER).glob("*.json") if path.is_file())  # reading a pipe would not end
-    for path in sorted(files, reverse=True)[:most]:
+    runs: list[dict[str, Any]] = []
+    for name, read in _newest(backend, most):
         try:
-            run = json.loads(path.read_text("utf-8"))
+            run = json.loads(read())
             if not isinstance(run, dict) or not isinstance(run.get("strategies"), dict):
                 raise ValueError("it has no strategies")  # noqa: TRY004  (of the file, not of an argument)
         except (OSError, ValueError, RecursionError) as error:
-            log.warning("%s is no evaluation: %s", path, error)
+            log.warning("%s is no evaluation: %s", name, error)
             continue
-        found.append(run)
-    return found
+        runs.append(run)
+    return runs
+
+
+def _newest(backend: Backend, most: int) -> list[tuple[str, Callable[[], str]]]:
+    """What the latest are called, and how they are read."""
+    if isinstance(backend, LocalBackend):
+        files = (path for path in (backend.path / EVALUATIONS).glob("*.json") if path.is_file())  # a pipe has no end
+        return [(str(path), partial(path.read_text, "utf-8")) for path in sorted(files, reverse=True)[:most]]
+    records = sorted(backend.records(EVALUATIONS).items(), reverse=True)[:most]
+    return [(name, partial(str, record.value)) for name, record in records]

@@ -45,7 +45,7 @@ except ImportError as error:
     raise MissingDependencyError("mcp", "mcp", "the Model Context Protocol") from error
 
 from pointsman.server.access import Access, access_of
-from pointsman.server.keys import FILE, KeyStore
+from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Gate, Limits, secure
 from pointsman.server.logs import line_of
 from pointsman.server.problems import of_error
@@ -381,7 +381,7 @@ class _Library:
 
 def _search(library: _Library, access: Access, asked: _SearchArguments) -> tuple[_SearchAnswer, str]:
     context = library.search(access, asked)
-    found = answer_to_dict(context, library.workspace.path)
+    found = answer_to_dict(context, library.workspace.place)
     refused = found["refused"]
     nearest = refused and refused["nearest"]
     answer = _SearchAnswer(
@@ -875,7 +875,7 @@ def create_http_app(
         ],
         lifespan=lambda _: manager.run(),
     )
-    keys = keys or KeyStore(workspace.path / FILE)
+    keys = keys or keys_of(workspace.backend)
     return secure(app, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins)
 
 
@@ -916,19 +916,20 @@ def serve_http(
     from pointsman.server.logs import configure_logging
     from pointsman.server.run import Options, address, announce, bound, check_closed, configured, warn_if_closed
 
-    options = Options(str(workspace.path), host, port, keyless=keyless)
-    check_closed(options)
+    options = Options(workspace.place, host, port, keyless=keyless)
+    keys = keys_of(workspace.backend)
+    check_closed(options, keys)
     app = create_http_app(
         workspace,
         datasets=datasets,
         settings=settings,
-        keys=KeyStore(workspace.path / FILE),
+        keys=keys,
         loopback=options.loopback,
         keyless=keyless,
         hosts=hosts,
     )
     listening = bound(host, port)
     configure_logging()  # the caller's logging stays as it is where nothing can be served
-    warn_if_closed(options)
-    announce(workspace.path, f"{address(listening)}{PATH}", on_listening)
+    warn_if_closed(options, keys)
+    announce(workspace.place, f"{address(listening)}{PATH}", on_listening)
     uvicorn.Server(configured(app)).run(sockets=[listening])

@@ -118,7 +118,9 @@ class StoreResults(Results):
 
     @property
     def spread(self) -> CosineSpread | None:
-        """Where cosines lie in the source, as of this search."""
+        """Where cosines lie in the source, as of this search; None where its scores are no cosines of ours."""
+        if self.source.store.info.scales.get("vector") != SCALES["vector"]:
+            return None
         return self.source.spread_in(self.statistics)
 
     def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:  # noqa: ARG002

@@ -18,19 +18,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pointsman.errors import InputError
 from pointsman.retrieval.pool import LISTS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pointsman.retrieval.calibration import CosineSpread
     from pointsman.retrieval.pool import Pool
 
 
-POLICY = "policy.json"
+POLICY: Final = "policy"
+"""The kind of its record in a workspace; in a folder the file ``policy.json``."""
 """The file in a workspace's folder that holds the policy fitted to it."""
 
 
@@ -136,19 +135,6 @@ def span_of(pool: Pool[Any], spread: CosineSpread) -> float:
 def measured() -> Policy:
     """The policy that comes with Pointsman."""
     return Policy.from_json(resources.files("pointsman.retrieval").joinpath("policy.json").read_text("utf-8"))
-
-
-def stored(folder: Path) -> Policy | None:
-    """The policy that was fitted for a workspace and kept in its folder, if there is one.
-
-    Raises:
-        InputError: the file is no policy.
-    """
-    path = folder / POLICY
-    try:
-        return read_policy(path.read_text("utf-8"), str(path)) if path.exists() else None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: {error}; delete it, or fit it again with 'pointsman tune'") from None
 
 
 def read_policy(text: str, where: str) -> Policy:

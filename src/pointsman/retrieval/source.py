@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.pool import LISTS
+from pointsman.store.base import SPREAD_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,6 @@ TECHNIQUES: Final = ("vector", "keyword", "hybrid")
 USUAL_SIGMA: Final = 0.05
 """The standard deviation of cosines until there are documents enough to tell, where the embedder doesn't say."""
 
-SPREAD_NOTE: Final = "cosine_spread"
 SCRIPTS_NOTE: Final = "scripts"
 BACKGROUND_NOTE: Final = "background"
 

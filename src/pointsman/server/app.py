@@ -28,7 +28,7 @@ from pointsman._version import __version__
 from pointsman.errors import PointsmanError
 from pointsman.server import problems
 from pointsman.server.answers import Json
-from pointsman.server.keys import FILE, KeyStore
+from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Gate, Limits, secure
 from pointsman.server.metrics import Metrics, Observed
 from pointsman.server.problems import Problem
@@ -86,7 +86,7 @@ def create_app(
     """
     configure(workspace, settings or (Settings.load(settings_file) if settings_file else workspace.settings))
     limits = limits or Limits()
-    keys = keys or KeyStore(workspace.path / FILE)
+    keys = keys or keys_of(workspace.backend)
     state = State(workspace, keys, limits, Gate(limits), Metrics(worker=worker))
     state.metrics.queued.set_function(lambda: state.gate.waiting)
     app = describe(FastAPI(lifespan=_lifespan(state, settings_file), **OPTIONS))
@@ -149,6 +149,7 @@ def _lifespan(state: State, settings_file: str | Path | None) -> Any:
         asyncio.get_running_loop().set_default_executor(threads)
         workspace = state.workspace
         reloader = Reloader(workspace, workspace.settings, settings_file, on_change=partial(configure, workspace))
+        state.store_away = lambda: reloader.store_away
         async with anyio.create_task_group() as group:
             with reloader.on_hangup():
                 group.start_soon(reloader.run)

@@ -10,20 +10,23 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from filelock import FileLock, Timeout
 
 from pointsman.errors import (
+    ConflictError,
     CorruptStoreError,
     FormatVersionError,
     InputError,
@@ -31,10 +34,18 @@ from pointsman.errors import (
     StoreError,
     UnknownNameError,
 )
+from pointsman.store.backend import NEW, LocalBackend
 from pointsman.store.local.files import file_stamp, make_directory, replacing
+
+if TYPE_CHECKING:
+    from pointsman.store.backend import Backend
+
+T = TypeVar("T")
 
 FILE: Final = "keys.json"
 """The name of the file in a workspace."""
+KIND: Final = "keys"
+"""The kind of the record in a server."""
 
 FORMAT: Final = 1
 ALL: Final = ("*",)
@@ -42,12 +53,14 @@ ALL: Final = ("*",)
 
 SCOPES: Final = ("read", "write")
 
-_TEXT: Final = re.compile(r"ptm_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
+_KEY_TEXT: Final = re.compile(r"ptm_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
 _ID: Final = re.compile(r"[0-9a-f]{8}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _LONGEST_NAME: Final = 64  # characters
 _LARGEST_FILE: Final = 16_000_000  # bytes, some 50,000 keys; what is larger was not written by us
 _PATIENCE: Final = 10.0  # seconds; another change of keys takes milliseconds
+_FRESH: Final = 0.5  # seconds for which a record is believed
+_ATTEMPTS: Final = 20  # at a change that others get in the way of
 _NO_HASH: Final = "0" * 64  # what a key that is not there is compared with, so that it takes as long
 
 
@@ -97,7 +110,7 @@ _Stamp = tuple[int, int, int] | str
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The file as it was read: replaced whole, so that threads see one state or the other."""
+    """What is kept as it was read: replaced whole, so that threads see one state or the other."""
 
     stamp: _Stamp
     entries: Mapping[str, _Entry]
@@ -148,12 +161,15 @@ class KeyStore:
         key = ApiKey("", _name(name), _datasets(datasets), _scopes(scopes), self._clock(), _expires(expires))
         if not key.valid(self._clock()):
             raise InputError(f"a key that expires at {expires} would never be valid; name a time in the future")
-        with self._changing() as entries:
+
+        def add(entries: dict[str, _Entry]) -> NewKey:
             ids = iter(lambda: secrets.token_hex(4), "")
-            key = replace(key, id=next(one for one in ids if one not in entries))
-            text = f"ptm_{key.id}_{secrets.token_urlsafe(32)}"
-            entries[key.id] = _Entry(key, _hash(text))
-        return NewKey(key, text)
+            new = replace(key, id=next(one for one in ids if one not in entries))
+            text = f"ptm_{new.id}_{secrets.token_urlsafe(32)}"
+            entries[new.id] = _Entry(new, _hash(text))
+            return NewKey(new, text)
+
+        return self._change(add)
 
     def revoke(self, key_id: str) -> ApiKey:
         """Revoke a key, from now on and for good; it stays in the list. One that is revoked already stays so.
@@ -164,13 +180,24 @@ class KeyStore:
             LockedError: another process is changing keys and does not come to an end.
             StoreError: the file cannot be written.
         """
-        with self._changing() as entries:
+
+        def mark(entries: dict[str, _Entry]) -> ApiKey:
             entry = entries.get(key_id)
             if entry is None:
                 raise UnknownNameError("key", key_id, tuple(entries))
             if entry.key.revoked is None:
                 entry = entries[key_id] = replace(entry, key=replace(entry.key, revoked=self._clock()))
-        return entry.key
+            return entry.key
+
+        return self._change(mark)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether a check needs no look at anything far away; `refresh` takes that look."""
+        return True
+
+    def refresh(self) -> None:
+        """Look at what is kept, if that takes a while."""
 
     def check(self, text: str) -> ApiKey | None:
         """The key of this text; None where there is none, or where it has expired or was revoked.
@@ -181,7 +208,7 @@ class KeyStore:
             CorruptStoreError: the file is damaged or unreadable, so nobody can be let in.
         """
         entries = self._read().entries
-        found = _TEXT.fullmatch(text)
+        found = _KEY_TEXT.fullmatch(text)
         entry = entries.get(found[1]) if found else None
         same = hmac.compare_digest(_hash(text), _NO_HASH if entry is None else entry.sha256)
         return entry.key if same and entry is not None and entry.key.valid(self._clock()) else None
@@ -232,13 +259,7 @@ class KeyStore:
             with self.path.open("rb") as file:
                 about = os.fstat(file.fileno())  # of what is read here, whatever is renamed into its place meanwhile
                 stamp = about.st_ino, about.st_mtime_ns, about.st_size
-                try:
-                    return _Known(stamp, _parsed(file.read(_LARGEST_FILE + 1)))
-                except FormatVersionError as error:
-                    return _Known(stamp, {}, partial(FormatVersionError, f"{self.path} {error}"))
-                except (ValueError, TypeError, KeyError, RecursionError, InputError) as error:
-                    told = f"{self.path} is damaged ({type(error).__name__}: {error}); nobody is let in"
-                    return _Known(stamp, {}, partial(CorruptStoreError, f"{told}; restore it from a backup"))
+                return _known(stamp, file.read(_LARGEST_FILE + 1), str(self.path))
         except FileNotFoundError:
             if known is None or known.stamp == "absent":
                 return _Known("absent", {})
@@ -247,27 +268,127 @@ class KeyStore:
         except OSError as error:  # not remembered: its permissions may change without a trace in the stamp
             raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is let in") from error
 
-    @contextmanager
-    def _changing(self) -> Iterator[dict[str, _Entry]]:
-        """The entries, to be changed; written when the block ends without an error, under a lock all the while."""
+    def _change(self, work: Callable[[dict[str, _Entry]], T]) -> T:
+        """What ``work`` makes of the entries, which it may change; they are written under a lock."""
         make_directory(self.path.parent)
         try:
             with FileLock(self._lock, timeout=_PATIENCE, mode=0o600):
                 before = self._read().entries
                 entries = dict(before)
-                yield entries
+                result = work(entries)
                 if entries != before:
                     self._write(entries)
+                return result
         except Timeout as error:
             raise LockedError(f"{self.path} is being changed by another process; try again") from error
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error.strerror or error}") from error
 
     def _write(self, entries: Mapping[str, _Entry]) -> None:
-        value = {"format": FORMAT, "keys": [_to_json(entry) for entry in entries.values()]}
         with replacing(self.path) as file:
             os.fchmod(file.fileno(), 0o600)  # before there is anything in it
-            file.write(json.dumps(value, ensure_ascii=False, indent=1).encode())
+            file.write(_text(entries).encode())
+
+
+class RecordKeys(KeyStore):
+    """The keys of a workspace in a server, in one record of its backend.
+
+    Every process looks at the record again after half a second, so that a key works, or no longer does, everywhere
+    within a second. Changes are made on the condition that nobody else has made one meanwhile, and else made again.
+
+    What cannot be read opens nothing: a damaged record, one that was there and is gone, a server that does not answer.
+
+    Args:
+        backend: where the workspace lives.
+        clock: tells the time, in UTC.
+    """
+
+    def __init__(self, backend: Backend, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._backend, self._clock = backend, clock
+        self._guard = threading.Lock()
+        self._looked = -math.inf
+        self._known: _Known | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """See `KeyStore`."""
+        return self._known is not None and monotonic() - self._looked < _FRESH
+
+    def refresh(self) -> None:
+        """See `KeyStore`; whoever comes while somebody is looking waits for what that one sees."""
+        with self._guard:
+            if not self.fresh:
+                began = monotonic()  # what is revoked during the look counts from the next one on
+                self._known = self._looked_up(self._known)
+                self._looked = began if self._known.failure is None else monotonic()
+
+    def empty(self) -> bool:
+        """Whether there has never been a key here, see `KeyStore`."""
+        return self._read().stamp == "absent"
+
+    def _read(self) -> _Known:
+        self.refresh()
+        known = self._known
+        assert known is not None, "refresh sets it"
+        if known.failure is not None:
+            raise known.failure()
+        return known
+
+    def _looked_up(self, known: _Known | None) -> _Known:
+        stamp: _Stamp = "absent" if known is None else known.stamp
+        where = f"{self._backend.url}: the record of keys"
+        try:
+            record = self._backend.record(KIND)
+        except StoreError as error:
+            return _Known(stamp, {}, partial(type(error), str(error)))
+        if record is not None:
+            same = known is not None and known.failure is None and known.stamp == record.version
+            return known if same and known is not None else _known(record.version, record.value.encode(), where)
+        if stamp == "absent":
+            return _Known("absent", {})
+        told = f"{where} is gone; nobody is let in; restore it, or start anew and make a key"
+        return _Known(stamp, {}, partial(CorruptStoreError, told))
+
+    def _change(self, work: Callable[[dict[str, _Entry]], T]) -> T:
+        for _ in range(_ATTEMPTS):
+            record = self._backend.record(KIND)
+            before: Mapping[str, _Entry] = {}
+            if record is not None:
+                known = _known(record.version, record.value.encode(), f"{self._backend.url}: the record of keys")
+                if known.failure is not None:
+                    raise known.failure()
+                before = known.entries
+            entries = dict(before)
+            result = work(entries)
+            if entries != before:
+                try:
+                    self._backend.put_record(KIND, "", _text(entries), NEW if record is None else record.version)
+                except ConflictError:
+                    continue
+                self._looked = -math.inf
+            return result
+        raise LockedError(f"{self._backend.url}: other processes are changing keys all the while; try again")
+
+
+def keys_of(backend: Backend) -> KeyStore:
+    """The keys of the workspace in this backend: a file of a folder, a record of a server."""
+    return KeyStore(backend.path / FILE) if isinstance(backend, LocalBackend) else RecordKeys(backend)
+
+
+def _known(stamp: _Stamp, data: bytes, where: str) -> _Known:
+    """What is kept, read; what is damaged is remembered as such."""
+    try:
+        return _Known(stamp, _parsed(data))
+    except FormatVersionError as error:
+        return _Known(stamp, {}, partial(FormatVersionError, f"{where} {error}"))
+    except (ValueError, TypeError, KeyError, RecursionError, InputError) as error:
+        told = f"{where} is damaged ({type(error).__name__}: {error}); nobody is let in"
+        return _Known(stamp, {}, partial(CorruptStoreError, f"{told}; restore it from a backup"))
+
+
+def _text(entries: Mapping[str, _Entry]) -> str:
+    value = {"format": FORMAT, "keys": [_to_json(entry) for entry in entries.values()]}
+    return json.dumps(value, ensure_ascii=False, indent=1)
 
 
 def _hash(text: str) -> str:

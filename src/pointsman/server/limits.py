@@ -18,6 +18,7 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import unquote_to_bytes
 
+from pointsman._twins import in_thread
 from pointsman.errors import InputError
 from pointsman.server.access import authenticate
 from pointsman.server.problems import Problem, response
@@ -616,6 +617,8 @@ class Guard:
         if scope["type"] == "http":
             path = _path(scope)
             if not (path in _PROBES or _of_console(path)) or scope["method"] not in _SAFE_METHODS:
+                if not self._keys.fresh:
+                    await in_thread(self._keys.refresh)
                 try:
                     self._enter(scope)
                 except Problem as problem:

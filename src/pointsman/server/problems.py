@@ -14,12 +14,14 @@ from pydantic_core import ValidationError, to_json
 from starlette.responses import Response
 
 from pointsman.errors import (
+    ConflictError,
     InputError,
     LockedError,
     MissingDependencyError,
     ModelError,
     PointsmanError,
     RetrievalError,
+    StoreUnavailableError,
     UnknownNameError,
     UnmetNeedError,
 )
@@ -149,6 +151,11 @@ def _of_lock(_: Any) -> Problem:
     return Problem("locked", "another process is writing to this dataset; try again", headers={"Retry-After": "1"})
 
 
+def _of_store(error: Any) -> Problem:
+    log.error("the store does not answer: %s", error)
+    return Problem("unavailable", "the store does not answer; the log says why", headers={"Retry-After": "1"})
+
+
 def _of_search(error: Any) -> Problem:
     log.error("a search failed in every branch: %s", error)
     failed = {name: type(cause).__name__ for name, cause in error.causes.items()}
@@ -164,7 +171,9 @@ def _of_model(error: Any) -> Problem:
 _OF_ERRORS: Final[tuple[tuple[type[Exception], Callable[[Any], Problem]], ...]] = (
     (ValidationError, lambda error: Problem("invalid-input", told(error))),
     (InputError, _of_input),
+    (ConflictError, lambda error: Problem("conflict", str(error))),
     (LockedError, _of_lock),
+    (StoreUnavailableError, _of_store),
     (RetrievalError, _of_search),
     (ModelError, _of_model),
     (MissingDependencyError, _of_model),

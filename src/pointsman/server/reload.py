@@ -1,8 +1,9 @@
 """Settings and policy that change while the service runs.
 
-The settings' file and the workspace's ``policy.json`` are looked at once a second, and at once on ``SIGHUP``. What has
-changed is read and checked as a whole and then put in the place of the old; a file that cannot be used is told of in
-the log, once, and the old values stay. A worker notices in this way what another worker has kept, too.
+The settings' file and the workspace's policy are looked at once a second, and at once on ``SIGHUP``. What has changed
+is read and checked as a whole and then put in the place of the old; what cannot be used is told of in the log, once,
+and the old values stay. A worker, or a service on another machine, notices in this way what another one has kept, and
+whether the server in which the workspace lives answers.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.errors import PointsmanError
-from pointsman.retrieval.policy import POLICY, measured, stored
+from pointsman.errors import PointsmanError, StoreError, StoreUnavailableError
+from pointsman.retrieval.policy import POLICY, measured
 from pointsman.settings import CONFIG_VARIABLE, FILE, Settings
+from pointsman.store.backend import NEW
 from pointsman.store.local.files import file_stamp
 
 if TYPE_CHECKING:
@@ -79,7 +81,10 @@ class Reloader:
         self._problems: dict[str, str] = {}
         self._guard = threading.Lock()
         self._looked = monotonic()
-        self._stamps = (file_stamp(self._file), file_stamp(workspace.path / POLICY))
+        self.store_away = False
+        self._policy = workspace.workflow.policy
+        self._stamps: tuple[object, str] = (file_stamp(self._file), NEW)
+        self._stamps = (self._stamps[0], self._policy_version())
 
     def poll(self) -> Current:
         """What holds now, after a look at the files if the last one is a second ago; some microseconds."""
@@ -97,12 +102,14 @@ class Reloader:
             self._looked = monotonic()
             settings, policy = self._stamps
             # Stamps are taken before reading: what changes in between is read again next time.
-            self._stamps = (file_stamp(self._file), file_stamp(self._workspace.path / POLICY))
+            self._stamps = (file_stamp(self._file), self._policy_version())
             changed = False
             if force or self._stamps[0] != settings:
                 changed |= self._attempt("settings", self._take_settings)
-            if force or self._stamps[1] != policy:
+            # This process may itself have kept one that another has dropped since, both between two looks.
+            if force or self._stamps[1] != policy or self._workspace.workflow.policy is not self._policy:
                 changed |= self._attempt(POLICY, self._take_policy)
+                self._policy = self._workspace.workflow.policy
             problem = "; ".join(self._problems.values()) or None
             if problem != self.current.problem:
                 self.current = replace(self.current, problem=problem)
@@ -145,6 +152,22 @@ class Reloader:
         self._problems.pop(what, None)
         return changed
 
+    def _policy_version(self) -> str:
+        """What tells this state of the kept policy from others; the last one while the store is away."""
+        try:
+            record = self._workspace.backend.record(POLICY)
+        except StoreUnavailableError as error:
+            if not self.store_away:
+                log.error("not ready: %s", error)  # noqa: TRY400  (no fault of ours)
+            self.store_away = True
+            return self._stamps[1]
+        except StoreError as error:
+            return f"unreadable: {error}"
+        if self.store_away:
+            log.info("the store answers again")
+        self.store_away = False
+        return NEW if record is None else record.version
+
     def _take_settings(self) -> bool:
         new = Settings.load(self._path, self._environ, **self._overrides)
         if new == self.current.settings:
@@ -160,7 +183,7 @@ class Reloader:
         workflow = self._workspace.workflow
         if workflow.policy is None:  # 'auto' goes by the look of the query, whatever was fitted
             return False
-        new = stored(self._workspace.path) or measured()
+        new = self._workspace.stored_policy() or measured()
         if new == workflow.policy:
             return False
         self._workspace.workflow = replace(workflow, policy=new)

@@ -7,15 +7,17 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman._places import redacted
 from pointsman.errors import InputError, MissingDependencyError
-from pointsman.server.keys import FILE, KeyStore
+from pointsman.server.keys import KeyStore, keys_of
 from pointsman.server.limits import Limits
 from pointsman.settings import PREFIX, Settings
+from pointsman.store.backend import open_backend
 
 if TYPE_CHECKING:
     import uvicorn
@@ -31,7 +33,7 @@ class Options:
     """How to serve.
 
     Attributes:
-        workspace: the folder of datasets.
+        workspace: the folder of datasets, or the URL of a server.
         host: the address to listen on.
         port: 0: any that is free.
         workers: processes; each takes requests, and one at a time writes to a dataset.
@@ -87,11 +89,13 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
     from pointsman.server.logs import configure_logging
 
     _limits(options)
-    check_closed(options)
-    listening = bound(options.host, options.port)
-    configure_logging(options.log_level, json=options.log_json)
-    warn_if_closed(options)
-    announce(options.workspace, address(listening), on_listening)
+    with closing(open_backend(options.workspace)) as backend:
+        keys = keys_of(backend)
+        check_closed(options, keys)
+        listening = bound(options.host, options.port)
+        configure_logging(options.log_level, json=options.log_json)
+        warn_if_closed(options, keys)
+    announce(redacted(options.workspace), address(listening), on_listening)
     if options.workers == 1:
         server = uvicorn.Server(configured(application(options), log_level=options.log_level))
         server.run(sockets=[listening])
@@ -128,7 +132,7 @@ def configured(app: ASGIApp | str, *, grace: int = GRACE, **more: Any) -> uvicor
     )
 
 
-def announce(workspace: str | Path, address: str, on_listening: Callable[[str], None] | None) -> None:
+def announce(workspace: str, address: str, on_listening: Callable[[str], None] | None) -> None:
     """Say where the service listens: in the log, whatever its level, and to whoever wants to know."""
     told = (f"pointsman serves {workspace} at {address}", (), None)
     log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, *told, extra={"fields": {"address": address}}))
@@ -136,14 +140,13 @@ def announce(workspace: str | Path, address: str, on_listening: Callable[[str], 
         on_listening(address)
 
 
-def check_closed(options: Options) -> None:
+def check_closed(options: Options, keys: KeyStore) -> None:
     """Check that nobody else reaches a workspace that has no keys.
 
     Raises:
         InputError: others would.
     """
-    keys = KeyStore(Path(options.workspace) / FILE)
-    make_one = f"make one with 'pointsman keys create NAME --workspace {options.workspace}'"
+    make_one = f"make one with 'pointsman keys create NAME --workspace {redacted(options.workspace)}'"
     if not options.loopback and options.keyless:
         raise InputError(f"--open is for this machine alone, and on {options.host} others could reach it")
     if not options.loopback and not keys.usable():
@@ -152,14 +155,13 @@ def check_closed(options: Options) -> None:
         )
 
 
-def warn_if_closed(options: Options) -> None:
+def warn_if_closed(options: Options, keys: KeyStore) -> None:
     """Log where nobody can use the service, since every key has been revoked or has expired."""
-    keys = KeyStore(Path(options.workspace) / FILE)
     if not (options.keyless or keys.empty() or keys.usable()):
         log.warning(
             "every key has been revoked or has expired, so nobody is let in; make one with 'pointsman keys create "
             "NAME --workspace %s', or start with --open",
-            options.workspace,
+            redacted(options.workspace),
         )
 
 

@@ -46,6 +46,7 @@ class State:
         metrics: what is counted.
         ready: whether requests are taken; False while it starts and when it is about to stop.
         not_ready: why not.
+        store_away: whether the server in which the workspace lives does not answer.
         writers: threads for what writes.
     """
 
@@ -56,6 +57,7 @@ class State:
     metrics: Metrics
     ready: bool = False
     not_ready: str = "the service is starting"
+    store_away: Callable[[], bool] = lambda: False
     writers: Executor = field(default_factory=lambda: ThreadPoolExecutor(_WRITERS, "pointsman-writer"))
 
     def datasets(self, access: Access, names: list[str] | None = None) -> list[Dataset]:

@@ -21,6 +21,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from filelock import FileLock, Timeout
 
+from pointsman._places import is_url
 from pointsman.errors import (
     ConflictError,
     CorruptStoreError,
@@ -278,7 +279,7 @@ class LocalBackend(BaseBackend):
         path = self._file(kind, name)
         self.make()
         make_directory(path.parent)
-        with _changing(path):
+        with _changing(self.path / kind):  # one lock file for all of a kind
             check_version(self._read(path), expected_version, f"{kind} {name}".strip())
             if value is None:
                 path.unlink(missing_ok=True)
@@ -368,15 +369,6 @@ def _bm25(settings: Mapping[str, Any]) -> dict[str, float]:
 
 def _version(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=12).hexdigest()
-
-
-def is_url(where: str | os.PathLike[str]) -> bool:
-    r"""Whether a text names a place by a URL, and not a folder.
-
-    >>> is_url("postgresql://db/rails"), is_url("./rails"), is_url("C:\rails")
-    (True, False, False)
-    """
-    return isinstance(where, str) and bool(re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", where))
 
 
 def open_backend(where: str | os.PathLike[str], **options: Any) -> Backend:

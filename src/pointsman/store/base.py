@@ -44,6 +44,10 @@ NEAR: Final = "vector"
 """The name of a store's vector list."""
 
 
+SPREAD_NOTE: Final = "cosine_spread"
+"""The note with mean and deviation of the cosines, as a list in JSON."""
+
+
 class Scale(StrEnum):
     """What the scores of a list are."""
 

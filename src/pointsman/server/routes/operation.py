@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from pointsman._version import __version__
-from pointsman.retrieval.policy import Policy, stored
+from pointsman.retrieval.policy import Policy
 from pointsman.server import schemas
 from pointsman.server.answers import Json, plain
 from pointsman.server.problems import Problem
@@ -30,9 +30,10 @@ async def health() -> Response:
 
 @router.get("/ready", response_model=schemas.Status, responses=problem_responses(), operation_id="ready")
 async def ready(state: Shared) -> Response:
-    """Whether it takes requests: not while it starts, nor when it is about to stop."""
-    if not state.ready:
-        raise Problem("unavailable", state.not_ready, headers={"Retry-After": "1"})
+    """Whether it takes requests: not while it starts, when it is about to stop, or while its store is away."""
+    if not state.ready or state.store_away():
+        reason = "the store does not answer" if state.ready else state.not_ready
+        raise Problem("unavailable", reason, headers={"Retry-After": "1"})
     return Json({"status": "ready"})
 
 
@@ -72,14 +73,14 @@ async def evaluations(state: Shared, access: Reader) -> Response:
     from pointsman.evaluation.runs import kept
 
     access.require_all()
-    return Json({"runs": await in_thread(kept, state.workspace.path)})
+    return Json({"runs": await in_thread(kept, state.workspace.backend)})
 
 
 @router.get("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS, operation_id="get_policy")
 async def get_policy(state: Shared, access: Reader) -> Response:
     """The policy that was fitted to this workspace."""
     access.require_all()
-    return Json(_policy(await in_thread(stored, state.workspace.path)))
+    return Json(_policy(await in_thread(state.workspace.stored_policy)))
 
 
 @router.put("/api/policy", response_model=schemas.PolicyAnswer, responses=_WRITES, operation_id="keep_policy")

@@ -179,4 +179,4 @@ async def strategies(state: Shared, access: Reader) -> Response:
 
 def _answer(state: State, context: RetrievalContext, trace: TraceDetail) -> dict[str, Any]:
     state.metrics.searched(context)
-    return wire.answer_to_dict(context, state.workspace.path, trace=trace)
+    return wire.answer_to_dict(context, state.workspace.place, trace=trace)

@@ -248,8 +248,7 @@ class OpenSearchStore(BaseStore):
         """What one part of a request complains of."""
         if status == 404 and error.get("type") in {"index_not_found_exception", "alias_missing_exception"}:
             return self._cluster.gone()
-        causes = error.get("root_cause") or [error]
-        return StoreError(f"{self._cluster.label}: {error.get('type')}: {causes[0].get('reason')!s:.300}")
+        return self._cluster.complaint(error)
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 

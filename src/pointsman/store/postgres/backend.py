@@ -42,7 +42,7 @@ class PostgresBackend(BaseBackend):
     """
 
     def __init__(self, url: str) -> None:
-        address, self.schema, most = _split(url)
+        address, self.schema, most = split(url)
         self._connections = Connections(address, most=most)
         self._vectors: str | None = None
 
@@ -252,7 +252,7 @@ create table if not exists "{schema}".record (
         self._connections.run(make)
 
 
-def _split(url: str) -> tuple[str, str, int]:
+def split(url: str) -> tuple[str, str, int]:
     """The address for libpq, the schema, and how many connections there are at most.
 
     Raises:

@@ -66,12 +66,13 @@ class Connections:
         url: ``postgresql://…`` as libpq reads it; also host lists and service names.
         most: how many connections there are at most, for threads and for each event loop.
         patience: seconds for which a call that fails for a moment is tried again.
+        read_only: whether the server is to refuse every change.
 
     Raises:
         InputError: the URL cannot be read.
     """
 
-    def __init__(self, url: str, *, most: int = 8, patience: float = PATIENCE) -> None:
+    def __init__(self, url: str, *, most: int = 8, patience: float = PATIENCE, read_only: bool = False) -> None:
         try:
             parameters = conninfo.conninfo_to_dict(url)
         except psycopg.Error:
@@ -81,7 +82,8 @@ class Connections:
         self.label = _label(parameters)
         self._password = str(parameters.get("password") or "")
         self._most, self._patience = most, patience
-        settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        wanted = {**_SETTINGS, **({"default_transaction_read_only": "on"} if read_only else {})}
+        settings = " ".join(f"-c {name}={value}" for name, value in wanted.items())
         options = f"{settings} {parameters.pop('options', '')}".strip()
         secure = {} if _is_here(parameters) or "sslmode" in parameters or "PGSSLMODE" in os.environ else _VERIFIED
         self._parameters: dict[str, Any] = {

@@ -273,11 +273,13 @@ words as materialized (
     order by r.score desc, r.doc limit %(k)s))"""
 
     def _near(self, condition: Condition | None, few: int) -> str:
+        # The index gives rows nearly in order, and the planner takes its word for it: adding 0 makes it sort, and read
+        # all that the inner limit asks for.
         near = self.near()
         if condition is None:
             return f"""
 near as materialized (select id, -d as cosine from (
-  select e.id, e.v {near} as d from {self.vec} e order by e.v {near} limit %(k)s) z order by d, id)"""
+  select e.id, e.v {near} as d from {self.vec} e order by e.v {near} limit %(k)s) z order by d + 0, id)"""
         return f"""
 near as materialized (select id, -d as cosine from (
   (select id, d from (select e.id, e.v {near} as d from few join {self.vec} e using (id)
@@ -285,7 +287,7 @@ near as materialized (select id, -d as cosine from (
   union all
   (select e.id, e.v {near} as d from {self.vec} e
     cross join lateral (select from {self.doc} d where d.id = e.id and {condition.sql} offset 0) ok
-    where (select n from n) > {few} order by e.v {near} limit 2 * %(k)s)) z order by d, id limit %(k)s)"""
+    where (select n from n) > {few} order by e.v {near} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
 
     def score(self, *, words: bool, near: bool, k1: float, b: float) -> str:
         """Both scores of given documents."""

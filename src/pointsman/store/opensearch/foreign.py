@@ -1,0 +1,323 @@
+"""An index that exists already, searched as it is and never written to (B4).
+
+Types, dimensions and the distance of the vectors are read from its mapping.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman.errors import InputError
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.store.attachment import CACHED_SECONDS, TEXT, one_list, scales_of, unknown_keys
+from pointsman.store.base import (
+    NEAR,
+    SPREAD_NOTE,
+    BaseStore,
+    Capability,
+    Lists,
+    Look,
+    Page,
+    Ranking,
+    Statistics,
+    StoreInfo,
+)
+from pointsman.store.opensearch.cluster import Address, Cluster
+from pointsman.types import Document
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Typed
+    from pointsman.store.attachment import Attachment
+
+_NUMBERS: Final = frozenset(
+    {"long", "integer", "short", "byte", "double", "float", "half_float", "scaled_float", "unsigned_long"}
+)
+_KINDS: Final = {**dict.fromkeys(_NUMBERS, "number"), "boolean": "boolean", "keyword": "string", "date": "string"}
+_NOTHING: Final[dict[str, Any]] = {"match_none": {}}
+_EF: Final = 256  # candidates of HNSW for each segment
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """What the mapping says.
+
+    Attributes:
+        index: the name or alias.
+        exact: for each key of the metadata, the field that holds its values as they are, and their kind.
+        dimensions: of the vectors; None where there are none.
+        readable: whether vectors come back with documents.
+        identity: tells the index from others.
+    """
+
+    index: str
+    exact: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    dimensions: int | None = None
+    readable: bool = False
+    identity: str = ""
+
+
+class IndexStore(BaseStore):
+    """An index as a store that only reads.
+
+    Args:
+        attached: where it is, and what is what in it.
+
+    Raises:
+        InputError: the URL cannot be used.
+    """
+
+    def __init__(self, attached: Attachment) -> None:
+        address = Address(attached.url)
+        name = attached.table
+        if not name or name.startswith(("_", "-", "+")) or any(one in name for one in '\\/*?"<>| ,#:%') or name == "..":
+            raise InputError(f"an index is named without spaces, wildcards and slashes, not {name!r:.80}")
+        self._attached = attached
+        self._cluster = Cluster(address.client(), address.label, address.user[1] if address.user else "")
+        self._opening = threading.Lock()
+        self._known: _Fields | None = None
+
+    def __repr__(self) -> str:
+        return f"IndexStore({self._cluster.label!r}, {self._attached.table!r})"
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`.
+
+        Raises:
+            InputError: there is no such index or field, or it is of a type that cannot be used.
+        """
+        fields, vector = self._fields, self._attached.vector is not None
+        scales = scales_of(self._attached)
+        can = {Capability.FILTERS, *({Capability.VECTORS} if fields.readable else set())}
+        embedder = self._attached.embedder if vector else None
+        return StoreInfo("opensearch index", fields.identity, embedder, fields.dimensions, scales, frozenset(can))
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`; one request for all."""
+        lines: list[Mapping[str, Any]] = []
+        for look in looks:
+            for query in self._queries(look).values():
+                body = {"query": query, "size": look.depth, "_source": self._source}
+                lines += [{"search_type": "dfs_query_then_fetch"}, body]
+        if not lines:
+            return [Lists({}) for _ in looks]
+        answers = iter(self._cluster.ask_many(f"/{self._fields.index}/_msearch", lines)["responses"])
+        return [self._lists(look, {name: next(answers) for name in self._queries(look)}) for look in looks]
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        query = self._with_ids(ids)
+        documents = {one.id: one for one in map(self._document, self._hits(query, size=max(1, len(ids))))}
+        return [documents.get(id_) for id_ in ids]
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`; OpenSearch gives 10,000 documents in this way and no more."""
+        begin, query = int(after or 0), self._filter(filters)
+        hits = self._hits(query, size=limit, **{"from": begin, "sort": [{self._attached.id: "asc"}]})
+        return Page(list(map(self._document, hits)), str(begin + limit) if len(hits) == limit else None)
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        body = {"query": self._filter(filters)}
+        return int(self._cluster.ask("POST", f"/{self._fields.index}/_count", body)["count"])
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`; brought to length 1."""
+        name = self._attached.vector
+        if name is None or not self._fields.readable:
+            raise self._cannot(Capability.VECTORS)
+        query: dict[str, Any] = {"exists": {"field": name}}
+        if keys is not None:
+            query = {"bool": {"filter": [query, self._with_ids(keys)]}}
+        size = sample or (len(keys) if keys is not None else 10_000)
+        spread = {"function_score": {"query": query, "random_score": {"seed": 1, "field": "_seq_no"}}}
+        hits = self._hits(spread if sample else query, size=max(1, size), _source=[name, self._attached.id])
+        found = {self._id(hit): _at(hit["_source"], name) for hit in hits}
+        order = [key for key in keys if key in found] if keys is not None else list(found)
+        rows = np.array([found[key] for key in order], np.float32).reshape(len(order), self._fields.dimensions or 0)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (asked before embedding)
+        """See `Store`; whoever asks is about to write, which cannot be done here."""
+        raise self._cannot(Capability.WRITE)
+
+    def statistics(self) -> Statistics:
+        """See `Store`; the sequence number is that of the clock."""
+        spread = self._attached.spread
+        notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
+        return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._cluster.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _source(self) -> list[str]:
+        return [one for one in (self._attached.text, *self._attached.metadata, self._attached.id) if one != "_id"]
+
+    def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
+        """What is asked for each list."""
+        filters = [] if look.filters is None else [self._filter(look.filters)]
+        queries: dict[str, dict[str, Any]] = {}
+        if look.text is not None:
+            match = {"match": {self._attached.text: {"query": look.text}}}
+            queries[TEXT] = {"bool": {"must": [match], "filter": filters}}
+        if look.vector is not None and self._attached.vector is not None:
+            parameters = {"ef_search": max(_EF, look.depth)}
+            near: dict[str, Any] = {"vector": look.vector.tolist(), "k": look.depth, "method_parameters": parameters}
+            if filters:
+                near["filter"] = {"bool": {"filter": filters}}
+            queries[NEAR] = {"knn": {self._attached.vector: near}}
+        return queries
+
+    def _lists(self, look: Look, answers: Mapping[str, Any]) -> Lists:
+        rankings: dict[str, Ranking] = {}
+        documents: dict[Any, Document] = {}
+        degraded = list(unknown_keys(look.filters, self._fields.exact, self._attached.place))
+        for name, answer in answers.items():
+            if "error" in answer:
+                raise self._cluster.complaint(answer["error"])
+            if answer["_shards"]["failed"]:
+                degraded.append(f"{self._attached.place}: {answer['_shards']['failed']} shards did not answer")
+            hits = answer["hits"]["hits"]
+            rankings[name] = [(self._id(hit), hit["_score"]) for hit in hits]
+            documents |= {self._id(hit): self._document(hit) for hit in hits}
+        return Lists(one_list(rankings, look.depth), {}, documents, tuple(dict.fromkeys(degraded)))
+
+    def _hits(self, query: Mapping[str, Any], *, size: int, **more: Any) -> list[Any]:
+        body = {"query": query, "size": size, "_source": self._source, **more}
+        answer = self._cluster.ask("POST", f"/{self._fields.index}/_search", body)
+        return list(answer["hits"]["hits"])
+
+    def _with_ids(self, ids: Sequence[str]) -> dict[str, Any]:
+        if self._attached.id == "_id":
+            return {"ids": {"values": list(ids)}}
+        return {"terms": {self._attached.id: list(ids)}}
+
+    def _id(self, hit: Mapping[str, Any]) -> str:
+        return str(hit["_id"] if self._attached.id == "_id" else _at(hit["_source"], self._attached.id))
+
+    def _document(self, hit: Mapping[str, Any]) -> Document:
+        source = hit["_source"]
+        metadata = {name: value for name in self._attached.metadata if (value := _at(source, name)) is not None}
+        return Document(self._id(hit), str(_at(source, self._attached.text) or ""), metadata)
+
+    def _filter(self, wanted: Filter | None) -> dict[str, Any]:
+        """A filter as a query; a key that cannot be asked for matches nothing, and `search` says so."""
+        match wanted:
+            case None | And(()):
+                return {"match_all": {}}
+            case And(parts):
+                return {"bool": {"filter": list(map(self._filter, parts))}}
+            case Or(parts):
+                return {"bool": {"should": [*map(self._filter, parts), _NOTHING], "minimum_should_match": 1}}
+            case Not(part):
+                return {"bool": {"must_not": [self._filter(part)]}}
+            case Equals() | In():
+                return self._any_of(wanted.key, [wanted.typed] if isinstance(wanted, Equals) else list(wanted.typed))
+            case _:
+                return self._of_field(wanted)
+
+    def _of_field(self, wanted: Filter) -> dict[str, Any]:
+        if isinstance(wanted, Range):
+            return self._within(wanted)
+        if not isinstance(wanted, Exists):
+            raise InputError(f"a filter of the kind {type(wanted).__name__} is unknown to OpenSearch stores")
+        return (
+            {"exists": {"field": self._fields.exact[wanted.key][0]}} if wanted.key in self._fields.exact else _NOTHING
+        )
+
+    def _any_of(self, key: str, values: Sequence[Typed]) -> dict[str, Any]:
+        name, kind = self._fields.exact.get(key, ("", ""))
+        able = [value for one, value in values if one == kind]
+        return {"terms": {name: able}} if able else _NOTHING
+
+    def _within(self, wanted: Range) -> dict[str, Any]:
+        name, kind = self._fields.exact.get(wanted.key, ("", ""))
+        interval = wanted.interval
+        if interval.kind != kind:
+            return _NOTHING
+        bounds = {}
+        if interval.low is not None:
+            bounds["gte" if interval.low_included else "gt"] = interval.low
+        if interval.high is not None:
+            bounds["lte" if interval.high_included else "lt"] = interval.high
+        return {"range": {name: bounds}}
+
+    @property
+    def _fields(self) -> _Fields:
+        with self._opening:
+            if self._known is None:
+                self._known = self._read()
+            return self._known
+
+    def _read(self) -> _Fields:
+        """What the cluster says of the index.
+
+        Raises:
+            InputError: there is no such index or field, or it is of a type that cannot be used.
+        """
+        attached, label = self._attached, self._cluster.label
+        answer = self._cluster.ask("GET", f"/{attached.table}/_mapping", accepted=(404,))
+        if answer is None:
+            raise InputError(f"{label} has no index {attached.table!r}")
+        types = _types(next(iter(answer.values()))["mappings"].get("properties", {}))
+        for name in (attached.text, *([] if attached.vector is None else [attached.vector]), *attached.metadata):
+            if name not in types:
+                raise InputError(f"index {attached.table!r} has no field {name!r}; it has {', '.join(sorted(types))}")
+        if attached.id != "_id" and types.get(attached.id, {}).get("type") != "keyword":
+            raise InputError(f"the id of index {attached.table!r} is '_id' or a keyword field, not {attached.id!r}")
+        exact = {name: one for name in attached.metadata if (one := _exact(name, types[name])) is not None}
+        told = f"{label} {attached.table} {sorted(answer)} {attached.id} {attached.text} {attached.vector}"
+        identity = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+        if attached.vector is None:
+            return _Fields(attached.table, exact, identity=identity)
+        about = types[attached.vector]
+        if about.get("type") != "knn_vector" or "dimension" not in about:
+            raise InputError(f"field {attached.vector!r} of {attached.table!r} is no knn_vector")
+        probe = {"query": {"exists": {"field": attached.vector}}, "size": 1, "_source": [attached.vector]}
+        hits = self._cluster.ask("POST", f"/{attached.table}/_search", probe)["hits"]["hits"]
+        readable = bool(hits) and _at(hits[0].get("_source") or {}, attached.vector) is not None
+        return _Fields(attached.table, exact, int(about["dimension"]), readable, identity)
+
+
+def _types(properties: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping[str, Any]]:
+    """Fields by their dotted names."""
+    types: dict[str, Mapping[str, Any]] = {}
+    for name, about in properties.items():
+        types[prefix + name] = about
+        types |= _types(about.get("properties", {}), f"{prefix}{name}.")
+    return types
+
+
+def _exact(name: str, about: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The field that holds values as they are, and their kind: a text is asked for by its keyword field."""
+    if about.get("type") in _KINDS:
+        return name, _KINDS[about["type"]]
+    for under, one in about.get("fields", {}).items():
+        if one.get("type") == "keyword":
+            return f"{name}.{under}", "string"
+    return None
+
+
+def _at(source: Mapping[str, Any], name: str) -> Any:
+    """The value of a field, whose name may have dots, in a document."""
+    if name in source:
+        return source[name]
+    head, _, rest = name.partition(".")
+    inner = source.get(head)
+    return _at(inner, rest) if rest and isinstance(inner, Mapping) else None

@@ -1,0 +1,364 @@
+"""A table or view that exists already, searched as it is and never written to (B4).
+
+Types, the distance of the vectors and the configuration of the full text are read from the database. Names become
+quoted identifiers and values parameters; sessions are read-only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman.errors import InputError
+from pointsman.store.attachment import CACHED_SECONDS, TEXT, one_list, scales_of, unknown_keys
+from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Lists, Page, Statistics, StoreInfo
+from pointsman.store.postgres.backend import split
+from pointsman.store.postgres.connections import Connections
+from pointsman.store.postgres.statements import Condition
+from pointsman.types import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from psycopg import Connection
+
+    from pointsman.filters import Filter
+    from pointsman.store.attachment import Attachment
+    from pointsman.store.base import Look, Ranking
+
+_OPERATORS: Final = {"cosine": ("<=>", "1 - ({})"), "ip": ("<#>", "-({})"), "l2": ("<->", "-({})")}
+"""By the name in an operator class: the operator, and its score."""
+_JSON: Final = ("json", "jsonb")
+_VECTORS: Final = ("vector", "halfvec")
+_EXPRESSION: Final = re.compile(r"to_tsvector\('((?:[^']|'')+)'::regconfig, .+\)")
+_SCALARS: Final = '\'lax $[*] ? (@.type() == "string" || @.type() == "number" || @.type() == "boolean")\''
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What the database says of the table; every text is SQL.
+
+    Attributes:
+        rows: a subquery ``d`` with ``key``, ``text``, ``meta``, ``facts``, ``id``, and ``w`` and ``v`` where there are.
+        id_type: of the column that tells rows apart.
+        configuration: of the full text, as a literal.
+        vector: the query's vector in the column's type.
+        operator: between the two.
+        score: a format that makes a score of their distance.
+        dimensions: of the vectors; None where there are none.
+        identity: tells the table from others.
+        json: whether a JSON column is among the metadata.
+    """
+
+    rows: str
+    id_type: str
+    configuration: str
+    vector: str = ""
+    operator: str = ""
+    score: str = "{}"
+    dimensions: int | None = None
+    identity: str = ""
+    json: bool = False
+
+
+class TableStore(BaseStore):
+    """A table as a store that only reads.
+
+    Args:
+        attached: where it is, and what is what in it.
+
+    Raises:
+        InputError: the URL cannot be used.
+    """
+
+    def __init__(self, attached: Attachment) -> None:
+        address, _, most = split(attached.url)
+        self._attached = attached
+        self._connections = Connections(address, most=most, read_only=True)
+        self._opening = threading.Lock()
+        self._known: _Columns | None = None
+
+    def __repr__(self) -> str:
+        return f"TableStore({self._connections.label!r}, {self._attached.table!r})"
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`.
+
+        Raises:
+            InputError: there is no such table or column, or it is of a type that cannot be used.
+        """
+        columns, vector = self._columns, self._attached.vector is not None
+        can = {Capability.FILTERS, *({Capability.VECTORS} if vector else set())}
+        return StoreInfo(
+            "postgresql table",
+            columns.identity,
+            self._attached.embedder if vector else None,
+            columns.dimensions,
+            scales_of(self._attached),
+            frozenset(can),
+        )
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`; both lists and the documents of a question come by one statement."""
+        asked = [self._asked(look) for look in looks]
+
+        def rows(connection: Connection[Any]) -> list[list[Any]]:
+            return [connection.execute(sql.encode(), given).fetchall() if sql else [] for sql, given in asked]
+
+        answers = self._connections.run(rows)
+        return [_lists(look, found, self._unknown(look)) for look, found in zip(looks, answers, strict=True)]
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        kind = self._columns.id_type
+        wanted = f"array(select i::{kind} from unnest(%(ids)s::text[]) i where pg_input_is_valid(i, {_literal(kind)}))"
+        able = [id_ for id_ in ids if "\0" not in id_ and id_.isprintable()]
+        rows = self._rows(f"select {_DOCUMENT} from {self._columns.rows} where d.id = any({wanted})", ids=able)
+        documents = {row[0]: _document(*row) for row in rows}
+        return [documents.get(id_) for id_ in ids]
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+        condition, begin = Condition(filters), int(after or 0)
+        sql = f"select {_DOCUMENT} from {self._columns.rows} where {condition.sql} order by d.id offset {begin}"
+        rows = self._rows(f"{sql} limit {limit + 1}", **condition.parameters)
+        more = str(begin + limit) if len(rows) > limit else None
+        return Page([_document(*row) for row in rows[:limit]], more)
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        condition = Condition(filters)
+        sql = f"select count(*) from {self._columns.rows} where {condition.sql}"
+        return int(self._rows(sql, **condition.parameters)[0][0])
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`; brought to length 1."""
+        if self._attached.vector is None:
+            raise self._cannot(Capability.VECTORS)
+        columns = self._columns
+        sql = f"select d.key, d.v::text from {columns.rows} where d.v is not null"
+        if keys is not None:
+            sql += " and d.key = any(%(keys)s::text[])"
+        if sample:
+            sql += f" order by hashtext(d.key) limit {int(sample)}"
+        found = {key: json.loads(text) for key, text in self._rows(sql, keys=list(keys or ()))}
+        order = [key for key in keys if key in found] if keys is not None else list(found)
+        rows = np.array([found[key] for key in order], np.float32).reshape(len(order), columns.dimensions or 0)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (asked before embedding)
+        """See `Store`; whoever asks is about to write, which cannot be done here."""
+        raise self._cannot(Capability.WRITE)
+
+    def statistics(self) -> Statistics:
+        """See `Store`; the sequence number is that of the clock."""
+        spread = self._attached.spread
+        notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
+        return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._connections.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _asked(self, look: Look) -> tuple[str, dict[str, Any]]:
+        """The statement for a look, and its parameters; an empty one where nothing is looked for."""
+        columns, condition = self._columns, Condition(look.filters)
+        parts: list[str] = []
+        given: dict[str, Any] = dict(condition.parameters)
+        if look.text is not None:
+            given["text"] = look.text.replace("\0", " ").encode("utf-8", "replace").decode()
+            query = f"replace(plainto_tsquery({columns.configuration}, %(text)s)::text, ' & ', ' | ')::tsquery"
+            parts.append(
+                f"(select '{TEXT}' as list, ts_rank(d.w, {query}, 1)::float8 as score, {_DOCUMENT} from {columns.rows} "
+                f"where d.w @@ {query} and {condition.sql} order by score desc, d.key limit {look.depth:d})"
+            )
+        if look.vector is not None and columns.vector:
+            given["v"] = look.vector.tolist()
+            distance = f"d.v {columns.operator} {columns.vector}"
+            parts.append(
+                f"(select '{NEAR}' as list, ({columns.score.format(distance)})::float8 as score, {_DOCUMENT} "
+                f"from {columns.rows} where d.v is not null and {condition.sql} order by {distance} "
+                f"limit {look.depth:d})"
+            )
+        return " union all ".join(parts), given
+
+    def _unknown(self, look: Look) -> tuple[str, ...]:
+        """What of a filter cannot be asked for; in JSON columns there may be anything."""
+        if self._columns.json:
+            return ()
+        return tuple(dict.fromkeys(unknown_keys(look.filters, self._attached.metadata, self._attached.place)))
+
+    def _rows(self, sql: str, **parameters: Any) -> list[Any]:
+        return self._connections.run(lambda connection: connection.execute(sql.encode(), parameters).fetchall())
+
+    @property
+    def _columns(self) -> _Columns:
+        with self._opening:
+            if self._known is None:
+                self._known = self._connections.run(self._read)
+            return self._known
+
+    def _read(self, connection: Connection[Any]) -> _Columns:
+        """What the database says of the table.
+
+        Raises:
+            InputError: there is no such table or column, or it is of a type that cannot be used.
+        """
+        attached = self._attached
+        table = ".".join(map(_quoted, attached.table.split(".", 1)))
+        sql = (
+            "select a.attname, t.typname, n.nspname, a.atttypmod, format_type(a.atttypid, a.atttypmod), c.oid::text "
+            "from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped "
+            "join pg_type t on t.oid = a.atttypid join pg_namespace n on n.oid = t.typnamespace "
+            "where c.oid = to_regclass(%s) order by a.attnum"
+        )
+        types = {row[0]: row[1:] for row in connection.execute(sql, (table,)).fetchall()}
+        if not types:
+            raise InputError(f"{self._connections.label} has no table {attached.table!r} that this role can see")
+        vector = attached.vector
+        for name in (attached.id, attached.text, *([] if vector is None else [vector]), *attached.metadata):
+            if name not in types:
+                raise InputError(f"table {attached.table!r} has no column {name!r}; it has {', '.join(types)}")
+        configuration, words = _full_text(connection, table, attached.text, types)
+        selected = [
+            f"t.{_quoted(attached.id)} as id",
+            f"t.{_quoted(attached.id)}::text as key",
+            f"coalesce(t.{_quoted(attached.text)}::text, '') as text",
+            f"{words} as w",
+            f"{_metadata(attached.metadata, types)} as meta",
+        ]
+        if vector is not None:
+            selected.append(f"t.{_quoted(vector)} as v")
+        facts = (
+            "(select coalesce(jsonb_object_agg(e.key, e.facts), '{}') from (select key, jsonb_path_query_array(value, "
+            f"{_SCALARS}) as facts from jsonb_each(m.meta)) e where e.facts <> '[]')"
+        )
+        inner = f"(select {', '.join(selected)} from {table} t)"
+        rows = f"(select m.*, {facts} as facts from {inner} m) d".replace("%", "%%")
+        told = f"{self._connections.label} {types[attached.id][4]} {attached.id} {attached.text} {vector}"
+        known: dict[str, Any] = {
+            "rows": rows,
+            "id_type": types[attached.id][3],
+            "configuration": configuration.replace("%", "%%"),
+            "identity": hashlib.blake2b(told.encode(), digest_size=16).hexdigest(),
+            "json": any(types[name][0] in _JSON for name in attached.metadata),
+        }
+        if vector is None:
+            return _Columns(**known)
+        kind, schema, dimensions = types[vector][:3]
+        if kind not in _VECTORS:
+            raise InputError(f"column {vector!r} of {attached.table!r} is {types[vector][3]}, not one of pgvector")
+        if dimensions < 0:
+            row = connection.execute(
+                f"select {_quoted(schema)}.vector_dims({_quoted(vector)}) from {table} "
+                f"where {_quoted(vector)} is not null limit 1".encode()
+            ).fetchone()
+            dimensions = 0 if row is None else int(row[0])
+        distance = _distance(connection, table, vector)
+        operator, score = _OPERATORS[distance]
+        cast = f"%(v)s::float4[]::{_quoted(schema)}.vector"
+        return _Columns(
+            **known,
+            vector=cast if kind == "vector" else f"{cast}::{_quoted(schema)}.halfvec",
+            operator=f"operator({_quoted(schema)}.{operator})",
+            score=score,
+            dimensions=dimensions or None,
+        )
+
+
+_DOCUMENT: Final = "d.key, d.text, d.meta::text"
+
+
+def _document(key: str, text: str, metadata: str) -> Document:
+    return Document(key, text, {name: one for name, one in json.loads(metadata).items() if one is not None})
+
+
+def _lists(look: Look, rows: Sequence[Any], degraded: tuple[str, ...]) -> Lists:
+    rankings: dict[str, Ranking] = {}
+    documents: dict[Any, Document] = {}
+    wanted = [*([TEXT] if look.text is not None else []), *([NEAR] if look.vector is not None else [])]
+    for name in wanted:
+        best: dict[str, float] = {}
+        for _, score, key, text, metadata in sorted((row for row in rows if row[0] == name), key=lambda row: -row[1]):
+            best.setdefault(key, score)  # a view may have a row twice
+            documents[key] = _document(key, text, metadata)
+        rankings[name] = list(best.items())
+    return Lists(one_list(rankings, look.depth), {}, documents, degraded)
+
+
+def _quoted(name: str) -> str:
+    """A name as an SQL identifier.
+
+    Raises:
+        InputError: it cannot be one.
+    """
+    if not name or "\0" in name or len(name.encode("utf-8", "replace")) > 63:
+        raise InputError(f"a name in PostgreSQL has 1 to 63 bytes, not {name!r:.80}")
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _metadata(names: Sequence[str], types: dict[str, Any]) -> str:
+    """The metadata of a row: columns by their names, and the keys of JSON columns."""
+    plain = [name for name in names if types[name][0] not in _JSON]
+    parts = [f"jsonb_build_object({', '.join(f'{_literal(name)}, to_jsonb(t.{_quoted(name)})' for name in plain)})"]
+    for name in names:
+        if name not in plain:
+            column = f"t.{_quoted(name)}::jsonb"
+            parts.append(f"case when jsonb_typeof({column}) = 'object' then {column} else '{{}}'::jsonb end")
+    return f"({' || '.join(parts)})"
+
+
+def _full_text(connection: Connection[Any], table: str, text: str, types: dict[str, Any]) -> tuple[str, str]:
+    """The configuration of the full text as a literal, and what is searched, which an index covers if there is one."""
+    for name, about in types.items():
+        if about[0] == "tsvector":
+            row = connection.execute(
+                "select pg_get_expr(d.adbin, d.adrelid) from pg_attrdef d "
+                "join pg_attribute a on a.attrelid = d.adrelid and a.attnum = d.adnum "
+                "where d.adrelid = to_regclass(%s) and a.attname = %s",
+                (table, name),
+            ).fetchone()
+            made = None if row is None else re.search(r"to_tsvector\('((?:[^']|'')+)'::regconfig", row[0])
+            return f"'{made[1] if made else 'simple'}'::regconfig", f"t.{_quoted(name)}"
+    indexes = connection.execute(
+        "select pg_get_indexdef(i.indexrelid, 1, true) from pg_index i join pg_class c on c.oid = i.indexrelid "
+        "join pg_am m on m.oid = c.relam where i.indrelid = to_regclass(%s) and m.amname in ('gin', 'gist')",
+        (table,),
+    ).fetchall()
+    for (expression,) in indexes:
+        found = _EXPRESSION.fullmatch(expression)
+        if found and re.search(rf"\b{re.escape(text)}\b", expression):
+            return f"'{found[1]}'::regconfig", expression
+    return "'simple'::regconfig", f"to_tsvector('simple', coalesce(t.{_quoted(text)}::text, ''))"
+
+
+def _distance(connection: Connection[Any], table: str, vector: str) -> str:
+    """What the index of the vectors compares by; the cosine where there is none."""
+    rows = connection.execute(
+        "select o.opcname from pg_index i join pg_opclass o on o.oid = i.indclass[0] "
+        "join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0] "
+        "where i.indrelid = to_regclass(%s) and a.attname = %s",
+        (table, vector),
+    ).fetchall()
+    for (name,) in rows:
+        for distance in _OPERATORS:
+            if name.endswith(f"_{distance}_ops"):
+                return distance
+    return "cosine"

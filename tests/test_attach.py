@@ -1,0 +1,361 @@
+"""Collections that exist already, searched beside our own (B4)."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import pointsman
+from pointsman import InputError, UnmetNeedError, parse_filter
+from pointsman.errors import StoreUnavailableError, UnknownNameError
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.store.attachment import ATTACHED, BOTH, TEXT, Attachment
+from pointsman.store.base import NEAR, Look, Scale
+from pointsman.types import Document
+from store_kit import WORDS, corpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opensearch_kit import Cluster
+    from postgres_kit import PostgresServer
+
+EMBEDDER = HashingEmbedder()
+ROWS = 120
+METADATA = ("year", "lang", "price", "done", "tags", "more")
+COLUMNS: dict[str, Any] = {"id": "number", "text": "Body text", "vector": "v", "metadata": METADATA}
+
+
+def orders() -> list[dict[str, Any]]:
+    """Rows of somebody's table: numbers, texts, a JSON column, and what is missing here and there."""
+    chance = random.Random(11)
+    rows = []
+    for number in range(ROWS):
+        words = " ".join(chance.choices(WORDS, k=6))
+        row: dict[str, Any] = {
+            "number": number,
+            "Body text": f"order {number}: {words}",
+            "year": chance.choice([2019, 2020, 2021, None]),
+            "lang": chance.choice(["ru", "en", "it's 100%", None]),
+            "price": round(chance.uniform(0, 90), 2),
+            "done": chance.random() < 0.5,
+            "tags": chance.choice([["a", "b"], ["b"], [], None]),
+            "more": {"colour": chance.choice(["red", "blue", 7, None]), "sizes": chance.sample([1, 2, 3.5], 2)},
+        }
+        rows.append(row)
+    return rows
+
+
+def metadata_of(row: dict[str, Any]) -> dict[str, Any]:
+    plain = {name: row[name] for name in METADATA if name != "more"}
+    return {name: value for name, value in {**plain, **row["more"]}.items() if value is not None}
+
+
+@pytest.fixture(scope="module")
+def table(postgres: PostgresServer) -> str:
+    """The URL of a database with a table that is not ours."""
+    import psycopg
+    from psycopg.types.json import Jsonb
+
+    rows = orders()
+    vectors = EMBEDDER.embed_documents([row["Body text"] for row in rows])
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("create extension if not exists vector")
+        connection.execute("create schema shop")
+        connection.execute(
+            f'create table shop."Orders 100%" (number bigint primary key, "Body text" text, year int, lang text, '
+            f"price numeric, done bool, tags text[], more jsonb, v vector({EMBEDDER.dimensions}))".encode()
+        )
+        for row, vector in zip(rows, vectors, strict=True):
+            connection.execute(
+                'insert into shop."Orders 100%%" values (%s, %s, %s, %s, %s, %s, %s, %s, %s)',
+                (*(row[name] for name in list(row)[:7]), Jsonb(row["more"]), str(vector.tolist())),
+            )
+        connection.execute("""create index on shop."Orders 100%" using gin (to_tsvector('english', "Body text"))""")
+        connection.execute('create index on shop."Orders 100%" using hnsw (v vector_cosine_ops)')
+    return postgres.url
+
+
+def attached(url: str, **change: Any) -> Attachment:
+    return Attachment(**{"url": url, "table": "shop.Orders 100%", "embedder": EMBEDDER.name, **COLUMNS, **change})
+
+
+values = st.sampled_from([2019, 2020, 2021, 7, 1, 3.5, "ru", "en", "it's 100%", "a", "b", "red", "\0", True, False])
+keys = st.sampled_from(["year", "lang", "price", "done", "tags", "colour", "sizes", "absent"])
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> Range:
+    bounds: Any = st.floats(0, 2100) if draw(st.booleans()) else st.sampled_from("abers")
+    names = draw(st.sampled_from([("gt",), ("gte",), ("lt",), ("lte",), ("gt", "lte"), ("gte", "lt")]))
+    return Range(draw(keys), **{name: draw(bounds) for name in names})
+
+
+trees: st.SearchStrategy[Filter] = st.recursive(
+    st.one_of(
+        st.builds(Equals, keys, values),
+        st.builds(In, keys, st.lists(values, max_size=3).map(tuple)),
+        st.builds(Exists, keys),
+        ranges(),
+    ),
+    lambda part: st.one_of(
+        st.lists(part, max_size=3).map(lambda parts: And(tuple(parts))),
+        st.lists(part, max_size=3).map(lambda parts: Or(tuple(parts))),
+        part.map(Not),
+    ),
+    max_leaves=6,
+)
+
+
+# ── the store ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_types_dimensions_and_distance_are_read_from_the_database(table: str) -> None:
+    store = attached(table).open()
+    assert (store.info.kind, store.info.dimensions, store.info.embedder) == (
+        "postgresql table",
+        EMBEDDER.dimensions,
+        EMBEDDER.name,
+    )
+    assert set(store.info.scales.values()) == {Scale.FOREIGN, Scale.RANK}
+    rows = orders()
+    (found, absent) = store.get(["7", "not a number"])
+    assert found == Document("7", rows[7]["Body text"], metadata_of(rows[7]))
+    assert absent is None
+    assert store.count() == ROWS
+    page = store.page(None, 50)
+    again = store.page(page.next, 200)
+    assert [one.id for one in (*page.documents, *again.documents)] == [str(n) for n in range(ROWS)]
+    assert again.next is None
+    with pytest.raises(UnmetNeedError, match="write"):
+        store.write([Document("x", "y")])
+    store.close()
+
+
+def test_the_lists_are_those_of_the_database(table: str) -> None:
+    store = attached(table).open()
+    vectors = EMBEDDER.embed_documents([row["Body text"] for row in orders()])
+    query = EMBEDDER.embed_queries(["steam engine lamps"])[0]
+    words, lists, both = store.search(
+        [Look("steam engine lamps", None, 10), Look(None, query, 10), Look("steam engine lamps", query, 10)]
+    )
+    assert list(both.rankings) == [BOTH]
+    assert {key for key, _ in both.rankings[BOTH]} <= {
+        *(key for key, _ in words.rankings[TEXT]),
+        *(key for key, _ in lists.rankings[NEAR]),
+    }
+    near = [int(key) for key, _ in lists.rankings[NEAR]]
+    exact = vectors @ query
+    assert np.allclose([score or 0.0 for _, score in lists.rankings[NEAR]], exact[near], atol=1e-5)
+    assert np.allclose(sorted(exact, reverse=True)[:10], exact[near], atol=1e-6)
+    # The index is in English, so "lamps" finds "lamp"; one word is enough.
+    assert words.rankings[TEXT]
+    for key, _ in words.rankings[TEXT]:
+        assert {"steam", "engine", "lamp"} & set(words.documents[key].text.split())
+    assert np.allclose(store.vectors(["3", "1"]), vectors[[3, 1]], atol=1e-6)
+    store.close()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(wanted=trees)
+def test_filters_mean_in_a_table_what_they_mean_here(table_store: Any, wanted: Filter) -> None:
+    matching = {str(row["number"]) for row in orders() if wanted.matches(metadata_of(row))}
+    assert table_store.count(wanted) == len(matching)
+    query = EMBEDDER.embed_queries(["lamp"])[0]
+    near, words = table_store.search([Look(None, query, ROWS, wanted), Look("lamp", None, ROWS, wanted)])
+    assert {key for key, _ in near.rankings[NEAR]} == matching
+    assert {key for key, _ in words.rankings[TEXT]} <= matching
+
+
+@pytest.fixture(scope="module")
+def table_store(table: str) -> Iterator[Any]:
+    store = attached(table).open()
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"table": "shop.nothing"}, "no table 'shop.nothing'"),
+        ({"table": 'shop.Orders 100%"; drop table x; --'}, "no table"),
+        ({"text": "body"}, "no column 'body'; it has number, Body text"),
+        ({"metadata": ("year", "x'); drop table y; --")}, "no column"),
+        ({"vector": "price"}, "not one of pgvector"),
+        ({"id": ""}, "no column|1 to 63 bytes"),
+    ],
+)
+def test_what_is_not_there_is_an_error_that_names_it(table: str, change: dict[str, Any], message: str) -> None:
+    with closing(attached(table, **change).open()) as store, pytest.raises(InputError, match=message):
+        _ = store.info
+
+
+def test_nothing_can_be_changed_over_its_connections(table: str) -> None:
+
+    store: Any = attached(table).open()
+    with pytest.raises(pointsman.StoreError, match="read-only"):
+        store._connections.run(lambda connection: connection.execute('delete from shop."Orders 100%%"', {}))
+    assert store.count() == ROWS
+    store.close()
+
+
+# ── in a workspace ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_b4_a_table_is_searched_beside_our_own_and_fused_by_rank(table: str, tmp_path: Path) -> None:
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails").add(corpus(80))
+        dataset = workspace.attach("orders", table, table="shop.Orders 100%", description="what was ordered", **COLUMNS)
+        assert workspace.names() == ["orders", "rails"]
+        assert len(dataset) == ROWS
+        with pytest.raises(UnmetNeedError, match="write"):
+            dataset.add([Document("x", "y")])
+        with pytest.raises(InputError, match="detach"):
+            workspace.drop("orders")
+        with pytest.raises(InputError, match="already"):
+            workspace.attach("rails", table, table="shop.Orders 100%", **COLUMNS)
+
+        answer = workspace.search("steam engine lamp", 10, strategy="hybrid", refuse=False, rerank=False)
+        assert {hit.dataset for hit in answer} == {"orders", "rails"}
+        assert f"orders {BOTH}" in {one.source for hit in answer for one in hit.provenance}
+        alone = dataset.search("order 17", 5, refuse=False)
+        assert all(hit.dataset == "orders" for hit in alone)
+        some = workspace.search("lamp", 5, filters='lang == "ru" and year >= 2020', datasets=["orders"], refuse=False)
+        assert some
+        assert all(hit.metadata["lang"] == "ru" and hit.metadata["year"] >= 2020 for hit in some)
+
+        odd = workspace.search("lamp", 5, filters="colour == 'red'", datasets=["orders"], refuse=False)
+        assert not odd.degraded  # it may be in the JSON column
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as again:
+        assert again.dataset("orders", create=False).description == "what was ordered"
+        assert again.status("orders")["documents"] == ROWS
+        again.detach("orders")
+        assert again.names() == ["rails"]
+        with pytest.raises(UnknownNameError):
+            again.detach("orders")
+
+
+def test_what_could_not_be_asked_is_said(table: str, tmp_path: Path) -> None:
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.attach("orders", table, table="shop.Orders 100%", id="number", text="Body text", metadata=["year"])
+        answer = workspace.search("lamp", 5, filters="colour == 'red' or year >= 2000", refuse=False)
+        assert answer
+        assert any("'colour'" in note for note in answer.degraded)
+        assert workspace.dataset("orders").indexing_technique == "keyword"
+
+
+def test_another_embedder_is_an_error_that_names_both(table: str, tmp_path: Path) -> None:
+    other = HashingEmbedder(dimensions=EMBEDDER.dimensions * 2)
+    with pointsman.open(tmp_path / "work", embedder=other) as workspace:
+        with pytest.raises(InputError, match=f"{EMBEDDER.dimensions} dimensions.*{other.name}.*{other.dimensions}"):
+            workspace.attach("orders", table, table="shop.Orders 100%", **COLUMNS)
+        assert workspace.names() == []
+        workspace.backend.put_record(ATTACHED, "orders", attached(table).to_json())
+    with pointsman.open(tmp_path / "work", embedder=other) as workspace:
+        workspace.dataset("rails").add(corpus(20))
+        answer = workspace.search("lamp", 5, refuse=False)
+        notes = " ".join(answer.degraded)
+        assert EMBEDDER.name in notes
+        assert other.name in notes
+
+
+def test_while_its_server_is_away_the_others_are_searched_and_the_answer_says_so(tmp_path: Path) -> None:
+    secret = "s3cr3t-Pa55"
+    gone = Attachment(f"postgresql://shop:{secret}@127.0.0.1:1/shop", "orders", "id", "text")
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails").add(corpus(40))
+        with pytest.raises(StoreUnavailableError, match=r"127\.0\.0\.1:1") as error:
+            workspace.attach("orders", gone.url, table="orders", id="id", text="text")
+        workspace.backend.put_record(ATTACHED, "orders", gone.to_json())
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        answer = workspace.search("rail lamp", 5, refuse=False)
+        assert {hit.dataset for hit in answer} == {"rails"}
+        assert any("orders" in note for note in answer.degraded)
+        for text in (str(error.value), repr(gone), repr(workspace.dataset("orders").store), *answer.degraded):
+            assert secret not in text
+
+
+def test_attached_and_detached_from_the_command_line(table: str, tmp_path: Path) -> None:
+    from pointsman.cli.app import app
+
+    at = ("--workspace", str(tmp_path / "work"), "--json")
+    columns = ("--table", "shop.Orders 100%", "--id", "number", "--text", "Body text", "--metadata", "year")
+
+    def run(*arguments: str) -> Any:
+        done = CliRunner().invoke(app, [*arguments, *at], env={"POINTSMAN_EMBEDDER": "hashing"}, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    (tmp_path / "note.md").write_text("A steam engine.")
+    run("index", str(tmp_path / "note.md"), "-d", "notes")
+    assert run("attach", "orders", table, *columns, "--vector", "v") == {"dataset": "orders", "documents": ROWS}
+    assert [row["name"] for row in run("datasets")] == ["notes", "orders"]
+    assert run("search", "lamp", "-d", "orders", "--filter", "year == 2020", "--no-refuse")["hits"]
+    assert [row["documents"] for row in run("status")["datasets"]] == [1, ROWS]
+    assert run("detach", "orders") == {"detached": "orders"}
+    assert [row["name"] for row in run("datasets")] == ["notes"]
+
+
+# ── OpenSearch ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluster, tmp_path: Path) -> None:
+    from opensearchpy import OpenSearch
+
+    client = OpenSearch(opensearch.url.replace("opensearch://", "http://").split(",")[0], timeout=60)
+    vector = {
+        "type": "knn_vector",
+        "dimension": EMBEDDER.dimensions,
+        "method": {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"},
+    }
+    keyword, text = {"type": "keyword"}, {"type": "text", "fields": {"raw": {"type": "keyword"}}}
+    properties = {"body": {"type": "text"}, "v": vector, "year": {"type": "integer"}, "lang": keyword, "tags": text}
+    client.indices.create(
+        index="shop", body={"settings": {"index": {"knn": True}}, "mappings": {"properties": properties}}
+    )
+    rows = orders()
+    for row, one in zip(rows, EMBEDDER.embed_documents([row["Body text"] for row in rows]), strict=True):
+        source = {"body": row["Body text"], "v": one.tolist(), **{name: row[name] for name in ("year", "lang", "tags")}}
+        client.index(index="shop", body={k: v for k, v in source.items() if v is not None}, id=str(row["number"]))
+    client.indices.refresh(index="shop")
+    client.close()
+    columns: dict[str, Any] = {"id": "_id", "text": "body", "vector": "v", "metadata": ("year", "lang", "tags")}
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails").add(corpus(80))
+        dataset = workspace.attach("orders", opensearch.url, table="shop", **columns)
+        assert len(dataset) == ROWS
+        found = dataset.get("7")
+        assert found is not None
+        assert found.text == rows[7]["Body text"]
+        for wanted in (
+            "year >= 2020",
+            "lang == 'ru'",
+            "not lang == 'ru'",
+            "tags == 'a' and year == 2021",
+            "exists(year)",
+        ):
+            parsed = parse_filter(wanted)
+            assert dataset.count(wanted) == sum(parsed.matches(metadata_of(row)) for row in rows), wanted
+            near = dataset.store.search([Look(None, EMBEDDER.embed_queries(["lamp"])[0], ROWS, parsed)])[0]
+            assert all(parsed.matches(near.documents[key].metadata) for key, _ in near.rankings[NEAR])
+            assert near.rankings[NEAR]
+        answer = workspace.search("steam engine lamp", 10, strategy="hybrid", refuse=False, rerank=False)
+        assert {hit.dataset for hit in answer} == {"orders", "rails"}
+        odd = workspace.search("lamp", 5, datasets=["orders"], filters="price > 1 or year > 2000", refuse=False)
+        assert any("'price'" in note for note in odd.degraded)
+        with pytest.raises(InputError, match="no index 'nothing'"):
+            workspace.attach("other", opensearch.url, table="nothing", **columns)
+        with pytest.raises(InputError, match="no field 'text'"):
+            workspace.attach("other", opensearch.url, table="shop", **{**columns, "text": "text"})
+        with pytest.raises(InputError, match="no knn_vector"):
+            workspace.attach("other", opensearch.url, table="shop", **{**columns, "vector": "year"})

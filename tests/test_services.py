@@ -1,0 +1,232 @@
+"""Any number of services over one store: what one writes the others answer with (B6)."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pointsman
+from pointsman import CorruptStoreError, Policy
+from pointsman.errors import StoreUnavailableError, UnknownNameError
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.server.keys import KIND, ApiKey, RecordKeys, keys_of
+from pointsman.store.backend import LocalBackend, Record
+from server_kit import Served
+from store_kit import corpus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from postgres_kit import PostgresServer
+
+SEEN = 1.0  # seconds after which no service answers as before
+
+
+def within(seconds: float, check: Callable[[], bool]) -> bool:
+    """Whether something becomes true in time; asked every 20 ms."""
+    until = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+# ── keys in a record ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> LocalBackend:
+    return LocalBackend(tmp_path / "work")
+
+
+def test_a_key_works_and_is_revoked_in_every_process_within_a_second(backend: LocalBackend) -> None:
+    mine, theirs = RecordKeys(backend), RecordKeys(backend)
+    assert mine.empty()
+    assert theirs.empty()
+    new = mine.create("ci", datasets=["notes"], scopes=["read"])
+    assert mine.check(new.text) == new.key
+    assert within(SEEN, lambda: theirs.check(new.text) == new.key)
+    assert not theirs.empty()
+    revoked = theirs.revoke(new.key.id)
+    assert theirs.check(new.text) is None
+    assert within(SEEN, lambda: mine.check(new.text) is None)
+    assert mine.list() == [revoked]
+    assert not mine.usable()
+    with pytest.raises(UnknownNameError):
+        mine.revoke("00000000")
+
+
+def test_no_key_is_lost_when_many_are_made_at_once(backend: LocalBackend) -> None:
+    made: list[ApiKey] = []
+    threads = [
+        threading.Thread(target=lambda name=f"k{n}": made.append(RecordKeys(backend).create(name).key))
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {key.id for key in RecordKeys(backend).list()} == {key.id for key in made}
+    assert len(made) == 8
+
+
+@pytest.mark.parametrize("value", ["", "{}", '{"format": 1, "keys": [{}]}', '{"format": 9, "keys": []}'])
+def test_a_damaged_record_lets_nobody_in(backend: LocalBackend, value: str) -> None:
+    keys = RecordKeys(backend)
+    text = keys.create("ci").text
+    backend.put_record(KIND, "", value)
+    for store in (keys, RecordKeys(backend)):
+        assert within(SEEN, partial(refuses, store, text))
+        with pytest.raises(pointsman.StoreError):
+            store.create("another")
+
+
+def test_a_record_that_is_gone_lets_nobody_in(backend: LocalBackend) -> None:
+    keys = RecordKeys(backend)
+    text = keys.create("ci").text
+    assert keys.check(text) is not None
+    backend.put_record(KIND, "", None)
+    assert within(SEEN, partial(refuses, keys, text))
+    with pytest.raises(CorruptStoreError, match="gone"):
+        keys.empty()
+
+
+def test_while_the_server_is_away_nobody_is_let_in_and_it_is_not_asked_at_every_request() -> None:
+    class Away(LocalBackend):
+        asked = 0
+        away = False
+
+        def record(self, kind: str, name: str = "") -> Record | None:
+            self.asked += 1
+            if self.away:
+                raise StoreUnavailableError("postgresql://db does not answer; check that it runs")
+            return super().record(kind, name)
+
+    backend = Away("nowhere")
+    keys = RecordKeys(backend, clock=lambda: datetime.now(UTC))
+    assert keys.empty()
+    backend.away, backend.asked = True, 0
+    time.sleep(0.6)
+    for _ in range(50):
+        with pytest.raises(StoreUnavailableError, match="postgresql://db"):
+            keys.check("ptm_00000000_x")
+    assert backend.asked == 1
+    backend.away = False
+    assert within(SEEN, lambda: not refuses(keys, "ptm_00000000_x"))
+
+
+def refuses(keys: RecordKeys, text: str) -> bool:
+    try:
+        keys.check(text)
+    except pointsman.StoreError:
+        return True
+    return False
+
+
+# ── two processes ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def url(postgres: PostgresServer) -> str:
+    return f"{postgres.url}?schema=services"
+
+
+@pytest.fixture(scope="module")
+def services(url: str) -> Iterator[tuple[Served, Served]]:
+    with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails", description="about rails").add(corpus(60))
+    with Served(url) as one, Served(url) as other:
+        yield one.ready(), other.ready()
+
+
+def ids(served: Served, query: str, dataset: str) -> list[str]:
+    status, answer = served.post(
+        "/api/retrieval/search", {"query": query, "datasets": [dataset], "k": 5, "refuse": False}
+    )
+    return [hit["id"] for hit in answer["results"]] if status == 200 else []
+
+
+def test_b6_what_one_service_writes_the_other_answers_with(services: tuple[Served, Served]) -> None:
+    one, other = services
+    assert ids(one, "rail lamp", "rails") == ids(other, "rail lamp", "rails") != []
+    status, _ = one.add("rails", [{"id": "fresh", "text": "a hovercraft full of eels"}])
+    assert status == 200
+    assert within(SEEN, lambda: "fresh" in ids(other, "hovercraft eels", "rails"))
+    assert other.request("DELETE", "/api/datasets/rails/documents", {"ids": ["fresh"]})[0] == 200
+    assert within(SEEN, lambda: "fresh" not in ids(one, "hovercraft eels", "rails"))
+
+
+def test_b6_a_dataset_made_described_dropped_and_remade_is_seen_by_all(services: tuple[Served, Served]) -> None:
+    one, other = services
+
+    def listed(served: Served) -> dict[str, Any]:
+        return {row["name"]: row for row in served.get("/api/datasets")[1]["datasets"]}
+
+    assert one.post("/api/datasets", {"name": "yards", "description": "first"})[0] == 201
+    assert one.add("yards", [{"id": "y1", "text": "a lever in the yard"}])[0] == 200
+    assert within(SEEN, lambda: "yards" in listed(other))
+    assert ids(other, "lever", "yards") == ["y1"]
+    assert one.post("/api/datasets", {"name": "yards", "description": "second"})[0] == 200
+    assert within(SEEN, lambda: listed(other)["yards"]["description"] == "second")
+    assert one.request("DELETE", "/api/datasets/yards")[0] == 200
+    assert within(SEEN, lambda: "yards" not in listed(other))
+    assert other.post("/api/retrieval/search", {"query": "lever", "datasets": ["yards"]})[0] == 404
+    assert other.post("/api/datasets", {"name": "yards"})[0] == 201
+    assert other.add("yards", [{"id": "y2", "text": "another lever in the yard"}])[0] == 200
+    assert within(SEEN, lambda: ids(one, "lever", "yards") == ["y2"])
+    assert other.request("DELETE", "/api/datasets/yards")[0] == 200
+
+
+def test_b6_a_policy_that_one_keeps_the_other_decides_by(services: tuple[Served, Served]) -> None:
+    one, other = services
+    query = {"query": "rail lamp", "datasets": ["rails"]}
+    policy = json.loads(Policy(name="tuned", strategy="bm25").to_json())
+    assert one.request("PUT", "/api/policy", policy)[0] == 200
+    assert other.get("/api/policy")[1]["policy"]["name"] == "tuned"
+    assert within(3.0, lambda: other.post("/api/retrieval/search", query)[1]["strategy_used"] == "bm25")
+    assert other.request("DELETE", "/api/policy")[0] == 200
+    assert within(3.0, lambda: one.post("/api/retrieval/search", query)[1]["strategy_used"] != "bm25")
+
+
+def test_b6_a_revoked_key_is_refused_everywhere_within_a_second(services: tuple[Served, Served], url: str) -> None:
+    with pointsman.open(url) as workspace:
+        keys = keys_of(workspace.backend)
+        new = keys.create("ci")
+        header = {"Authorization": f"Bearer {new.text}"}
+
+        def statuses(headers: dict[str, str]) -> set[int]:
+            return {served.request("GET", "/api/me", headers=headers)[0] for served in services}
+
+        assert within(SEEN, lambda: statuses({}) == {401})
+        assert statuses(header) == {200}
+        keys.revoke(new.key.id)
+        assert within(SEEN, lambda: statuses(header) == {401})
+        workspace.backend.put_record(KIND, "", None)
+        assert within(SEEN, lambda: statuses({}) == {503})  # keys that are gone let nobody in
+
+
+def test_while_the_store_is_away_services_are_not_ready_and_answer_503(postgres: PostgresServer) -> None:
+    url = f"{postgres.url}?schema=services_away"
+    with pointsman.open(url, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("rails").add(corpus(30))
+    with Served(url) as served:
+        served.ready()
+        postgres.kill()
+        try:
+            assert served.post("/api/retrieval/search", {"query": "rail"})[0] == 503
+            assert within(10.0, lambda: served.get("/ready")[0] == 503)
+            assert served.get("/health")[0] == 200
+            assert not [line for line in served.log if "Traceback" in line]
+        finally:
+            postgres.start()
+        assert within(15.0, lambda: served.get("/ready")[0] == 200)
+        assert within(5.0, lambda: served.post("/api/retrieval/search", {"query": "rail"})[0] == 200)
+        served.stop()
