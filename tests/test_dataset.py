@@ -318,7 +318,8 @@ def test_given_vectors_are_stored_and_searched_without_a_call_of_the_embedder(tm
         assert [hit.id for hit in made.search_vector([0.1, 5, 1])] == ["b", "c", "a"]
         assert [hit.id for hit in made.search_vector([0.1, 5, 1], 1, filters="n != 1")] == ["c"]
         (best,) = made.search_vector([0, 1e30, 0], 1)
-        assert (best.id, best.dataset, best.score) == ("b", "own", pytest.approx(1))
+        assert (best.id, best.dataset) == ("b", "own")
+        assert best.score == pytest.approx(1)
         assert [(way.source, way.rank) for way in best.provenance] == [("vector", 1)]
         assert asyncio.run(made.asearch_vector([0, 1e30, 0], 1)) == [best]
         for vector in ([0, 0, 0], [1, np.nan, 0], [[1, 0, 0]], ["x"], [1, np.inf, 0]):

@@ -68,7 +68,7 @@ def dataset(tmp_path: Path) -> Iterator[Dataset]:
 
 class TestVectorStore(VectorStoreIntegrationTests):
     @pytest.fixture
-    def vectorstore(self) -> Iterator[PointsmanVectorStore]:  # type: ignore[override]
+    def vectorstore(self) -> Iterator[PointsmanVectorStore]:
         store = PointsmanVectorStore(embedding=self.get_embeddings())
         yield store
         store.dataset.close()
@@ -76,13 +76,15 @@ class TestVectorStore(VectorStoreIntegrationTests):
 
 class TestHybridVectorStore(VectorStoreIntegrationTests):
     @pytest.fixture
-    def vectorstore(self) -> Iterator[PointsmanVectorStore]:  # type: ignore[override]
+    def vectorstore(self) -> Iterator[PointsmanVectorStore]:
         store = PointsmanVectorStore(embedding=self.get_embeddings(), strategy="hybrid")
         yield store
         store.dataset.close()
 
 
 class TestRetriever(RetrieversIntegrationTests):
+    _dataset: Dataset
+
     @pytest.fixture(autouse=True)
     def source(self, dataset: Dataset) -> None:
         type(self)._dataset = dataset
@@ -93,7 +95,7 @@ class TestRetriever(RetrieversIntegrationTests):
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        return {"source": self._dataset}  # type: ignore[attr-defined]
+        return {"source": self._dataset}
 
     @property
     def retriever_query_example(self) -> str:
@@ -113,7 +115,7 @@ class TestEmbeddings(EmbeddingsIntegrationTests):
 @pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 class TestDocumentIndex(DocumentIndexerTestSuite):
     @pytest.fixture
-    def index(self, tmp_path: Path) -> Iterator[PointsmanDocumentIndex]:  # type: ignore[override]
+    def index(self, tmp_path: Path) -> Iterator[PointsmanDocumentIndex]:
         with Dataset("index", path=tmp_path / "index", embedder=HashingEmbedder()) as made:
             yield PointsmanDocumentIndex(source=made)
 
@@ -121,7 +123,7 @@ class TestDocumentIndex(DocumentIndexerTestSuite):
 @pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 class TestAsyncDocumentIndex(AsyncDocumentIndexTestSuite):
     @pytest.fixture
-    def index(self, tmp_path: Path) -> Iterator[PointsmanDocumentIndex]:  # type: ignore[override]
+    def index(self, tmp_path: Path) -> Iterator[PointsmanDocumentIndex]:
         with Dataset("index", path=tmp_path / "index", embedder=HashingEmbedder()) as made:
             yield PointsmanDocumentIndex(source=made)
 
@@ -282,7 +284,7 @@ def expected(directive: Any, metadata: dict[str, Any]) -> bool:
         Comparator.LT: value < wanted,
         Comparator.LTE: value <= wanted,
     }
-    return order[directive.comparator]
+    return bool(order[directive.comparator])
 
 
 @given(DIRECTIVES, st.dictionaries(st.sampled_from(["x", "y"]), VALUES))

@@ -10,18 +10,26 @@ Needs ``pip install 'pointsman[langchain]'``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset
-from pointsman.errors import FilterError, InputError, MissingDependencyError, ModelError, PointsmanError
+from pointsman.errors import FilterError, InputError, MissingDependencyError, ModelError
 from pointsman.filters import And, Equals, Filter, In, Not, Or, Range, parse_filter
-from pointsman.integrations._shared import ahits_of, check_source, failed, hits_of, id_for
+from pointsman.integrations._shared import (
+    ahits_of,
+    check_source,
+    diverse,
+    failed,
+    hits_of,
+    id_for,
+    model_error,
+    without_filters,
+)
 from pointsman.llm import BaseLLM, Completion, Usage
 from pointsman.models.base import EmbedFunction, as_embedder
 from pointsman.retrieval.base import BaseRetriever, checked
-from pointsman.retrieval.diversity import mmr
 from pointsman.types import Document, Hit, Provenance, Query
 
 try:
@@ -38,12 +46,10 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import Runnable
     from langchain_core.structured_query import Comparison, Operation, StructuredQuery
-    from numpy.typing import NDArray
 
     from pointsman.protocols import Embedder
 
@@ -290,16 +296,8 @@ class PointsmanVectorStore(VectorStore):
             lambda_mult: from 0, unlike each other, to 1, near alone.
             filter: which documents count.
         """
-        import numpy as np
-
-        hits = self.dataset.search_vector(embedding, max(fetch_k, checked(k)), filters=filter)
-        stored = dict(zip((hit.id for hit in hits), self.dataset.get_vectors([hit.id for hit in hits]), strict=True))
-        hits = [hit for hit in hits if stored[hit.id] is not None]  # deleted since, by another process
-        if not hits:
-            return []
-        rows = np.stack([cast("NDArray[np.float32]", stored[hit.id]) for hit in hits])
-        order = mmr([hit.score for hit in hits], rows @ rows.T, lambda_mult, k)
-        return [_theirs(hits[place].document) for place in order]
+        hits = diverse(self.dataset, embedding, k, fetch_k, lambda_mult, filter)
+        return [_theirs(hit.document) for hit in hits]
 
     @classmethod
     def from_texts(
@@ -513,7 +511,7 @@ class LangChainRetriever(BaseRetriever):
             InputError: the query has filters, which LangChain's retrievers do not take.
             PointsmanError: the retriever failed.
         """
-        query = self._plain(query, top_k)
+        query = without_filters(query, top_k, self.name)
         try:
             documents = self.retriever.invoke(query.text)
         except Exception as error:
@@ -522,19 +520,12 @@ class LangChainRetriever(BaseRetriever):
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """The same, awaited."""
-        query = self._plain(query, top_k)
+        query = without_filters(query, top_k, self.name)
         try:
             documents = await self.retriever.ainvoke(query.text)
         except Exception as error:
             raise failed(self.retriever, error) from error
         return self._hits(documents, top_k)
-
-    def _plain(self, query: str | Query, top_k: int) -> Query:
-        query = Query.of(query)
-        checked(top_k)
-        if query.filters is not None:
-            raise InputError(f"{self.name} takes no filters; filter in the retriever itself")
-        return query
 
     def _hits(self, documents: Sequence[theirs.Document], top_k: int) -> list[Hit]:
         hits = []
@@ -570,13 +561,13 @@ class _Embeddings:
         try:
             return [self.embeddings.embed_query(text) for text in texts]
         except Exception as error:
-            raise _model_error(self.embeddings, error) from error
+            raise model_error(self.embeddings, error) from error
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
         try:
             return self.embeddings.embed_documents(list(texts))
         except Exception as error:
-            raise _model_error(self.embeddings, error) from error
+            raise model_error(self.embeddings, error) from error
 
 
 class LangChainLLM(BaseLLM):
@@ -598,7 +589,7 @@ class LangChainLLM(BaseLLM):
         try:
             answer = self.model.invoke(prompt)
         except Exception as error:
-            raise _model_error(self.model, error) from error
+            raise model_error(self.model, error) from error
         return _completion(self.model, answer)
 
     async def acomplete(self, prompt: str) -> Completion:  # type: ignore[override]  # as above
@@ -606,7 +597,7 @@ class LangChainLLM(BaseLLM):
         try:
             answer = await self.model.ainvoke(prompt)
         except Exception as error:
-            raise _model_error(self.model, error) from error
+            raise model_error(self.model, error) from error
         return _completion(self.model, answer)
 
 
@@ -659,7 +650,3 @@ def _completion(model: object, answer: BaseMessage | str) -> Completion:
     spent = getattr(answer, "usage_metadata", None)
     usage = Usage(spent["input_tokens"], spent["output_tokens"], 1) if spent else None
     return Completion(str(text), usage=usage)
-
-
-def _model_error(model: object, error: Exception) -> PointsmanError:
-    return error if isinstance(error, PointsmanError) else ModelError(str(failed(model, error)))
