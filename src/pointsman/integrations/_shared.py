@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pointsman._twins import in_thread
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from pointsman.dataset import Dataset
     from pointsman.filters import Filter
-    from pointsman.types import Hit
+    from pointsman.types import Document, Hit
 
     Filters = str | Mapping[str, Any] | Filter | None
 
@@ -127,6 +128,26 @@ async def ahits_of(
 def _no_options(source: object, options: dict[str, Any] | None) -> None:
     if options:
         raise InputError(f"{type(source).__name__} is a retriever, and takes no {', '.join(sorted(options))}")
+
+
+def add_in_order(
+    dataset: Dataset, pairs: Sequence[tuple[Document, Sequence[float] | None]], *, embed: bool = False
+) -> None:
+    """Add documents with their vectors where they have some; they keep their order.
+
+    Args:
+        dataset: where they belong; write inside of `Dataset.writing`.
+        pairs: documents and vectors.
+        embed: whether documents without a vector are embedded.
+    """
+    import numpy as np
+
+    for missing, run in groupby(pairs, key=lambda pair: pair[1] is None):
+        documents, vectors = zip(*run, strict=True)
+        if missing:
+            dataset.add(documents, embed=embed)
+        else:
+            dataset.add(documents, vectors=np.asarray(vectors, np.float32))
 
 
 def diverse(

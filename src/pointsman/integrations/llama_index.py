@@ -19,6 +19,7 @@ from pointsman.errors import FilterError, InputError, MissingDependencyError, Un
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 from pointsman.integrations._shared import (
     GivenVectors,
+    add_in_order,
     ahits_of,
     check_source,
     diverse,
@@ -343,18 +344,9 @@ class PointsmanVectorStore(BasePydanticVectorStore):
 
     def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
         """Add nodes, or update those whose id is known. Returns their ids."""
-        import numpy as np
-
-        with_vectors = [node for node in nodes if node.embedding is not None]
-        without = [node for node in nodes if node.embedding is None]
-        if not nodes:
-            return []
-        with self._dataset.writing(self.wait):
-            if with_vectors:
-                rows = np.asarray([node.embedding for node in with_vectors], np.float32)
-                self._dataset.add([_document(node) for node in with_vectors], vectors=rows)
-            if without:
-                self._dataset.add([_document(node) for node in without], embed=False)
+        if nodes:
+            with self._dataset.writing(self.wait):
+                add_in_order(self._dataset, [(_document(node), node.embedding) for node in nodes])
         return [node.node_id for node in nodes]
 
     async def async_add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
