@@ -145,7 +145,7 @@ def test_everything_of_a_document_comes_back() -> None:
         Document(id="vector", content="text", embedding=[3.0, 4.0]),
     ]
     store.write_documents(documents)
-    assert store.filter_documents() == documents
+    Suite.assert_documents_are_equal(store.filter_documents(), documents)
     with pytest.raises(DocumentStoreError, match="points nowhere"):
         store.write_documents([Document(id="zero", content="text", embedding=[0.0, 0.0])])
     with pytest.raises(DocumentStoreError, match="dimensions"):
