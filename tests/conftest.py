@@ -14,6 +14,8 @@ from postgres_kit import NoServerError, PostgresServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported; tests need no network
+
 
 @pytest.fixture(scope="session")
 def test_data() -> Path:

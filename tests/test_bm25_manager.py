@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pointsman import BM25IndexManager
+from pointsman import BM25IndexManager, Dataset
 from pointsman.errors import InputError, LockedError
+from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local import keyword
 from pointsman.store.local.collection import Collection
 from pointsman.text.tokens import Analyzer
-from pointsman.types import Document
+from pointsman.types import Document, Hit
 from store_kit import add, corpus, opened
 from test_store_search import lucene_bm25
 
@@ -161,7 +162,7 @@ def test_two_processes(store: Collection, tmp_path: Path) -> None:
     code = f"""
 import json
 from pathlib import Path
-from pointsman import BM25IndexManager
+from pointsman import BM25IndexManager, Dataset
 from pointsman.errors import LockedError
 from pointsman.store.local.collection import Collection
 store = Collection(Path({str(tmp_path / "dataset")!r}))
@@ -188,3 +189,18 @@ print(json.dumps([found, error]))
 def test_constants_that_cannot_be_used(store: Collection, tmp_path: Path, constants: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(constants))):
         BM25IndexManager(tmp_path / "bm25", store.truth, **constants)  # type: ignore[arg-type]
+
+
+def test_a_search_may_be_awaited_as_the_seed_does(tmp_path: Path) -> None:
+    """I1: ``await manager.search(…)``, over a dataset."""
+
+    async def awaited(manager: BM25IndexManager) -> list[Hit]:
+        return await manager.search("red", 3)
+
+    with Dataset("signals", path=tmp_path / "signals", embedder=HashingEmbedder()) as dataset:
+        dataset.add([{"id": "a", "text": "a red signal"}, {"id": "b", "text": "a lamp"}])
+        manager = BM25IndexManager(tmp_path / "index", dataset)
+        manager.build_from_vector_store()
+        assert [hit.id for hit in asyncio.run(awaited(manager))] == ["a"]
+        assert asyncio.run(awaited(manager)) == manager.search("red", 3)
+        manager.close()

@@ -296,3 +296,72 @@ class TestQueryVectors:
             with pytest.raises(LookupError, match="gone"):
                 vectors("rail")
         assert not vectors._known
+
+
+# ── what other frameworks need (X1) ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Silent(Counting):
+    """Fails when it is asked to embed."""
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        raise AssertionError("asked to embed queries")
+
+    def embed_documents(self, texts: Sequence[str], **options: object) -> NDArray[np.float32]:
+        raise AssertionError("asked to embed documents")
+
+
+def test_given_vectors_are_stored_and_searched_without_a_call_of_the_embedder(tmp_path: Path) -> None:
+    rows = np.eye(3, dtype=np.float32) * 7
+    with Dataset("own", path=tmp_path / "own", embedder=Silent(3)) as made:
+        made.add([{"id": name, "text": name, "metadata": {"n": n}} for n, name in enumerate("abc")], vectors=rows)
+        assert [hit.id for hit in made.search_vector([0.1, 5, 1])] == ["b", "c", "a"]
+        assert [hit.id for hit in made.search_vector([0.1, 5, 1], 1, filters="n != 1")] == ["c"]
+        (best,) = made.search_vector([0, 1e30, 0], 1)
+        assert (best.id, best.dataset) == ("b", "own")
+        assert best.score == pytest.approx(1)
+        assert [(way.source, way.rank) for way in best.provenance] == [("vector", 1)]
+        assert asyncio.run(made.asearch_vector([0, 1e30, 0], 1)) == [best]
+        for vector in ([0, 0, 0], [1, np.nan, 0], [[1, 0, 0]], ["x"], [1, np.inf, 0]):
+            with pytest.raises(InputError, match="a vector"):
+                made.search_vector(vector)  # type: ignore[arg-type]
+        with pytest.raises(InputError):
+            made.search_vector([1, 2])
+
+
+def test_documents_without_vectors_stand_beside_those_with(dataset: Dataset) -> None:
+    dataset.add([{"id": "a", "text": "a red signal"}, {"id": "c", "text": "a lamp"}])
+    dataset.add([{"id": "b", "text": "a green signal"}], embed=False)
+    first, second, third, fourth = dataset.get_vectors(["c", "b", "zzz", "a"])
+    assert first is not None
+    assert fourth is not None
+    assert (second, third) == (None, None)
+    assert np.allclose(fourth, dataset.embedder.embed_documents(["a red signal"])[0])
+    assert not np.allclose(first, fourth)
+    assert {hit.id for hit in dataset.search_vector(fourth)} == {"a", "c"}
+    assert dataset.retriever("bm25").retrieve("green")[0].id == "b"
+    assert dataset.get_vectors([]) == []
+
+
+def test_a_keyword_dataset_has_no_vectors_to_search(tmp_path: Path) -> None:
+    with Dataset("words", indexing_technique="keyword", path=tmp_path / "words") as made:
+        made.add([{"id": "a", "text": "a red signal"}])
+        with pytest.raises(InputError, match="keeps no vectors"):
+            made.search_vector([1.0])
+        assert made.get_vectors(["a"]) == [None]
+
+
+def test_existing_documents_are_kept_or_refused(dataset: Dataset) -> None:
+    dataset.add([{"id": "a", "text": "first"}])
+    both = [{"id": "a", "text": "second"}, {"id": "b", "text": "second"}]
+    with pytest.raises(InputError, match="1 of these ids exist already: a"):
+        dataset.add(both, existing="refuse")
+    assert dataset.ids() == ["a"]
+    assert dataset.add(both, existing="keep") == AddResult(added=1, unchanged=1)
+    assert [one and one.text for one in dataset.get_many(["a", "b"])] == ["first", "second"]
+    assert dataset.add(both) == AddResult(updated=1, unchanged=1)
+    rows = np.eye(64, dtype=np.float32)[:2]
+    dataset.add([{"id": "b", "text": "third"}, {"id": "c", "text": "third"}], vectors=rows, existing="keep")
+    assert np.allclose(dataset.get_vectors(["c"])[0], rows[1])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="existing is one of"):
+        dataset.add(both, existing="never")  # type: ignore[arg-type]

@@ -405,3 +405,11 @@ def test_many_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_list_of_retrievers_does_as_well() -> None:
+    """F1, as seed-shaped code calls it."""
+    one, other = Fixed(("a", 2), ("b", 1)), Fixed(("b", 2), ("c", 1))
+    assert SimpleHybridRetriever([one, other]).retrieve("x") == SimpleHybridRetriever(one, other).retrieve("x")
+    with pytest.raises(InputError, match="at least one"):
+        SimpleHybridRetriever([])

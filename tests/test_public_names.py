@@ -166,6 +166,7 @@ def test_importing_loads_no_model_server_or_plotting_code() -> None:
     code = "import sys, pointsman, pointsman.cli; print(' '.join(sys.modules))"
     loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
     heavy = {"numpy", "onnxruntime", "onnx", "faiss", "tantivy", "rich", "typer", "openai", "matplotlib", "fastapi"}
+    heavy |= {"langchain_core", "llama_index", "haystack", "mcp"}
     assert not heavy & loaded
 
 

@@ -168,6 +168,9 @@ def bodies() -> list[dict[str, Any]]:
     return found
 
 
+FILE = "own-1"
+
+
 def named(method: str, path: str, **more: Any) -> list[Request]:
     """The request for each dataset's name, of whatever kind."""
     names = (OWN, THEIRS, ABSENT, "later", "empty", "..", f"../{THEIRS}", f"%2e%2e%2f{THEIRS}", THEIRS.upper(), "*")
@@ -182,6 +185,7 @@ def requests() -> dict[tuple[str, str], list[Request]]:
     """What is asked of each route. A route that is missing here fails the test: add it, with what might leak."""
     search, many = "/api/retrieval/search", "/api/retrieval/search_many"
     one, documents = "/api/datasets/{name}", "/api/datasets/{name}/documents"
+    stores, store = "/v1/vector_stores", "/v1/vector_stores/{name}"
     lines = {"content-type": "application/x-ndjson"}
     policy = {"chosen": "default"}
     made = {
@@ -241,6 +245,38 @@ def requests() -> dict[tuple[str, str], list[Request]]:
         ("DELETE", documents): named("DELETE", documents, json={"ids": ["quokka-1", "own-2"]})
         + named("DELETE", documents, json={"filters": 'source = "quokka-9"'}),
         ("POST", "/api/datasets/{name}/verify"): named("POST", "/api/datasets/{name}/verify"),
+        ("POST", "/retrieval"): [
+            Request(
+                "POST",
+                "/retrieval",
+                {"knowledge_id": name, "query": query, "retrieval_setting": {"top_k": 9, "score_threshold": least}},
+            )
+            for name in (OWN, THEIRS, ABSENT, "*", "")
+            for query in QUERIES[:3]
+            for least in (0.0, 0.5)
+        ],
+        ("GET", stores): [
+            Request("GET", stores, params=params)
+            for params in ({}, {"after": THEIRS}, {"limit": "1"}, {"order": "desc", "after": OWN})
+        ],
+        ("GET", store): named("GET", store),
+        ("POST", f"{store}/search"): [
+            *named("POST", f"{store}/search", json={"query": QUERIES[:2], "max_num_results": 50}),
+            *named(
+                "POST",
+                f"{store}/search",
+                json={"query": QUERY, "filters": {"type": "eq", "key": "ledger", "value": "zanzibar"}},
+            ),
+        ],
+        ("GET", f"{store}/files"): [
+            *named("GET", f"{store}/files"),
+            *named("GET", f"{store}/files", params={"after": "quokka-1", "limit": "3"}),
+        ],
+        ("GET", f"{store}/files/{{file_id}}"): [
+            *named("GET", f"{store}/files/{FILE}"),
+            *named("GET", f"{store}/files/quokka-1"),
+            *named("GET", f"{store}/files/quokka-1/content"),
+        ],
         ("GET", "/health"): [Request("GET", "/health")],
         ("GET", "/ready"): [Request("GET", "/ready")],
         ("GET", "/metrics"): [Request("GET", "/metrics")],
@@ -275,6 +311,7 @@ def routes(world: World) -> set[tuple[str, str]]:
             elif path == "/" or path.startswith("/console"):
                 found.add(("GET", "<console>"))
             elif isinstance(route, Route):
+                path = path.replace(":path}", "}")  # as the description has it
                 found.update((method, path) for method in route.methods or () if method not in {"HEAD", "OPTIONS"})
             else:
                 raise AssertionError(f"a route of an unknown kind: {route}")
@@ -284,6 +321,7 @@ def routes(world: World) -> set[tuple[str, str]]:
 
 
 ROUTES = requests()
+_DOORS = ("/api/", "/v1/", "/retrieval")
 
 
 def test_every_route_is_covered(worlds: tuple[World, World]) -> None:
@@ -355,13 +393,17 @@ def same(worlds: tuple[World, World], key: str, several: list[Request]) -> None:
         assert one.headers["x-content-type-options"] == "nosniff"
 
 
+def path_of(route: tuple[str, str], name: str) -> str:
+    return route[1].replace("{name}", name).replace("{file_id}", FILE)
+
+
 @pytest.mark.parametrize("route", [route for route in ROUTES if "{name}" in route[1]], ids=" ".join)
 def test_what_is_theirs_reads_like_what_is_not_there(worlds: tuple[World, World], route: tuple[str, str]) -> None:
     """Not forbidden: not found, in the same words."""
     theirs, absent = (
-        [request for request in ROUTES[route] if request.path == route[1].replace("{name}", name)]
-        for name in (THEIRS, ABSENT)
+        [request for request in ROUTES[route] if request.path == path_of(route, name)] for name in (THEIRS, ABSENT)
     )
+    assert theirs
     for one, other in zip(theirs, absent, strict=True):
         found, wanted = (told(worlds[0].ask("own", request)) for request in (one, other))
         assert json.dumps(found).replace(THEIRS, ABSENT) == json.dumps(wanted)
@@ -403,6 +445,9 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         ("GET", "/api/datasets/{name}/document"), ("GET", "/api/datasets/{name}/ids"),
         ("GET", "/api/datasets/{name}/count"),
         ("POST", "/api/datasets/{name}/verify"),
+        ("POST", "/retrieval"), ("GET", "/v1/vector_stores"), ("GET", "/v1/vector_stores/{name}"),
+        ("POST", "/v1/vector_stores/{name}/search"), ("GET", "/v1/vector_stores/{name}/files"),
+        ("GET", "/v1/vector_stores/{name}/files/{file_id}"),
     }  # fmt: skip
     writes = {
         ("POST", "/api/datasets/{name}/documents"), ("DELETE", "/api/datasets/{name}/documents"),
@@ -415,7 +460,7 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 403, route
     assert worlds[0].ask("reader", Request("POST", "/api/datasets", {"name": OWN})).status_code == 403
     everything = reads | writes | {("POST", "/api/datasets")}
-    closed = {route for route in ROUTES if route[1].startswith("/api/") and route not in everything}
+    closed = {route for route in ROUTES if route[1].startswith(_DOORS) and route not in everything}
     assert closed == {
         ("GET", "/api/me"), ("GET", "/api/openapi.json"), ("GET", "/api/evaluations"), ("GET", "/api/policy"),
         ("PUT", "/api/policy"), ("DELETE", "/api/policy"),

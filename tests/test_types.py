@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from pointsman import Document, Hit, InputError, Query
+from pointsman import Document, FilterError, Hit, InputError, Query, parse_filter
 
 
 def test_a_document_is_frozen_hashable_and_pickles() -> None:
@@ -48,3 +48,12 @@ def test_a_query_is_made_of_a_string_and_kept_as_it_is() -> None:
 def test_a_hit_speaks_for_its_document() -> None:
     hit = Hit(Document("a", "text", {"k": 1}), 0.5)
     assert (hit.id, hit.text, hit.metadata, hit.score) == ("a", "text", {"k": 1}, 0.5)
+
+
+def test_the_filters_of_a_query_may_be_an_expression_or_a_mapping() -> None:
+    wanted = parse_filter("year > 2021")
+    assert Query("x", "year > 2021") == Query("x", {"year": {"gt": 2021}}) == Query("x", wanted)  # type: ignore[arg-type]
+    with pytest.raises(FilterError):
+        Query("x", "year >")  # type: ignore[arg-type]
+    with pytest.raises(FilterError, match="a filter is"):
+        Query("x", 7)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
 from pointsman._batched import batched
 from pointsman._twins import in_thread
@@ -37,8 +37,8 @@ from pointsman.retrieval.source import (
     IndexingTechnique,
     Source,
 )
-from pointsman.store.base import SCALES_OF, SPREAD_NOTE, Capability, EmptyStore
-from pointsman.types import AddResult, Document, Query
+from pointsman.store.base import NEAR, SCALES_OF, SPREAD_NOTE, Capability, EmptyStore, Look
+from pointsman.types import AddResult, Document, Hit, Provenance, Query
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
@@ -55,10 +55,14 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.store.local.collection import Verification
     from pointsman.store.local.store import LocalStore
-    from pointsman.types import Hit, RetrievalContext
+    from pointsman.types import RetrievalContext
 
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
 _NAME_BYTES = 200  # files have names of 255 bytes at most, and temporary ones are longer than the dataset's
+Existing = Literal["update", "keep", "refuse"]
+"""What happens to documents that are added under an id that exists."""
+EXISTING: Final = ("update", "keep", "refuse")
+
 _BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
 _SCRIPT_SAMPLE = 200  # documents that tell which scripts a dataset is written in
 _WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one that it is written in
@@ -134,6 +138,8 @@ class Dataset(Source):
         documents: Iterable[Document | Mapping[str, Any]],
         *,
         vectors: NDArray[np.float32] | None = None,
+        embed: bool = True,
+        existing: Existing = "update",
         on_progress: Callable[[int], None] | None = None,
     ) -> AddResult:
         """Add documents, or update those whose id is known; what is stored just so already costs nothing.
@@ -145,12 +151,19 @@ class Dataset(Source):
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
             vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder, brought to length 1;
                 embedded here unless given.
+            embed: with False, documents that come without vectors are stored without them; words alone find those.
+            existing: what happens to documents whose id is known: ``"update"`` them, ``"keep"`` what is stored (they
+                count as unchanged), or ``"refuse"`` the batch. Another process may add an id in between where a store
+                has many writers.
             on_progress: called with the number of documents done since the last call.
 
         Raises:
-            InputError: a document or the vectors cannot be used; its batch and those after it are not written.
+            InputError: a document or the vectors cannot be used, or an id exists and ``existing`` is ``"refuse"``; its
+                batch and those after it are not written.
             LockedError: another process is writing to the dataset.
         """
+        if existing not in EXISTING:
+            raise InputError(f"existing is one of {', '.join(EXISTING)}, not {existing!r:.80}")
         report = on_progress or (lambda _: None)
         total, position = AddResult(), 0
         batches = batched(documents, _BATCH if vectors is None else 20 * _BATCH)
@@ -168,11 +181,17 @@ class Dataset(Source):
                 rows = None if vectors is None else vectors[position : position + len(batch)]
                 if vectors is not None and len(vectors) < position + len(batch):
                     raise InputError(f"{len(vectors)} vectors for more documents; give one row for each")
-                total += self._add_batch(store, [Document.of(item) for item in batch], rows, report)
+                chosen = [Document.of(item) for item in batch]
+                if existing != "update":
+                    chosen, rows = _new_ones(store, chosen, rows, existing)
+                    total += AddResult(unchanged=len(batch) - len(chosen))
+                    report(len(batch) - len(chosen))
+                if chosen:
+                    total += self._add_batch(store, chosen, rows, report, embed=embed)
                 position += len(batch)
             if vectors is not None and len(vectors) != position:
                 raise InputError(f"{len(vectors)} vectors for {position} documents; give one row for each")
-        self._measure_spread(store, embed=vectors is None)
+        self._measure_spread(store, embed=embed and vectors is None)
         return total
 
     async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
@@ -230,6 +249,25 @@ class Dataset(Source):
         """The documents of these ids in their order; None where there is none."""
         return self.store.get(list(ids))
 
+    async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
+        """`get_many`, awaited."""
+        return await in_thread(self.get_many, ids)
+
+    def get_vectors(self, ids: Sequence[str]) -> list[NDArray[np.float32] | None]:
+        """The stored vectors of these ids in their order, each of length 1; None where there is none.
+
+        Raises:
+            UnmetNeedError: the store does not give vectors back.
+        """
+        store = self.store
+        keys = store.keys(list(ids))
+        rows = store.vectors(list(keys.values())) if keys else ()
+        if len(rows) == len(keys):
+            vectors = dict(zip(keys, rows, strict=True))
+        else:  # the store passes over documents without a vector, and does not say which they are
+            vectors = {id_: row for id_, key in keys.items() for row in store.vectors([key])}
+        return [vectors.get(id_) for id_ in ids]
+
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
         """How many documents there are, or match."""
         return self.store.count(_parsed(filters))
@@ -283,6 +321,51 @@ class Dataset(Source):
     async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
         """The same, awaited."""
         return await self._engine().asearch(SearchRequest.of(query, k, options), [self])
+
+    def search_vector(
+        self,
+        vector: Sequence[float] | NDArray[np.floating],
+        k: int = 5,
+        *,
+        filters: str | Mapping[str, Any] | Filter | None = None,
+    ) -> list[Hit]:
+        """The documents whose vectors are nearest to this one, best first; nothing is embedded, and nothing refused.
+
+        Args:
+            vector: shape ``(dimensions,)``, by the dataset's embedder; its length does not matter.
+            k: how many hits.
+            filters: which documents count; they act before the cut (I9).
+
+        Returns:
+            Hits whose scores are cosines.
+
+        Raises:
+            InputError: the vector or a filter cannot be used.
+            UnmetNeedError: the dataset keeps no vectors.
+        """
+        if self.indexing_technique == "keyword":
+            raise UnmetNeedError(f"dataset {self.name!r} is indexed by words only, and keeps no vectors")
+        look = Look(None, _direction(vector), checked(k), _parsed(filters))
+        store = self.store
+        lists = store.search([look])[0]
+        ranking = list(lists.rankings.get(NEAR, ()))[:k]
+        missing = [key for key, _ in ranking if key not in lists.documents]
+        documents = {**lists.documents, **dict(zip(missing, store.fetch(missing), strict=True))}
+        return [
+            Hit(document, score or 0.0, self.name, (Provenance(NEAR, rank, score),))
+            for rank, (key, score) in enumerate(ranking, 1)
+            if (document := documents[key]) is not None
+        ]
+
+    async def asearch_vector(
+        self,
+        vector: Sequence[float] | NDArray[np.floating],
+        k: int = 5,
+        *,
+        filters: str | Mapping[str, Any] | Filter | None = None,
+    ) -> list[Hit]:
+        """The same, awaited."""
+        return await in_thread(partial(self.search_vector, vector, k, filters=filters))
 
     def search_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
@@ -484,11 +567,13 @@ class Dataset(Source):
         documents: list[Document],
         vectors: NDArray[np.float32] | None,
         report: Callable[[int], None],
+        *,
+        embed: bool,
     ) -> AddResult:
         last = {document.id: row for row, document in enumerate(documents)}
         rows = list(last.values())
         chosen = [documents[row] for row in rows]
-        if self.indexing_technique == "keyword":
+        if self.indexing_technique == "keyword" or (vectors is None and not embed):
             result = store.write(chosen)
         elif vectors is not None:
             result = store.write(chosen, vectors if len(rows) == len(documents) else vectors[rows], self.embedder.name)
@@ -582,6 +667,40 @@ def _writer(store: Store) -> AbstractContextManager[None]:
     """Be the writer for several batches, where the store has one writer at a time."""
     writer = getattr(store, "writer", None)
     return nullcontext() if writer is None else writer()
+
+
+def _new_ones(
+    store: Store, documents: list[Document], vectors: NDArray[np.float32] | None, existing: Existing
+) -> tuple[list[Document], NDArray[np.float32] | None]:
+    """The documents, and their vectors, whose ids the store does not have.
+
+    Raises:
+        InputError: it has one, and ``existing`` is ``"refuse"``.
+    """
+    stored = store.keys([document.id for document in documents])
+    if stored and existing == "refuse":
+        raise InputError(f"{len(stored)} of these ids exist already: {', '.join(sorted(stored)[:5])}")
+    rows = [row for row, document in enumerate(documents) if document.id not in stored]
+    return [documents[row] for row in rows], None if vectors is None else vectors[rows]
+
+
+def _direction(vector: Sequence[float] | NDArray[np.floating]) -> NDArray[np.float32]:
+    """A vector brought to length 1.
+
+    Raises:
+        InputError: it is no list of finite numbers, or has no direction.
+    """
+    import numpy as np
+
+    try:
+        row = np.asarray(vector, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a vector is a list of numbers: {error}") from error
+    largest = float(np.abs(row).max(initial=0.0)) if row.ndim == 1 else 0.0
+    if not 0 < largest < np.inf:  # NaN fails both
+        raise InputError("a vector to search by is one list of finite numbers, not all of them 0")
+    row = row / largest  # so that no square overflows or becomes 0
+    return (row / np.linalg.norm(row)).astype(np.float32)
 
 
 def _parsed(filters: str | Mapping[str, Any] | Filter | None) -> Filter | None:

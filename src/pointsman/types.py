@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from pointsman.errors import InputError
+from pointsman.filters import Filter, parse_filter
 from pointsman.trace import Explanation, HitKey, Span, Trace
 
 if TYPE_CHECKING:
     from pointsman.citations import AnswerCheck, Citation, Style
-    from pointsman.filters import Filter
 
 __all__ = [
     "AddResult",
@@ -53,7 +53,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked. Immutable, so branches share it without copies (F5)."""
+    """What is asked. Immutable, so branches share it without copies (F5).
+
+    Raises:
+        InputError: the text is none.
+        FilterError: ``filters`` is no filter, nor an expression or a mapping that can be read as one.
+    """
 
     text: str
     filters: Filter | None = None
@@ -62,6 +67,8 @@ class Query:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise InputError(f"a query's text is a str, not {type(self.text).__name__}: {self.text!r:.80}")
+        if self.filters is not None and not isinstance(self.filters, Filter):
+            object.__setattr__(self, "filters", parse_filter(self.filters))
 
     @classmethod
     def of(cls, query: str | Query, filters: Filter | None = None) -> Query:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -21,7 +22,7 @@ from pointsman.retrieval.pool import DEPTH
 from pointsman.types import Hit, Hits, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Hashable, Mapping
 
     from pointsman.protocols import Retriever
     from pointsman.types import Document
@@ -57,7 +58,7 @@ class SimpleHybridRetriever(BaseRetriever):
     list's rank and score stand in the hit's ``provenance``.
 
     Args:
-        retrievers: at least one; anything with ``retrieve`` and ``aretrieve``.
+        retrievers: at least one; anything with ``retrieve`` and ``aretrieve``. One list of them does as well.
         names: what their lists are called; their classes in words unless given.
         fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a function of your own like those (F2); RRF unless
             given, as foreign scores are on no common scale.
@@ -73,7 +74,7 @@ class SimpleHybridRetriever(BaseRetriever):
 
     def __init__(
         self,
-        *retrievers: Retriever,
+        *retrievers: Retriever | Sequence[Retriever],
         names: Sequence[str] | None = None,
         fusion: str | FusionMethod = "rrf",
         weights: Sequence[float] | None = None,
@@ -82,19 +83,22 @@ class SimpleHybridRetriever(BaseRetriever):
         timeout: float | None = TIMEOUT,
         breaker: Breaker | None = None,
     ) -> None:
-        if not retrievers:
+        ours: tuple[Retriever, ...] = ()
+        for one in retrievers:
+            ours += tuple(one) if isinstance(one, Sequence) else (one,)
+        if not ours:
             raise InputError("give at least one retriever")
         if dedupe not in {"id", "content"}:
             raise InputError(f"dedupe is 'id' or 'content', not {dedupe!r}")
-        self.retrievers = retrievers
-        self.names = tuple(named(retrievers, names))
+        self.retrievers = ours
+        self.names = tuple(named(ours, names))
         if not callable(fusion):
-            fuse([[]] * len(retrievers), fusion, weights)  # says what is wrong with them, now
+            fuse([[]] * len(ours), fusion, weights)  # says what is wrong with them, now
         Deadline(timeout)
         self._fusion, self._depth, self._timeout = fusion, checked(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
         key = None if dedupe == "id" else content_key
-        self._branches = [RetrieverBranch(one, name, key) for one, name in zip(retrievers, self.names, strict=True)]
+        self._branches = [RetrieverBranch(one, name, key) for one, name in zip(ours, self.names, strict=True)]
         self._breaker = breaker or Breaker()
 
     def retrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None) -> Hits:

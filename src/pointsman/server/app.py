@@ -33,7 +33,7 @@ from pointsman.server.limits import Gate, Limits, secure
 from pointsman.server.metrics import Metrics, Observed
 from pointsman.server.problems import Problem
 from pointsman.server.reload import Reloader
-from pointsman.server.routes import console, datasets, operation, retrieval
+from pointsman.server.routes import console, datasets, operation, protocols, retrieval
 from pointsman.server.schemas import DocumentsRequest, ProblemDocument, Progress
 from pointsman.server.state import State, configure
 from pointsman.settings import Settings
@@ -107,7 +107,7 @@ OPTIONS: Final[dict[str, Any]] = {
 }
 
 
-_ROUTERS: Final = (retrieval.router, datasets.router, operation.router)
+_ROUTERS: Final = (retrieval.router, datasets.router, operation.router, protocols.router)
 
 
 def describe(app: FastAPI) -> FastAPI:
@@ -197,7 +197,7 @@ async def _problem(request: Request, error: Exception) -> Response:
             for one in error.errors()[:5]
         )
         error = Problem("invalid-input", detail)
-    return problems.response(problems.of_error(error), getattr(request.state, "request_id", None))
+    return problems.response(problems.of_error(error), getattr(request.state, "request_id", None), request.url.path)
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
@@ -211,7 +211,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         found = {method for route in routes for method in _methods(route, request.scope)}
         headers["Allow"] = ", ".join(sorted(found))
     problem = problems.of_status(error.status_code, str(error.detail), headers)
-    return problems.response(problem, getattr(request.state, "request_id", None))
+    return problems.response(problem, getattr(request.state, "request_id", None), request.url.path)
 
 
 def _methods(route: BaseRoute, scope: Scope) -> Collection[str]:

@@ -261,7 +261,7 @@ async def _refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) 
         # Chunks are dear to parse: not for somebody unknown. Who expects to be asked for the body is not sending.
         if (b"content-length" in given or reading is receive) and b"expect" not in given:
             send = _lingering(reading, send)
-    await response(problem, scope.get("state", {}).get("request_id"))(scope, receive, send)
+    await response(problem, scope.get("state", {}).get("request_id"), scope["path"])(scope, receive, send)
 
 
 class _Reading:

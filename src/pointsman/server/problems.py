@@ -97,9 +97,31 @@ class Problem(Exception):  # noqa: N818  (the RFC's word)
         return to_json(self.document(request_id))
 
 
-def response(problem: Problem, request_id: str | None = None) -> Response:
-    """The problem as a response."""
+_DIFY: Final = "/retrieval"
+_OPENAI: Final = "/v1/"
+
+
+def response(problem: Problem, request_id: str | None = None, path: str = "") -> Response:
+    """The problem as a response; under the paths of other protocols it says the same in their members too.
+
+    Args:
+        problem: what went wrong.
+        request_id: of the request.
+        path: of the request.
+    """
+    if path == _DIFY:
+        problem.members.update(error_code=_dify_code(problem), error_msg=problem.detail)
+    elif path.startswith(_OPENAI):
+        kind = "invalid_request_error" if problem.status < 500 else "server_error"
+        problem.members["error"] = {"message": problem.detail, "type": kind, "code": problem.slug, "param": None}
     return Response(problem.body(request_id), problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
+
+
+def _dify_code(problem: Problem) -> int:
+    """The code that Dify suggests: 1002 not allowed in, 2001 no such knowledge; else the HTTP status."""
+    if problem.status in {401, 403}:
+        return 1002
+    return 2001 if problem.members.get("kind") == "dataset" else problem.status
 
 
 def of_status(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Problem:

@@ -22,11 +22,13 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _Answer(BaseModel):
+class Open(BaseModel):
+    """An answer that may hold more than is described."""
+
     model_config = ConfigDict(extra="allow")
 
 
-class ProblemDocument(_Answer):
+class ProblemDocument(Open):
     """What is wrong, as RFC 9457 has it."""
 
     type: str
@@ -122,7 +124,7 @@ class RouteRequest(_Request):
     strategy: Annotated[str, Field(min_length=1, max_length=64, description="As of a search.")] = "auto"
 
 
-class Decision(_Answer):
+class Decision(Open):
     """One thing that was decided about the search."""
 
     what: str
@@ -131,7 +133,7 @@ class Decision(_Answer):
     reason: str
 
 
-class Provenance(_Answer):
+class Provenance(Open):
     """How one list, or one stage, ranked a hit."""
 
     source: str
@@ -140,14 +142,14 @@ class Provenance(_Answer):
     normalised: float | None
 
 
-class Excerpt(_Answer):
+class Excerpt(Open):
     """Where the parts of an excerpt stand in the whole text."""
 
     spans: list[list[int]]
     full_text: str
 
 
-class Hit(_Answer):
+class Hit(Open):
     """A document that was found; `text` is what to read, the excerpt where there is one."""
 
     rank: int
@@ -165,7 +167,7 @@ class Hit(_Answer):
     excerpt: Excerpt | None
 
 
-class Refusal(_Answer):
+class Refusal(Open):
     """Why nothing is answered: nothing that was found is relevant enough."""
 
     reason: str
@@ -176,14 +178,14 @@ class Refusal(_Answer):
     near_misses: Annotated[list[Hit], Field(description="What would have been answered, best first.")]
 
 
-class Performance(_Answer):
+class Performance(Open):
     """The time of the search, and how sure the choice of the strategy is."""
 
     latency_ms: float
     strategy_confidence: Annotated[float | None, Field(description="0 to 1; null: nobody knows.")]
 
 
-class Span(_Answer):
+class Span(Open):
     """A stage of the search; times in milliseconds since its beginning."""
 
     stage: str
@@ -194,14 +196,14 @@ class Span(_Answer):
     started: float
 
 
-class Trace(_Answer):
+class Trace(Open):
     """Every stage, and every ranking where that was asked for."""
 
     spans: list[Span]
     records: list[dict[str, Any]] | None = None
 
 
-class Answer(_Answer):
+class Answer(Open):
     """Hits, best first, and how they came to be."""
 
     results: list[Hit]
@@ -223,20 +225,20 @@ class Answer(_Answer):
     trace: Trace | None
 
 
-class Answers(_Answer):
+class Answers(Open):
     """One answer for each question, in their order."""
 
     answers: list[Answer]
 
 
-class Alternative(_Answer):
+class Alternative(Open):
     """Another strategy that would do."""
 
     strategy: str
     confidence: float
 
 
-class Recommendation(_Answer):
+class Recommendation(Open):
     """The strategy that a question asks for by how it looks."""
 
     model_config = ConfigDict(
@@ -261,14 +263,14 @@ class Recommendation(_Answer):
     alternatives: list[Alternative]
 
 
-class HeuristicRoute(_Answer):
+class HeuristicRoute(Open):
     """What the look of the query alone says."""
 
     route: str
     reasons: list[str]
 
 
-class StrategyChoice(_Answer):
+class StrategyChoice(Open):
     """The strategy that a search would take."""
 
     recommended: str
@@ -277,14 +279,14 @@ class StrategyChoice(_Answer):
     decisions: list[Decision]
 
 
-class Fallback(_Answer):
+class Fallback(Open):
     """Why the choice could not be made, and what was done instead."""
 
     why: str
     policy: str
 
 
-class DatasetChoice(_Answer):
+class DatasetChoice(Open):
     """The datasets whose content bears on the question."""
 
     chosen: list[str]
@@ -294,7 +296,7 @@ class DatasetChoice(_Answer):
     fallback: Fallback | None
 
 
-class Route(_Answer):
+class Route(Open):
     """How and where a question would be looked for, and why."""
 
     query: str
@@ -303,7 +305,7 @@ class Route(_Answer):
     datasets: DatasetChoice | None
 
 
-class Step(_Answer):
+class Step(Open):
     """Where a document stood after one list or stage."""
 
     stage: str
@@ -315,7 +317,7 @@ class Step(_Answer):
     reason: str | None
 
 
-class Explanation(_Answer):
+class Explanation(Open):
     """Why a document is, or is not, among the hits."""
 
     id: str
@@ -326,7 +328,7 @@ class Explanation(_Answer):
     answer: Answer
 
 
-class Strategy(_Answer):
+class Strategy(Open):
     """A strategy, and what it lacks here if it cannot be used."""
 
     name: str
@@ -335,7 +337,7 @@ class Strategy(_Answer):
     why_not: str | None
 
 
-class Strategies(_Answer):
+class Strategies(Open):
     """All strategies."""
 
     strategies: list[Strategy]
@@ -354,7 +356,7 @@ class DatasetRequest(_Request):
     indexing_technique: Literal["hybrid", "keyword", "vector"] | None = None
 
 
-class Dataset(_Answer):
+class Dataset(Open):
     """A dataset and its health: it is up to date where both sequence numbers are the same.
 
     A key that may only write gets nulls for what is stored.
@@ -371,7 +373,7 @@ class Dataset(_Answer):
     problem: Annotated[str | None, Field(description="Why it cannot be opened, if it cannot.")] = None
 
 
-class Datasets(_Answer):
+class Datasets(Open):
     """All datasets that the key is for."""
 
     datasets: list[Dataset]
@@ -399,7 +401,7 @@ class DocumentsRequest(_Request):
     documents: list[DocumentRequest]
 
 
-class DocumentAnswer(_Answer):
+class DocumentAnswer(Open):
     """A document as it is kept."""
 
     id: str
@@ -407,21 +409,21 @@ class DocumentAnswer(_Answer):
     metadata: dict[str, Any]
 
 
-class DocumentPage(_Answer):
+class DocumentPage(Open):
     """Some documents; `next` is the cursor of the next page."""
 
     documents: list[DocumentAnswer]
     next: str | None
 
 
-class IdPage(_Answer):
+class IdPage(Open):
     """Some ids; `next` is the cursor of the next page."""
 
     ids: list[str]
     next: str | None
 
 
-class Added(_Answer):
+class Added(Open):
     """What an add did, by number of documents; nulls for a key that may only write."""
 
     added: int | None
@@ -446,13 +448,13 @@ class DeleteRequest(_Request):
     filters: Annotated[Object | str | None, Field(description="As of a search; null: any.")] = None
 
 
-class Count(_Answer):
+class Count(Open):
     """How many documents there are."""
 
     documents: int
 
 
-class Deleted(_Answer):
+class Deleted(Open):
     """How many documents there were."""
 
     deleted: int
@@ -464,7 +466,7 @@ class Dropped(Deleted):
     dataset: str
 
 
-class Verification(_Answer):
+class Verification(Open):
     """Whether documents and indexes agree; they do where there are no problems."""
 
     documents: int
@@ -476,14 +478,14 @@ class Verification(_Answer):
 # ── the service ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Key(_Answer):
+class Key(Open):
     """A key, not its text."""
 
     id: str
     name: str
 
 
-class Me(_Answer):
+class Me(Open):
     """What the key may do, and the limits."""
 
     key: Key | None
@@ -493,7 +495,7 @@ class Me(_Answer):
     limits: dict[str, Any]
 
 
-class Runs(_Answer):
+class Runs(Open):
     """Evaluations that were kept, newest first."""
 
     runs: list[dict[str, Any]]
@@ -505,13 +507,13 @@ class PolicyRequest(BaseModel):
     model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [{"name": "ours", "vector_weight": 1.5}]})
 
 
-class PolicyAnswer(_Answer):
+class PolicyAnswer(Open):
     """The policy that was fitted to this workspace; null: the measured one decides."""
 
     policy: dict[str, Any] | None
 
 
-class Status(_Answer):
+class Status(Open):
     """That it works."""
 
     status: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,18 @@ from pointsman.store.local.keyword import KeywordIndex
 from pointsman.types import Hit
 
 log = logging.getLogger(__name__)
+
+
+class Ranking(list[Hit]):
+    """Hits that may be awaited too: ``await manager.search(…)`` gives them as they are."""
+
+    def __await__(self) -> Generator[Any, None, Ranking]:
+        """The hits; nothing is waited for."""
+
+        async def hits() -> Ranking:
+            return self
+
+        return hits().__await__()
 
 
 class BM25IndexManager:
@@ -76,13 +89,14 @@ class BM25IndexManager:
             return self._index.applied
         return self._write(anew=False)
 
-    def search(self, query: str, k: int = 5) -> list[Hit]:
-        """At most ``k`` hits with raw BM25 scores, best first."""
+    def search(self, query: str, k: int = 5) -> Ranking:
+        """At most ``k`` hits with raw BM25 scores, best first; ``await`` takes them too (I1)."""
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise InputError(f"the number of results is an int from 1 up, not {k!r:.80}")
         ranking = self._index.search(query, k)
         documents = self.vector_store.fetch([key for key, _ in ranking])
-        return [Hit(document, score) for document, (_, score) in zip(documents, ranking, strict=True) if document]
+        pairs = zip(documents, ranking, strict=True)
+        return Ranking(Hit(document, score) for document, (_, score) in pairs if document)
 
     async def abuild_from_vector_store(self) -> int:
         """`build_from_vector_store`, awaited."""

@@ -1,0 +1,95 @@
+"""Embedders of Pointsman as embedders of Haystack (X1)."""
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from anyio import to_thread
+from haystack import Document, component, default_from_dict, default_to_dict
+
+from pointsman.models import load_embedder
+from pointsman.models.base import BaseEmbedder
+
+__all__ = ["PointsmanDocumentEmbedder", "PointsmanTextEmbedder"]
+
+
+class _Embedder:
+    """What both embedders share."""
+
+    embedder: str
+
+    @cached_property
+    def _ours(self) -> BaseEmbedder:
+        return load_embedder(self.embedder)
+
+
+@component
+class PointsmanTextEmbedder(_Embedder):
+    """Embeds a question.
+
+    Args:
+        embedder: ``"default"``, which needs no network, or another name that `pointsman.load_embedder` knows.
+    """
+
+    def __init__(self, embedder: str = "default") -> None:
+        self.embedder = embedder
+
+    def to_dict(self) -> dict[str, Any]:
+        """How to make it again."""
+        return default_to_dict(self, embedder=self.embedder)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PointsmanTextEmbedder":
+        """The component that `to_dict` tells of."""
+        return default_from_dict(cls, data)
+
+    @component.output_types(embedding=list[float], meta=dict[str, Any])
+    def run(self, text: str) -> dict[str, Any]:
+        """The vector of a question, of length 1, and the name of the model."""
+        if not isinstance(text, str):
+            raise TypeError(f"a text is a str, not {type(text).__name__}; PointsmanDocumentEmbedder takes documents")
+        return {"embedding": self._ours.embed_queries([text])[0].tolist(), "meta": {"model": self._ours.name}}
+
+    @component.output_types(embedding=list[float], meta=dict[str, Any])
+    async def run_async(self, text: str) -> dict[str, Any]:
+        """The same, awaited."""
+        return await to_thread.run_sync(self.run, text)
+
+
+@component
+class PointsmanDocumentEmbedder(_Embedder):
+    """Embeds documents by their titles, where their metadata has some, and texts.
+
+    Args:
+        embedder: ``"default"``, which needs no network, or another name that `pointsman.load_embedder` knows.
+    """
+
+    def __init__(self, embedder: str = "default") -> None:
+        self.embedder = embedder
+
+    def to_dict(self) -> dict[str, Any]:
+        """How to make it again."""
+        return default_to_dict(self, embedder=self.embedder)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PointsmanDocumentEmbedder":
+        """The component that `to_dict` tells of."""
+        return default_from_dict(cls, data)
+
+    @component.output_types(documents=list[Document], meta=dict[str, Any])
+    def run(self, documents: list[Document]) -> dict[str, Any]:
+        """The documents with their vectors, each of length 1, and the name of the model."""
+        texts = ["\n".join(filter(None, (_title(one), one.content or ""))) for one in documents]
+        rows = self._ours.embed_documents(texts).tolist() if texts else []
+        embedded = [replace(one, embedding=row) for one, row in zip(documents, rows, strict=True)]
+        return {"documents": embedded, "meta": {"model": self._ours.name}}
+
+    @component.output_types(documents=list[Document], meta=dict[str, Any])
+    async def run_async(self, documents: list[Document]) -> dict[str, Any]:
+        """The same, awaited."""
+        return await to_thread.run_sync(self.run, documents)
+
+
+def _title(document: Document) -> str:
+    title = document.meta.get("title")
+    return title if isinstance(title, str) else ""

@@ -1,0 +1,64 @@
+"""The offline reranker of Pointsman as a ranker of Haystack (X1)."""
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from anyio import to_thread
+from haystack import Document, component, default_from_dict, default_to_dict
+
+from pointsman import CalibratedReranker
+from pointsman import Document as OurDocument
+from pointsman.models import load_embedder
+from pointsman.retrieval.source import USUAL_SIGMA
+
+__all__ = ["PointsmanRanker"]
+
+
+@component
+class PointsmanRanker:
+    """Puts documents in the order of words and vectors together; documents without a text come last.
+
+    Args:
+        top_k: how many documents stay.
+        embedder: ``"default"``, or another name that `pointsman.load_embedder` knows.
+    """
+
+    def __init__(self, top_k: int = 10, embedder: str = "default") -> None:
+        if top_k < 1:
+            raise ValueError(f"top_k is 1 or more, not {top_k}")
+        self.top_k, self.embedder = top_k, embedder
+
+    def to_dict(self) -> dict[str, Any]:
+        """How to make it again."""
+        return default_to_dict(self, top_k=self.top_k, embedder=self.embedder)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PointsmanRanker":
+        """The component that `to_dict` tells of."""
+        return default_from_dict(cls, data)
+
+    @cached_property
+    def _reranker(self) -> CalibratedReranker:
+        ours = load_embedder(self.embedder)
+        return CalibratedReranker(ours, sigma=ours.cosine_spread or USUAL_SIGMA)
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
+        """The most relevant documents, best first, with their scores."""
+        k = self.top_k if top_k is None else top_k
+        numbered = [
+            OurDocument(str(place), one.content, one.meta)
+            for place, one in enumerate(documents)
+            if one.content is not None
+        ]
+        ranked = self._reranker.rerank(query, numbered, k)
+        best = [replace(documents[int(one.id)], score=float(one.metadata["score"])) for one in ranked]
+        return {"documents": [*best, *(one for one in documents if one.content is None)][:k]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, documents: list[Document], top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The same, awaited."""
+        return await to_thread.run_sync(self.run, query, documents, top_k)

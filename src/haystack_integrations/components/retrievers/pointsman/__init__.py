@@ -1,0 +1,169 @@
+"""Retrievers over a document store of Pointsman (X1)."""
+
+from typing import Any
+
+from anyio import to_thread
+from haystack import Document, component, default_from_dict, default_to_dict
+from haystack.document_stores.types import FilterPolicy, apply_filter_policy
+
+from haystack_integrations.document_stores.pointsman import PointsmanDocumentStore, filter_of
+from pointsman import SearchOptions
+from pointsman.filters import Filter
+
+__all__ = ["PointsmanEmbeddingRetriever", "PointsmanRetriever"]
+
+
+class _Retriever:
+    """What both retrievers share."""
+
+    document_store: PointsmanDocumentStore
+    filters: dict[str, Any] | None
+    top_k: int
+    filter_policy: FilterPolicy
+
+    def _set(
+        self,
+        document_store: PointsmanDocumentStore,
+        filters: dict[str, Any] | None,
+        top_k: int,
+        filter_policy: str | FilterPolicy,
+    ) -> None:
+        if not isinstance(document_store, PointsmanDocumentStore):
+            raise TypeError(f"document_store is a PointsmanDocumentStore, not {type(document_store).__name__}")
+        if top_k < 1:
+            raise ValueError(f"top_k is 1 or more, not {top_k}")
+        self.document_store, self.filters, self.top_k = document_store, filters, top_k
+        policy = filter_policy if isinstance(filter_policy, FilterPolicy) else FilterPolicy.from_str(filter_policy)
+        self.filter_policy = policy
+
+    def _wanted(self, filters: dict[str, Any] | None) -> Filter | None:
+        merged = apply_filter_policy(self.filter_policy, self.filters, filters)
+        return filter_of(merged) if merged else None
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "document_store": self.document_store.to_dict(),
+            "filters": self.filters,
+            "top_k": self.top_k,
+            "filter_policy": self.filter_policy.value,
+        }
+
+
+def _with_store(data: dict[str, Any]) -> dict[str, Any]:
+    parameters = dict(data["init_parameters"])
+    if isinstance(parameters["document_store"], dict):
+        parameters["document_store"] = PointsmanDocumentStore.from_dict(parameters["document_store"])
+    return {**data, "init_parameters": parameters}
+
+
+@component
+class PointsmanRetriever(_Retriever):
+    """Searches by a question: by its words, and by its vector too where the store has an embedder.
+
+    Args:
+        document_store: what to search.
+        filters: which documents count.
+        top_k: how many documents.
+        strategy: how to look, such as ``"hybrid"``; unless given, ``"auto"`` where the store has an embedder, and by
+            words alone where it has none.
+        rerank: whether to rerank; as the strategy has it unless given.
+        refuse: whether an answer is empty where nothing is relevant.
+        filter_policy: whether filters of a run replace those here, or are merged with them.
+    """
+
+    def __init__(
+        self,
+        document_store: PointsmanDocumentStore,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        strategy: str | None = None,
+        rerank: bool | None = None,
+        refuse: bool = False,
+        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+    ) -> None:
+        self._set(document_store, filters, top_k, filter_policy)
+        self.strategy, self.rerank, self.refuse = strategy, rerank, refuse
+
+    def to_dict(self) -> dict[str, Any]:
+        """How to make it again."""
+        return default_to_dict(self, **self._about(), strategy=self.strategy, rerank=self.rerank, refuse=self.refuse)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PointsmanRetriever":
+        """The component that `to_dict` tells of."""
+        return default_from_dict(cls, _with_store(data))
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The best documents, with their scores."""
+        hits = self.document_store.dataset.search(query, self._k(top_k), **self._options(filters)).hits
+        return {"documents": self.document_store.hits_to_documents(hits)}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The same, awaited."""
+        answer = await self.document_store.dataset.asearch(query, self._k(top_k), **self._options(filters))
+        return {"documents": await to_thread.run_sync(self.document_store.hits_to_documents, answer.hits)}
+
+    def _k(self, top_k: int | None) -> int:
+        return self.top_k if top_k is None else top_k
+
+    def _options(self, filters: dict[str, Any] | None) -> SearchOptions:
+        strategy = self.strategy or ("bm25" if self.document_store.embedder is None else "auto")
+        rerank = False if self.document_store.embedder is None and self.rerank is None else self.rerank
+        return {
+            "strategy": strategy,  # type: ignore[typeddict-item]  # a name, which the request checks
+            "filters": self._wanted(filters),
+            "rerank": rerank,
+            "refuse": self.refuse,
+        }
+
+
+@component
+class PointsmanEmbeddingRetriever(_Retriever):
+    """Searches by a vector, as an embedder of Haystack gives it.
+
+    Args:
+        document_store: what to search.
+        filters: which documents count.
+        top_k: how many documents.
+        filter_policy: whether filters of a run replace those here, or are merged with them.
+    """
+
+    def __init__(
+        self,
+        document_store: PointsmanDocumentStore,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        filter_policy: str | FilterPolicy = FilterPolicy.REPLACE,
+    ) -> None:
+        self._set(document_store, filters, top_k, filter_policy)
+
+    def to_dict(self) -> dict[str, Any]:
+        """How to make it again."""
+        return default_to_dict(self, **self._about())
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PointsmanEmbeddingRetriever":
+        """The component that `to_dict` tells of."""
+        return default_from_dict(cls, _with_store(data))
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self, query_embedding: list[float], filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The nearest documents; their scores are cosines."""
+        k = self.top_k if top_k is None else top_k
+        hits = self.document_store.dataset.search_vector(query_embedding, k, filters=self._wanted(filters))
+        return {"documents": self.document_store.hits_to_documents(hits)}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query_embedding: list[float], filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The same, awaited."""
+        return await to_thread.run_sync(self.run, query_embedding, filters, top_k)

@@ -1,0 +1,378 @@
+"""A dataset of Pointsman as a document store of Haystack."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from anyio import to_thread
+from haystack import Document, default_from_dict, default_to_dict
+from haystack.dataclasses import ByteStream, SparseEmbedding
+from haystack.document_stores.errors import DocumentStoreError, DuplicateDocumentError
+from haystack.document_stores.types import DuplicatePolicy
+
+import pointsman
+from haystack_integrations.document_stores.pointsman.filters import filter_of
+from pointsman import Dataset, InputError, PointsmanError
+from pointsman import Document as OurDocument
+from pointsman.filters import And, Filter
+from pointsman.integrations._shared import GivenVectors, add_in_order
+from pointsman.models import load_embedder
+from pointsman.types import Hit
+
+Filters = dict[str, Any] | None
+
+_REST: Final = "_haystack"
+"""The metadata that holds what else there is of a document: a mapping, which filters do not see."""
+
+
+class PointsmanDocumentStore:
+    """A dataset as a document store: searched by words, by vectors, and by both together.
+
+    Args:
+        location: a workspace: a folder, or a URL such as ``postgresql://user@host/database``; a temporary folder, that
+            goes with the object, unless given.
+        dataset: its name there.
+        embedder: embeds documents that come without an embedding, and questions: ``"default"`` or another name that
+            `pointsman.load_embedder` knows. Without one, all vectors come from Haystack's components, and documents
+            without an embedding are found by their words.
+        vectors: what the vectors of those components are called; those of another name are refused later.
+        wait: seconds to wait while another process writes.
+    """
+
+    def __init__(
+        self,
+        location: str | None = None,
+        dataset: str = "haystack",
+        embedder: str | None = None,
+        vectors: str = "haystack",
+        wait: float = 30.0,
+    ) -> None:
+        self.location, self.name, self.embedder, self.vectors, self.wait = location, dataset, embedder, vectors, wait
+        self._workspace: pointsman.Workspace | None = None
+        self._dataset: Dataset | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset; opened when it is first used."""
+        if self._dataset is None:
+            own = GivenVectors(self.vectors) if self.embedder is None else load_embedder(self.embedder)
+            if self.location is None:
+                self._dataset = Dataset(self.name, embedder=own)
+            else:
+                self._workspace = pointsman.open(self.location, embedder=own)
+                self._dataset = self._workspace.dataset(self.name)
+        return self._dataset
+
+    def to_dict(self) -> dict[str, Any]:
+        """How to make it again."""
+        return default_to_dict(
+            self,
+            location=self.location,
+            dataset=self.name,
+            embedder=self.embedder,
+            vectors=self.vectors,
+            wait=self.wait,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PointsmanDocumentStore":
+        """The store that `to_dict` tells of."""
+        return default_from_dict(cls, data)
+
+    def close(self) -> None:
+        """Let go of files and connections; the next use opens them again."""
+        if self._workspace is not None:
+            self._workspace.close()
+            self._workspace = self._dataset = None
+        elif self._dataset is not None:
+            self._dataset.close()
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def count_documents(self) -> int:
+        """How many documents there are."""
+        return self.dataset.count()
+
+    def count_documents_by_filter(self, filters: dict[str, Any]) -> int:
+        """How many documents match."""
+        return self.dataset.count(_filter(filters))
+
+    def filter_documents(self, filters: Filters = None) -> list[Document]:
+        """The documents that match, with their embeddings; all of them without filters."""
+        return [
+            document
+            for page in _pages(self.dataset, _filter(filters))
+            for document in _with_embeddings(self.dataset, page)
+        ]
+
+    def hits_to_documents(self, hits: Sequence[Hit]) -> list[Document]:
+        """Hits of a search as documents with scores."""
+        documents = _with_embeddings(self.dataset, [hit.document for hit in hits])
+        return [_scored(document, float(hit.score)) for document, hit in zip(documents, hits, strict=True)]
+
+    def count_unique_metadata_by_filter(self, filters: dict[str, Any], metadata_fields: list[str]) -> dict[str, int]:
+        """How many different values the matching documents have, by field."""
+        return {
+            name.removeprefix("meta."): len(_values(self.dataset, name, _filter(filters))) for name in metadata_fields
+        }
+
+    def get_metadata_fields_info(self) -> dict[str, dict[str, str]]:
+        """The names of all metadata, with the type of their first value."""
+        info: dict[str, dict[str, str]] = {}
+        for page in _pages(self.dataset, None):
+            for document in page:
+                for name, value in document.metadata.items():
+                    if name != _REST and name not in info:
+                        info[name] = {"type": _TYPES.get(type(value), "object")}
+        return info
+
+    def get_metadata_field_min_max(self, metadata_field: str) -> dict[str, Any]:
+        """The least and the greatest number, or the first and the last text, of a field; None where it has none."""
+        values = _values(self.dataset, metadata_field, None)
+        ordered = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        texts = [value for value in values if isinstance(value, str)]
+        return {"min": min(ordered or texts, default=None), "max": max(ordered or texts, default=None)}
+
+    def get_metadata_field_unique_values(
+        self,
+        metadata_field: str,
+        search_term: str | None = None,
+        from_: int = 0,
+        size: int = 10,
+        filters: Filters = None,
+    ) -> tuple[list[Any], int]:
+        """Different values of a field, in order, and how many there are.
+
+        Args:
+            metadata_field: its name.
+            search_term: a part that values have; upper and lower case are the same.
+            from_: where the page begins.
+            size: how many values a page has.
+            filters: which documents count.
+        """
+        values = _values(self.dataset, metadata_field, _filter(filters))
+        if search_term is not None:
+            values = [value for value in values if search_term.lower() in str(value).lower()]
+        values.sort(key=lambda value: (isinstance(value, str), value, type(value).__name__))
+        return values[from_ : from_ + size], len(values)
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
+        """Write documents.
+
+        Args:
+            documents: what to write.
+            policy: what happens to known ids; without one they are refused, as by ``FAIL``.
+
+        Returns:
+            How many were written.
+
+        Raises:
+            ValueError: these are no documents.
+            DuplicateDocumentError: an id is known, and the policy is ``FAIL``.
+            DocumentStoreError: a document cannot be stored.
+        """
+        if not isinstance(documents, list) or not all(isinstance(one, Document) for one in documents):
+            raise ValueError(f"write_documents takes a list of Documents, not {documents!r:.80}")
+        refuse = policy in {DuplicatePolicy.FAIL, DuplicatePolicy.NONE}
+        with _translated():
+            with self.dataset.writing(self.wait):
+                stored = self.dataset.get_many([one.id for one in documents])
+                known = {one.id for one in stored if one is not None}
+                if known and refuse:
+                    raise DuplicateDocumentError(f"these ids exist already: {', '.join(sorted(known)[:5])}")
+                chosen = documents
+                if policy is DuplicatePolicy.SKIP:
+                    chosen = [one for one in documents if one.id not in known]
+                self._add([(_ours(one), one.embedding) for one in chosen])
+            return len(chosen)
+
+    def _add(self, pairs: Sequence[tuple[OurDocument, Sequence[float] | None]]) -> None:
+        add_in_order(self.dataset, pairs, embed=self.embedder is not None)
+
+    def delete_documents(self, document_ids: list[str]) -> None:
+        """Delete documents; unknown ids are passed over."""
+        if document_ids:
+            with _translated(), self.dataset.writing(self.wait):
+                self.dataset.delete(document_ids)
+
+    def delete_all_documents(self) -> None:
+        """Delete everything."""
+        with _translated(), self.dataset.writing(self.wait):
+            self.dataset.delete(filters=And(()))
+
+    def delete_by_filter(self, filters: dict[str, Any]) -> int:
+        """Delete the documents that match. Returns how many there were."""
+        with _translated(), self.dataset.writing(self.wait):
+            return self.dataset.delete(filters=_filter(filters) or And(()))
+
+    def update_by_filter(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
+        """Set metadata of the documents that match; what else they have stays. Returns how many there were."""
+        count = 0
+        with _translated(), self.dataset.writing(self.wait):
+            matching = [document for page in _pages(self.dataset, _filter(filters)) for document in page]
+            for start in range(0, len(matching), _TOGETHER):
+                part = matching[start : start + _TOGETHER]
+                rows = self.dataset.get_vectors([one.id for one in part])
+                changed = [OurDocument(one.id, one.text, {**one.metadata, **meta}) for one in part]
+                self._add(list(zip(changed, (None if row is None else row.tolist() for row in rows), strict=True)))
+                count += len(part)
+        return count
+
+    # ── the same, awaited ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def count_documents_async(self) -> int:
+        """`count_documents`, awaited."""
+        return await to_thread.run_sync(self.count_documents)
+
+    async def count_documents_by_filter_async(self, filters: dict[str, Any]) -> int:
+        """`count_documents_by_filter`, awaited."""
+        return await to_thread.run_sync(self.count_documents_by_filter, filters)
+
+    async def filter_documents_async(self, filters: Filters = None) -> list[Document]:
+        """`filter_documents`, awaited."""
+        return await to_thread.run_sync(self.filter_documents, filters)
+
+    async def count_unique_metadata_by_filter_async(
+        self, filters: dict[str, Any], metadata_fields: list[str]
+    ) -> dict[str, int]:
+        """`count_unique_metadata_by_filter`, awaited."""
+        return await to_thread.run_sync(self.count_unique_metadata_by_filter, filters, metadata_fields)
+
+    async def get_metadata_fields_info_async(self) -> dict[str, dict[str, str]]:
+        """`get_metadata_fields_info`, awaited."""
+        return await to_thread.run_sync(self.get_metadata_fields_info)
+
+    async def get_metadata_field_min_max_async(self, metadata_field: str) -> dict[str, Any]:
+        """`get_metadata_field_min_max`, awaited."""
+        return await to_thread.run_sync(self.get_metadata_field_min_max, metadata_field)
+
+    async def get_metadata_field_unique_values_async(
+        self,
+        metadata_field: str,
+        search_term: str | None = None,
+        from_: int = 0,
+        size: int = 10,
+        filters: Filters = None,
+    ) -> tuple[list[Any], int]:
+        """`get_metadata_field_unique_values`, awaited."""
+        values = partial(
+            self.get_metadata_field_unique_values, metadata_field, search_term, from_, size, filters=filters
+        )
+        return await to_thread.run_sync(values)
+
+    async def write_documents_async(
+        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
+    ) -> int:
+        """`write_documents`, awaited."""
+        return await to_thread.run_sync(self.write_documents, documents, policy)
+
+    async def delete_documents_async(self, document_ids: list[str]) -> None:
+        """`delete_documents`, awaited."""
+        await to_thread.run_sync(self.delete_documents, document_ids)
+
+    async def delete_all_documents_async(self) -> None:
+        """`delete_all_documents`, awaited."""
+        await to_thread.run_sync(self.delete_all_documents)
+
+    async def delete_by_filter_async(self, filters: dict[str, Any]) -> int:
+        """`delete_by_filter`, awaited."""
+        return await to_thread.run_sync(self.delete_by_filter, filters)
+
+    async def update_by_filter_async(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
+        """`update_by_filter`, awaited."""
+        return await to_thread.run_sync(self.update_by_filter, filters, meta)
+
+
+# ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_TOGETHER: Final = 1000
+_TYPES: Final[Mapping[type, str]] = {str: "keyword", bool: "boolean", int: "long", float: "double", list: "list"}
+
+
+def _filter(filters: Filters) -> Filter | None:
+    return filter_of(filters) if filters else None
+
+
+def _pages(dataset: Dataset, wanted: Filter | None) -> Iterator[list[OurDocument]]:
+    after: int | None = 0
+    while after is not None:
+        page, after = dataset.page(after, _TOGETHER, filters=wanted)
+        yield page
+
+
+def _values(dataset: Dataset, name: str, wanted: Filter | None) -> list[Any]:
+    """The different values of a field, those of a list each; 1, 1.0 and True are different."""
+    name = name.removeprefix("meta.")
+    values: dict[tuple[type, Any], None] = {}
+    for page in _pages(dataset, wanted):
+        for document in page:
+            value = document.metadata.get(name)
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, (str, int, float)):
+                    values[type(one), one] = None
+    return [value for _, value in values]
+
+
+def _ours(document: Document) -> OurDocument:
+    """A document as one of ours; what is no text and no metadata stands beside the metadata."""
+    rest: dict[str, Any] = {}
+    if document.content is None:
+        rest["content"] = None
+    if document.score is not None:
+        rest["score"] = document.score
+    if document.blob is not None:
+        rest["blob"] = document.blob.to_dict()
+    if document.sparse_embedding is not None:
+        rest["sparse_embedding"] = document.sparse_embedding.to_dict()
+    if document.embedding is not None:
+        rest["length"] = float(np.linalg.norm(np.asarray(document.embedding, np.float64)))  # stored vectors have 1
+    metadata = {**document.meta, _REST: rest} if rest else document.meta
+    return OurDocument(document.id, document.content or "", metadata)
+
+
+def _theirs(document: OurDocument, vector: Any) -> Document:
+    metadata = dict(document.metadata)
+    rest = metadata.pop(_REST, {})
+    blob, sparse = rest.get("blob"), rest.get("sparse_embedding")
+    return Document(
+        id=document.id,
+        content=rest.get("content", document.text),
+        meta=metadata,
+        score=rest.get("score"),
+        blob=None if blob is None else ByteStream.from_dict(blob),
+        sparse_embedding=None if sparse is None else SparseEmbedding.from_dict(sparse),
+        embedding=None if vector is None else (np.asarray(vector, np.float64) * rest.get("length", 1.0)).tolist(),
+    )
+
+
+def _with_embeddings(dataset: Dataset, documents: Iterable[OurDocument]) -> list[Document]:
+    documents = list(documents)
+    vectors = dataset.get_vectors([document.id for document in documents])
+    return [_theirs(document, vector) for document, vector in zip(documents, vectors, strict=True)]
+
+
+def _scored(document: Document, score: float) -> Document:
+    return Document(
+        id=document.id,
+        content=document.content,
+        blob=document.blob,
+        meta=document.meta,
+        score=score,
+        embedding=document.embedding,
+        sparse_embedding=document.sparse_embedding,
+    )
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Errors of ours as Haystack's."""
+    try:
+        yield
+    except InputError as error:
+        raise DocumentStoreError(str(error)) from error
+    except PointsmanError as error:
+        raise DocumentStoreError(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,652 @@
+"""Pointsman in LangChain, and LangChain's parts in Pointsman (X1).
+
+Ours in theirs: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`, `PointsmanEmbeddings`,
+`PointsmanReranker` and `PointsmanTranslator`. Theirs in ours: `LangChainRetriever`, `LangChainEmbedder` and
+`LangChainLLM`.
+
+Needs ``pip install 'pointsman[langchain]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from pointsman._twins import in_thread
+from pointsman.dataset import Dataset
+from pointsman.errors import FilterError, InputError, MissingDependencyError, ModelError
+from pointsman.filters import And, Equals, Filter, In, Not, Or, Range, parse_filter
+from pointsman.integrations._shared import (
+    ahits_of,
+    check_source,
+    diverse,
+    failed,
+    hits_of,
+    id_for,
+    model_error,
+    without_filters,
+)
+from pointsman.llm import BaseLLM, Completion, Usage
+from pointsman.models.base import EmbedFunction, as_embedder
+from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.types import Document, Hit, Provenance, Query
+
+try:
+    from langchain_core import documents as theirs
+    from langchain_core.documents.compressor import BaseDocumentCompressor
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.indexing.base import DeleteResponse, DocumentIndex, UpsertResponse
+    from langchain_core.retrievers import BaseRetriever as TheirRetriever
+    from langchain_core.structured_query import Comparator, Operator, Visitor
+    from langchain_core.vectorstores import VectorStore
+except ImportError as error:
+    raise MissingDependencyError("langchain-core", "langchain", "the LangChain adapter") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun, Callbacks
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import Runnable
+    from langchain_core.structured_query import Comparison, Operation, StructuredQuery
+
+    from pointsman.protocols import Embedder
+
+__all__ = [
+    "LangChainEmbedder",
+    "LangChainLLM",
+    "LangChainRetriever",
+    "PointsmanDocumentIndex",
+    "PointsmanEmbeddings",
+    "PointsmanReranker",
+    "PointsmanRetriever",
+    "PointsmanTranslator",
+    "PointsmanVectorStore",
+]
+
+Filters = str | Mapping[str, Any] | Filter | None
+
+_PLAIN: dict[str, Any] = {"rerank": False, "refuse": False}  # a vector store answers with whatever is nearest
+
+
+# ── ours in theirs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PointsmanRetriever(TheirRetriever):
+    """Anything of Pointsman that searches, as a LangChain retriever.
+
+    Documents carry ``score`` and ``dataset`` in their metadata, unless they have values of these names.
+
+    Attributes:
+        source: a workspace, a dataset, a client, a workflow or a retriever.
+        k: how many documents; ``invoke(..., k=3)`` goes before it.
+        options: of the search, such as ``{"strategy": "hybrid", "filters": "year > 2020"}``; options given to
+            ``invoke`` go before them.
+    """
+
+    source: Any
+    k: int = 5
+    options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it for every instance)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check the source and the number.
+
+        Raises:
+            InputError: one of them cannot be used.
+        """
+        super().model_post_init(context)
+        check_source(self.source)
+        checked(self.k)
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,  # noqa: ARG002  (LangChain's interface)
+        k: int | None = None,
+        **options: Any,
+    ) -> list[theirs.Document]:
+        filters, merged = self._merged(options)
+        hits = hits_of(self.source, query, self.k if k is None else k, filters, merged)
+        return [_with_score(hit) for hit in hits]
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,  # noqa: ARG002  (LangChain's interface)
+        k: int | None = None,
+        **options: Any,
+    ) -> list[theirs.Document]:
+        filters, merged = self._merged(options)
+        hits = await ahits_of(self.source, query, self.k if k is None else k, filters, merged)
+        return [_with_score(hit) for hit in hits]
+
+    def _merged(self, options: dict[str, Any]) -> tuple[Filter | None, dict[str, Any]]:
+        merged = {**self.options, **options}
+        return _filter(merged.pop("filters", None)), merged
+
+
+class PointsmanVectorStore(VectorStore):
+    """A dataset as a LangChain vector store.
+
+    Args:
+        dataset: where documents are; one of its own, that goes with the object, unless given.
+        embedding: of that own dataset; the default embedder unless given. A dataset that is given has its own.
+        strategy: how ``similarity_search`` looks: ``"vector"`` by cosine alone, ``"hybrid"`` by words too, ``"auto"``.
+        wait: seconds to wait while another process writes to the dataset.
+
+    Raises:
+        InputError: both a dataset and an embedding are given.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset | None = None,
+        *,
+        embedding: Embeddings | None = None,
+        strategy: str = "vector",
+        wait: float = 30.0,
+    ) -> None:
+        if dataset is not None and embedding is not None:
+            raise InputError("give a dataset, which has an embedder of its own, or an embedding, not both")
+        if dataset is None:
+            dataset = Dataset("langchain", embedder=None if embedding is None else LangChainEmbedder(embedding))
+        self.dataset, self.strategy, self.wait = dataset, strategy, wait
+        self._embedding = embedding
+
+    @property
+    def embeddings(self) -> Embeddings:
+        """What embeds documents and queries here."""
+        return self._embedding or PointsmanEmbeddings(self.dataset.embedder)
+
+    def add_documents(
+        self, documents: list[theirs.Document], *, ids: list[str | None] | None = None, **kwargs: Any
+    ) -> list[str]:
+        """Add documents, or update those whose id is known.
+
+        Args:
+            documents: what to add; they stay as they are.
+            ids: goes before their own ids; a document that has none gets one.
+            kwargs: of LangChain; none has a meaning here.
+
+        Returns:
+            The ids, in order.
+
+        Raises:
+            InputError: there are more or fewer ids than documents, or a document cannot be stored.
+        """
+        if kwargs:
+            raise InputError(f"add_documents takes ids, not {', '.join(sorted(kwargs))}")
+        if ids is not None and len(ids) != len(documents):
+            raise InputError(f"{len(ids)} ids for {len(documents)} documents; give one for each, or none")
+        return _write(self.dataset, documents, ids or [None] * len(documents), self.wait)
+
+    def delete(self, ids: list[str] | None = None, *, filter: Filters = None, **_: Any) -> bool:  # noqa: A002  (LangChain's name)
+        """Delete documents by id, those that match a filter, or all of them where neither is given."""
+        with self.dataset.writing(self.wait):
+            self.dataset.delete(ids, filters=And(()) if ids is None and not filter else filter)
+        return True
+
+    def get_by_ids(self, ids: Sequence[str], /) -> list[theirs.Document]:
+        """The documents of these ids, of those that exist."""
+        return [_theirs(one) for one in self.dataset.get_many(list(ids)) if one is not None]
+
+    def similarity_search(
+        self,
+        query: str,
+        k: int = 4,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **options: Any,
+    ) -> list[theirs.Document]:
+        """The best documents for a text.
+
+        Args:
+            query: what is asked.
+            k: how many.
+            filter: which documents count: a mapping such as ``{"year": {"$gte": 2020}}``, an expression or a filter.
+            options: of `Dataset.search`.
+        """
+        return [_theirs(hit.document) for hit in self._search(query, k, filter, options)]
+
+    async def asimilarity_search(
+        self,
+        query: str,
+        k: int = 4,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **options: Any,
+    ) -> list[theirs.Document]:
+        """The same, awaited."""
+        return [_theirs(hit.document) for hit in await self._asearch(query, k, filter, options)]
+
+    def similarity_search_with_score(
+        self,
+        query: str,
+        k: int = 4,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **options: Any,
+    ) -> list[tuple[theirs.Document, float]]:
+        """The same with scores, the higher the better: cosines where the strategy is ``"vector"``."""
+        return [(_theirs(hit.document), hit.score) for hit in self._search(query, k, filter, options)]
+
+    async def asimilarity_search_with_score(
+        self,
+        query: str,
+        k: int = 4,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **options: Any,
+    ) -> list[tuple[theirs.Document, float]]:
+        """The same, awaited."""
+        return [(_theirs(hit.document), hit.score) for hit in await self._asearch(query, k, filter, options)]
+
+    def _select_relevance_score_fn(self) -> Callable[[float], float]:
+        """Cosines below 0 count as 0; other strategies have scores that are on no such scale.
+
+        Raises:
+            InputError: the strategy is another one than ``"vector"``.
+        """
+        if self.strategy != "vector":
+            raise InputError(f"scores of the strategy {self.strategy!r} are no relevance from 0 to 1; use 'vector'")
+        return lambda cosine: min(max(cosine, 0.0), 1.0)
+
+    def similarity_search_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **_: Any,
+    ) -> list[theirs.Document]:
+        """The documents whose vectors are nearest to a vector."""
+        return [_theirs(hit.document) for hit in self.dataset.search_vector(embedding, k, filters=filter)]
+
+    def max_marginal_relevance_search(
+        self,
+        query: str,
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        **kwargs: Any,
+    ) -> list[theirs.Document]:
+        """The nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
+        vector = self.dataset.embedder.embed_queries([query])[0]
+        return self.max_marginal_relevance_search_by_vector(vector.tolist(), k, fetch_k, lambda_mult, **kwargs)
+
+    def max_marginal_relevance_search_by_vector(
+        self,
+        embedding: list[float],
+        k: int = 4,
+        fetch_k: int = 20,
+        lambda_mult: float = 0.5,
+        *,
+        filter: Filters = None,  # noqa: A002  (LangChain's name)
+        **_: Any,
+    ) -> list[theirs.Document]:
+        """The nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
+
+        Args:
+            embedding: what to be near to.
+            k: how many.
+            fetch_k: how many are nearest and may be chosen.
+            lambda_mult: from 0, unlike each other, to 1, near alone.
+            filter: which documents count.
+        """
+        hits = diverse(self.dataset, embedding, k, fetch_k, lambda_mult, filter)
+        return [_theirs(hit.document) for hit in hits]
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: list[str],
+        embedding: Embeddings | None = None,
+        metadatas: list[dict[str, Any]] | None = None,
+        *,
+        ids: list[str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """A vector store with these texts.
+
+        Args:
+            texts: what to add.
+            embedding: what embeds them; the default embedder unless given.
+            metadatas: one for each text.
+            ids: one for each text.
+            options: of the constructor.
+        """
+        store = cls(embedding=embedding, **options)
+        store.add_texts(texts, metadatas, ids=ids)
+        return store
+
+    def _search(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> Sequence[Hit]:
+        return self.dataset.search(query, k, filters=filters, **self._options(options)).hits
+
+    async def _asearch(self, query: str, k: int, filters: Filters, options: dict[str, Any]) -> Sequence[Hit]:
+        return (await self.dataset.asearch(query, k, filters=filters, **self._options(options))).hits
+
+    def _options(self, options: dict[str, Any]) -> Any:
+        return {"strategy": self.strategy, **_PLAIN, **options}
+
+
+class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
+    """A dataset as a LangChain document index: a retriever that takes documents.
+
+    Attributes:
+        wait: seconds to wait while another process writes to the dataset.
+    """
+
+    source: Dataset
+    wait: float = 30.0
+
+    def upsert(self, items: Sequence[theirs.Document], /, **_: Any) -> UpsertResponse:
+        """Add documents, or update those whose id is known; one without an id gets one."""
+        return {"succeeded": _write(self.source, items, [None] * len(items), self.wait), "failed": []}
+
+    def delete(self, ids: list[str] | None = None, **_: Any) -> DeleteResponse:
+        """Delete documents by id.
+
+        Raises:
+            InputError: no ids are given.
+        """
+        if ids is None:
+            raise InputError("name the ids of the documents to delete")
+        with self.source.writing(self.wait):
+            there = [document.id for document in self.source.get_many(ids) if document is not None]
+            number = self.source.delete(there)
+        return {"num_deleted": number, "num_failed": 0, "succeeded": there, "failed": []}
+
+    def get(self, ids: Sequence[str], /, **_: Any) -> list[theirs.Document]:
+        """The documents of these ids, of those that exist."""
+        return [_theirs(one) for one in self.source.get_many(list(ids)) if one is not None]
+
+
+class PointsmanEmbeddings(Embeddings):
+    """An embedder of Pointsman as LangChain embeddings.
+
+    Args:
+        embedder: anything with ``embed(text)``; the default embedder, which needs no network, unless given.
+    """
+
+    def __init__(self, embedder: Embedder | None = None) -> None:
+        from pointsman.models import default_embedder
+
+        self.embedder = default_embedder() if embedder is None else as_embedder(embedder)
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a query, of length 1."""
+        vector: list[float] = self.embedder.embed_queries([text])[0].tolist()
+        return vector
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """The vectors of documents, each of length 1."""
+        vectors: list[list[float]] = self.embedder.embed_documents(texts).tolist()
+        return vectors
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """`embed_query`, awaited."""
+        return await in_thread(self.embed_query, text)
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """`embed_documents`, awaited."""
+        return await in_thread(self.embed_documents, texts)
+
+
+class PointsmanReranker(BaseDocumentCompressor):
+    """A reranker of Pointsman as a LangChain document compressor; ``relevance_score`` in the metadata is its score.
+
+    Attributes:
+        reranker: any `BaseReranker`; the offline one over the default embedder unless given.
+        top_n: how many documents stay.
+    """
+
+    reranker: Any = None
+    top_n: int = 4
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Choose the reranker."""
+        super().model_post_init(context)
+        if self.reranker is None:
+            from pointsman.models import default_embedder
+            from pointsman.retrieval.rerank.calibrated import CalibratedReranker
+
+            self.reranker = CalibratedReranker(default_embedder())
+
+    def compress_documents(
+        self,
+        documents: Sequence[theirs.Document],
+        query: str,
+        callbacks: Callbacks | None = None,  # noqa: ARG002  (LangChain's interface)
+    ) -> list[theirs.Document]:
+        """The most relevant documents, best first."""
+        return _reranked(documents, self.reranker.rerank(query, _numbered(documents), self.top_n))
+
+    async def acompress_documents(
+        self,
+        documents: Sequence[theirs.Document],
+        query: str,
+        callbacks: Callbacks | None = None,  # noqa: ARG002  (LangChain's interface)
+    ) -> list[theirs.Document]:
+        """The same, awaited."""
+        return _reranked(documents, await self.reranker.arerank(query, _numbered(documents), self.top_n))
+
+
+class PointsmanTranslator(Visitor):
+    """Structured queries, as LangChain's self-query retriever makes them, as filters of Pointsman.
+
+    What cannot be expressed raises: ``like``, and ``contain`` of anything but a member of a list.
+    """
+
+    allowed_comparators = tuple(one for one in Comparator if one is not Comparator.LIKE)
+    allowed_operators = tuple(Operator)
+
+    def visit_operation(self, operation: Operation) -> Filter:
+        """Several conditions.
+
+        Raises:
+            FilterError: ``not`` has more than one.
+        """
+        parts = tuple(part.accept(self) for part in operation.arguments)
+        if operation.operator is Operator.NOT:
+            if len(parts) != 1:
+                raise FilterError(f"not takes one condition, not {len(parts)}")
+            return Not(parts[0])
+        return And(parts) if operation.operator is Operator.AND else Or(parts)
+
+    def visit_comparison(self, comparison: Comparison) -> Filter:
+        """One condition.
+
+        Raises:
+            FilterError: the comparator cannot be expressed, or the value cannot be compared.
+        """
+        key, value, name = comparison.attribute, comparison.value, comparison.comparator
+        if isinstance(value, Mapping) and "date" in value:  # as the query constructor writes dates
+            value = value["date"]
+        if name in {Comparator.EQ, Comparator.CONTAIN}:
+            return Equals(key, value)
+        if name is Comparator.NE:
+            return Not(Equals(key, value))
+        if name is Comparator.IN:
+            return In(key, value)
+        if name is Comparator.NIN:
+            return Not(In(key, value))
+        if name is Comparator.LIKE:
+            raise FilterError(f"{key!r}: there is no filter for 'like'; search for the words instead")
+        return Range(key, **{name.value: value})
+
+    def visit_structured_query(self, structured_query: StructuredQuery) -> tuple[str, dict[str, Any]]:
+        """The text to search for, and arguments of ``similarity_search``."""
+        arguments: dict[str, Any] = {}
+        if structured_query.filter is not None:
+            arguments["filter"] = structured_query.filter.accept(self)
+        if structured_query.limit is not None:
+            arguments["k"] = structured_query.limit
+        return structured_query.query, arguments
+
+
+# ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class LangChainRetriever(BaseRetriever):
+    """A LangChain retriever as one of Pointsman.
+
+    A document without an id gets one made of its text. LangChain's documents have no scores, so a hit's score is
+    1 / rank; what is fused with other lists counts by its rank.
+
+    Args:
+        retriever: any LangChain retriever.
+        name: what the list is called in traces; its class's name unless given.
+    """
+
+    def __init__(self, retriever: Runnable[str, list[theirs.Document]], name: str | None = None) -> None:
+        self.retriever, self.name = retriever, name or type(retriever).__name__
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """At most ``top_k`` hits, best first.
+
+        Raises:
+            InputError: the query has filters, which LangChain's retrievers do not take.
+            PointsmanError: the retriever failed.
+        """
+        query = without_filters(query, top_k, self.name)
+        try:
+            documents = self.retriever.invoke(query.text)
+        except Exception as error:
+            raise failed(self.retriever, error) from error
+        return self._hits(documents, top_k)
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """The same, awaited."""
+        query = without_filters(query, top_k, self.name)
+        try:
+            documents = await self.retriever.ainvoke(query.text)
+        except Exception as error:
+            raise failed(self.retriever, error) from error
+        return self._hits(documents, top_k)
+
+    def _hits(self, documents: Sequence[theirs.Document], top_k: int) -> list[Hit]:
+        hits = []
+        for rank, one in enumerate(documents[:top_k], 1):
+            document = Document(one.id or id_for(one.page_content), one.page_content, one.metadata)
+            hits.append(Hit(document, 1 / rank, None, (Provenance(self.name, rank, None),)))
+        return hits
+
+
+class LangChainEmbedder(EmbedFunction):
+    """LangChain embeddings as an embedder of Pointsman.
+
+    Args:
+        embeddings: LangChain's.
+        name: identifies the model and its settings, and stands beside the stored vectors; the model's own name unless
+            given, or that of the class, and then vectors are not remembered between runs.
+    """
+
+    def __init__(self, embeddings: Embeddings, name: str | None = None) -> None:
+        super().__init__(_Embeddings(embeddings))
+        own = name or getattr(embeddings, "model", None) or getattr(embeddings, "model_name", None)
+        self.identified = isinstance(own, str)
+        self._name = own if isinstance(own, str) else type(embeddings).__qualname__
+
+
+class _Embeddings:
+    """The methods under the names that `EmbedFunction` knows."""
+
+    def __init__(self, embeddings: Embeddings) -> None:
+        self.embeddings = embeddings
+
+    def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
+        try:
+            return [self.embeddings.embed_query(text) for text in texts]
+        except Exception as error:
+            raise model_error(self.embeddings, error) from error
+
+    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        try:
+            return self.embeddings.embed_documents(list(texts))
+        except Exception as error:
+            raise model_error(self.embeddings, error) from error
+
+
+class LangChainLLM(BaseLLM):
+    """A LangChain chat model or language model as one of Pointsman.
+
+    Args:
+        model: anything whose ``invoke`` takes a prompt and gives a message or a text.
+    """
+
+    def __init__(self, model: Runnable[Any, BaseMessage | str]) -> None:
+        self.model = model
+
+    def complete(self, prompt: str) -> Completion:  # type: ignore[override]  # it cannot be held to a schema
+        """Answer a prompt.
+
+        Raises:
+            ModelError: the model failed, or answered without a text.
+        """
+        try:
+            answer = self.model.invoke(prompt)
+        except Exception as error:
+            raise model_error(self.model, error) from error
+        return _completion(self.model, answer)
+
+    async def acomplete(self, prompt: str) -> Completion:  # type: ignore[override]  # as above
+        """The same, awaited."""
+        try:
+            answer = await self.model.ainvoke(prompt)
+        except Exception as error:
+            raise model_error(self.model, error) from error
+        return _completion(self.model, answer)
+
+
+# ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _filter(filters: Filters) -> Filter | None:
+    return parse_filter(filters) if filters else None
+
+
+def _write(dataset: Dataset, documents: Sequence[theirs.Document], ids: Sequence[str | None], wait: float) -> list[str]:
+    ours = [
+        Document(id_ or one.id or str(uuid4()), one.page_content, one.metadata)
+        for one, id_ in zip(documents, ids, strict=True)
+    ]
+    if ours:
+        with dataset.writing(wait):
+            dataset.add(ours)
+    return [document.id for document in ours]
+
+
+def _theirs(document: Document) -> theirs.Document:
+    return theirs.Document(id=document.id, page_content=document.text, metadata=dict(document.metadata))
+
+
+def _with_score(hit: Hit) -> theirs.Document:
+    """The hit as a document; its text is the excerpt where there is one."""
+    metadata = {"score": float(hit.score), "dataset": hit.dataset, **hit.metadata}
+    return theirs.Document(id=hit.id, page_content=hit.text, metadata=metadata)
+
+
+def _numbered(documents: Sequence[theirs.Document]) -> list[Document]:
+    """As documents of ours whose ids are their places: theirs may have none, or the same one twice."""
+    return [Document(str(place), one.page_content, one.metadata) for place, one in enumerate(documents)]
+
+
+def _reranked(documents: Sequence[theirs.Document], ranked: Sequence[Document]) -> list[theirs.Document]:
+    copies = []
+    for one in ranked:
+        original = documents[int(one.id)]
+        metadata = {**original.metadata, "relevance_score": float(one.metadata["score"])}
+        copies.append(theirs.Document(id=original.id, page_content=original.page_content, metadata=metadata))
+    return copies
+
+
+def _completion(model: object, answer: BaseMessage | str) -> Completion:
+    text = answer if isinstance(answer, str) else answer.text
+    if not isinstance(text, str):
+        raise ModelError(f"{type(model).__name__} answered without a text: {answer!r:.80}")
+    spent = getattr(answer, "usage_metadata", None)
+    usage = Usage(spent["input_tokens"], spent["output_tokens"], 1) if spent else None
+    return Completion(str(text), usage=usage)

@@ -1,0 +1,636 @@
+"""Pointsman in LlamaIndex, and LlamaIndex's parts in Pointsman (X1).
+
+Ours in theirs: `PointsmanRetriever`, `PointsmanSelector`, `PointsmanRerank`, `PointsmanRefine`, `PointsmanEmbedding`
+and `PointsmanVectorStore`. Theirs in ours: `LlamaIndexRetriever` and `LlamaIndexEmbedder`; LlamaIndex's language models
+fit as they are. `query_of`, `hit_of` and `node_of` translate single values.
+
+Needs ``pip install 'pointsman[llama-index]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pointsman._twins import in_thread
+from pointsman.dataset import Dataset
+from pointsman.errors import FilterError, InputError, MissingDependencyError, UnmetNeedError
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.integrations._shared import (
+    GivenVectors,
+    add_in_order,
+    ahits_of,
+    check_source,
+    diverse,
+    failed,
+    hits_of,
+    model_error,
+    without_filters,
+)
+from pointsman.models.base import EmbedFunction, as_embedder
+from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.fusion import fuse
+from pointsman.types import Document, Hit, Provenance, Query, Ranked
+
+try:
+    from llama_index.core.base.base_retriever import BaseRetriever as TheirRetriever
+    from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+    from llama_index.core.bridge.pydantic import Field, PrivateAttr
+    from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+    from llama_index.core.vector_stores.types import (
+        BasePydanticVectorStore,
+        FilterCondition,
+        FilterOperator,
+        MetadataFilters,
+        VectorStoreQuery,
+        VectorStoreQueryMode,
+        VectorStoreQueryResult,
+    )
+    from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+except ImportError as error:
+    raise MissingDependencyError("llama-index-core", "llama-index", "the LlamaIndex adapter") from error
+
+from pointsman.selector.base import ToolMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from llama_index.core.tools.types import ToolMetadata as TheirToolMetadata
+    from llama_index.core.vector_stores.types import MetadataFilter
+
+    from pointsman.protocols import Embedder
+    from pointsman.selector.base import BaseSelector as OurSelector
+    from pointsman.selector.base import SelectorResult as OurResult
+
+__all__ = [
+    "LlamaIndexEmbedder",
+    "LlamaIndexRetriever",
+    "PointsmanEmbedding",
+    "PointsmanRefine",
+    "PointsmanRerank",
+    "PointsmanRetriever",
+    "PointsmanSelector",
+    "PointsmanVectorStore",
+    "hit_of",
+    "node_of",
+    "query_of",
+]
+
+_NODE: Final = "_node"
+"""The metadata that holds what else there is of a node: a mapping, which filters do not see."""
+_ID: Final = "_node_id"
+
+
+# ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def query_of(query: str | QueryBundle) -> Query:
+    """LlamaIndex's query as ours."""
+    return Query(query if isinstance(query, str) else query.query_str)
+
+
+def node_of(hit: Hit) -> NodeWithScore:
+    """A hit as a node with its score; its text is the excerpt where there is one."""
+    node = _node(hit.document)
+    if hit.excerpt is not None:
+        node.set_content(hit.excerpt.text)
+    return NodeWithScore(node=node, score=float(hit.score))
+
+
+def hit_of(scored: NodeWithScore, rank: int = 1, source: str = "llama_index") -> Hit:
+    """A node with a score as a hit; one without a score gets 1 / rank."""
+    score = scored.score
+    document = Document(scored.node.node_id, scored.node.get_content(MetadataMode.NONE), scored.node.metadata)
+    return Hit(document, 1 / rank if score is None else score, None, (Provenance(source, rank, score),))
+
+
+# ── ours in theirs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PointsmanRetriever(TheirRetriever):
+    """Anything of Pointsman that searches, as a LlamaIndex retriever.
+
+    Args:
+        source: a workspace, a dataset, a client, a workflow or a retriever.
+        similarity_top_k: how many nodes.
+        filters: which documents count: LlamaIndex's filters, or a filter of ours.
+        options: of the search, such as ``strategy="hybrid"``.
+
+    Raises:
+        InputError: the source cannot be searched, or the number is none.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        similarity_top_k: int = 5,
+        *,
+        filters: MetadataFilters | Filter | None = None,
+        **options: Any,
+    ) -> None:
+        check_source(source)
+        self.source, self.similarity_top_k, self.options = source, checked(similarity_top_k), options
+        self.filters = _filter(filters) if isinstance(filters, MetadataFilters) else filters
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        hits = hits_of(self.source, query_bundle.query_str, self.similarity_top_k, self.filters, self.options)
+        return [node_of(hit) for hit in hits]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        hits = await ahits_of(self.source, query_bundle.query_str, self.similarity_top_k, self.filters, self.options)
+        return [node_of(hit) for hit in hits]
+
+
+class PointsmanSelector(BaseSelector):
+    """A selector of Pointsman as one of LlamaIndex, for `RouterQueryEngine`, `RouterRetriever` and others.
+
+    Where our selector abstains, all choices are selected: LlamaIndex has no word for none.
+
+    Args:
+        selector: any selector of ours; whether it selects several is its own setting.
+    """
+
+    def __init__(self, selector: OurSelector) -> None:
+        self.selector = selector
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts_dict: dict[str, Any]) -> None:
+        """There are none."""
+
+    def _select(self, choices: Sequence[TheirToolMetadata], query: QueryBundle) -> SelectorResult:
+        return _selected(self.selector.select(_choices(choices), query.query_str), len(choices))
+
+    async def _aselect(self, choices: Sequence[TheirToolMetadata], query: QueryBundle) -> SelectorResult:
+        return _selected(await self.selector.aselect(_choices(choices), query.query_str), len(choices))
+
+
+def _choices(choices: Sequence[TheirToolMetadata]) -> list[ToolMetadata]:
+    return [
+        ToolMetadata(one.name, one.description) if one.name else ToolMetadata(one.description, "") for one in choices
+    ]
+
+
+def _selected(result: OurResult, count: int) -> SelectorResult:
+    if result.abstained:
+        reason = "no choice was thought to fit, so all of them are taken"
+        return SelectorResult(selections=[SingleSelection(index=index, reason=reason) for index in range(count)])
+    return SelectorResult(selections=[SingleSelection(index=one.index, reason=one.reason) for one in result.selections])
+
+
+class PointsmanRerank(BaseNodePostprocessor):
+    """A reranker of Pointsman as a node postprocessor; nodes stay as they are, their scores are the reranker's.
+
+    Attributes:
+        reranker: any `BaseReranker`; the offline one over the default embedder unless given.
+        top_n: how many nodes stay.
+    """
+
+    reranker: Any = Field(default=None, exclude=True)
+    top_n: int = 4
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Choose the reranker."""
+        super().model_post_init(context)
+        if self.reranker is None:
+            from pointsman.models import default_embedder
+            from pointsman.retrieval.rerank.calibrated import CalibratedReranker
+
+            self.reranker = CalibratedReranker(default_embedder())
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Its name in serialised pipelines."""
+        return "PointsmanRerank"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return _in_order(nodes, self.reranker.rerank(_asked(query_bundle), _numbered(nodes), self.top_n))
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return _in_order(nodes, await self.reranker.arerank(_asked(query_bundle), _numbered(nodes), self.top_n))
+
+
+class PointsmanRefine(BaseNodePostprocessor):
+    """Any refiner of Pointsman as a node postprocessor: one that refuses, compresses, thins out, or one of your own.
+
+    Attributes:
+        refiner: any `BaseRefiner`.
+        top_k: how many nodes the answer is to have; as many as there are unless given.
+        scale: what the nodes' scores are; see `pointsman.types.Ranked`. Thresholds act on their own scale only.
+    """
+
+    refiner: Any = Field(exclude=True)
+    top_k: int | None = None
+    scale: str = "foreign"
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Its name in serialised pipelines."""
+        return "PointsmanRefine"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if not nodes:
+            return []
+        return self._kept(nodes, self.refiner.refine(Query(_asked(query_bundle)), *self._ranked(nodes)))
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if not nodes:
+            return []
+        return self._kept(nodes, await self.refiner.arefine(Query(_asked(query_bundle)), *self._ranked(nodes)))
+
+    def _ranked(self, nodes: list[NodeWithScore]) -> tuple[Ranked, int]:
+        hits = [
+            replace(hit_of(one, rank), document=document)
+            for rank, (one, document) in enumerate(zip(nodes, _numbered(nodes), strict=True), 1)
+        ]
+        return Ranked(tuple(hits), self.scale), self.top_k or len(nodes)
+
+    def _kept(self, nodes: list[NodeWithScore], ranked: Ranked) -> list[NodeWithScore]:
+        kept = []
+        for hit in ranked.hits[: self.top_k]:
+            node = nodes[int(hit.id)].node
+            if hit.excerpt is not None:
+                node = node.model_copy(deep=True)
+                node.set_content(hit.excerpt.text)
+            kept.append(NodeWithScore(node=node, score=float(hit.score)))
+        return kept
+
+
+class PointsmanEmbedding(BaseEmbedding):
+    """An embedder of Pointsman as a LlamaIndex embedding model; vectors have length 1.
+
+    Args:
+        embedder: anything with ``embed(text)``; the default embedder, which needs no network, unless given.
+        options: of LlamaIndex's `BaseEmbedding`.
+    """
+
+    _embedder: Any = PrivateAttr()
+
+    def __init__(self, embedder: Embedder | None = None, **options: Any) -> None:
+        from pointsman.models import default_embedder
+
+        ours = default_embedder() if embedder is None else as_embedder(embedder)
+        super().__init__(model_name=ours.name, **options)
+        self._embedder = ours
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Its name in serialised pipelines."""
+        return "PointsmanEmbedding"
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        vector: list[float] = self._embedder.embed_queries([query])[0].tolist()
+        return vector
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return await in_thread(self._get_query_embedding, query)
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embeddings([text])[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        vectors: list[list[float]] = self._embedder.embed_documents(texts).tolist()
+        return vectors
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        return await in_thread(self._get_text_embeddings, texts)
+
+
+class PointsmanVectorStore(BasePydanticVectorStore):
+    """A dataset as a LlamaIndex vector store: by vector, by words, by both fused by rank, or by MMR.
+
+    LlamaIndex embeds nodes and queries itself. A dataset that is given is meant for the vectors of that model alone;
+    one with another embedder refuses them. A node without a vector is found by its words.
+
+    Args:
+        dataset: where nodes are; one of its own, that goes with the object, unless given.
+        embedder_name: of that own dataset: stands beside its vectors.
+        wait: seconds to wait while another process writes to the dataset.
+    """
+
+    stores_text: bool = True
+    is_embedding_query: bool = True
+    wait: float = 30.0
+    _dataset: Dataset = PrivateAttr()
+
+    def __init__(
+        self, dataset: Dataset | None = None, *, embedder_name: str = "llama_index", wait: float = 30.0
+    ) -> None:
+        super().__init__(stores_text=True, wait=wait)  # type: ignore[call-arg]  # pydantic's fields
+        self._dataset = dataset or Dataset("llama_index", embedder=GivenVectors(embedder_name))
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Its name in serialised indexes."""
+        return "PointsmanVectorStore"
+
+    @property
+    def client(self) -> Dataset:
+        """The dataset."""
+        return self._dataset
+
+    def add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+        """Add nodes, or update those whose id is known. Returns their ids."""
+        if nodes:
+            with self._dataset.writing(self.wait):
+                add_in_order(self._dataset, [(_document(node), node.embedding) for node in nodes])
+        return [node.node_id for node in nodes]
+
+    async def async_add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
+        """The same, awaited."""
+        return await in_thread(self.add, nodes)
+
+    def delete(self, ref_doc_id: str, **_: Any) -> None:
+        """Delete the nodes of a source document."""
+        with self._dataset.writing(self.wait):
+            self._dataset.delete(filters=Equals("ref_doc_id", ref_doc_id))
+
+    async def adelete(self, ref_doc_id: str, **_: Any) -> None:
+        """The same, awaited."""
+        await in_thread(self.delete, ref_doc_id)
+
+    def delete_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any) -> None:
+        """Delete nodes by id, those that match, or those that are both.
+
+        Raises:
+            InputError: neither is given; `clear` deletes everything.
+        """
+        if node_ids is None and filters is None:
+            raise InputError("name the nodes to delete by ids or by filters; clear deletes everything")
+        with self._dataset.writing(self.wait):
+            self._dataset.delete(node_ids, filters=None if filters is None else _filter(filters))
+
+    async def adelete_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any
+    ) -> None:
+        """The same, awaited."""
+        await in_thread(self.delete_nodes, node_ids, filters)
+
+    def clear(self) -> None:
+        """Delete everything."""
+        with self._dataset.writing(self.wait):
+            self._dataset.delete(filters=And(()))
+
+    async def aclear(self) -> None:
+        """The same, awaited."""
+        await in_thread(self.clear)
+
+    def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
+        """The nodes of these ids that match; without ids, all that match."""
+        wanted = None if filters is None else _filter(filters)
+        if node_ids:
+            documents = [one for one in self._dataset.get_many(node_ids) if one is not None]
+            return [_node(one) for one in documents if wanted is None or wanted.matches(one.metadata)]
+        nodes: list[BaseNode] = []
+        after: int | None = 0
+        while after is not None:
+            page, after = self._dataset.page(after, 1000, filters=wanted)
+            nodes += map(_node, page)
+        return nodes
+
+    async def aget_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
+    ) -> list[BaseNode]:
+        """The same, awaited."""
+        return await in_thread(self.get_nodes, node_ids, filters)
+
+    def query(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
+        """The nearest nodes; ``node_ids`` and ``doc_ids`` that are empty restrict nothing.
+
+        Raises:
+            UnmetNeedError: the mode is none of default, sparse, text search, hybrid, semantic hybrid and MMR.
+            InputError: the query lacks the vector or the text that its mode needs.
+        """
+        find = _MODES.get(query.mode)
+        if find is None:
+            raise UnmetNeedError(f"a Pointsman vector store has no mode {query.mode.value!r}")
+        hits = find(self._dataset, query, _of_query(query))
+        return VectorStoreQueryResult(
+            nodes=[_node(hit.document) for hit in hits],
+            similarities=[float(hit.score) for hit in hits],
+            ids=[hit.id for hit in hits],
+        )
+
+    async def aquery(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
+        """The same, awaited."""
+        return await in_thread(self.query, query)
+
+
+def _near(dataset: Dataset, query: VectorStoreQuery, wanted: Filter | None) -> list[Hit]:
+    return dataset.search_vector(_embedding(query), query.similarity_top_k, filters=wanted)
+
+
+def _embedding(query: VectorStoreQuery) -> list[float]:
+    if query.query_embedding is None:
+        raise InputError(f"a query in mode {query.mode.value!r} has a query_embedding")
+    return query.query_embedding
+
+
+def _words(dataset: Dataset, query: VectorStoreQuery, wanted: Filter | None) -> list[Hit]:
+    if query.query_str is None:
+        raise InputError(f"a query in mode {query.mode.value!r} has a query_str")
+    k = query.sparse_top_k or query.similarity_top_k
+    return dataset.retriever("bm25").retrieve(Query(query.query_str, wanted), k)
+
+
+def _both(dataset: Dataset, query: VectorStoreQuery, wanted: Filter | None) -> list[Hit]:
+    """Fused by rank: how the scores of a foreign model compare with BM25 nobody has measured."""
+    lists = [_words(dataset, query, wanted), _near(dataset, query, wanted)]
+    by_id = {hit.id: hit for hits in lists for hit in hits}
+    weights = None if query.alpha is None else [1 - query.alpha, query.alpha]
+    fused = fuse([[(hit.id, hit.score) for hit in hits] for hits in lists], "weighted_rrf", weights)
+    return [replace(by_id[id_], score=score) for id_, score in fused[: query.hybrid_top_k or query.similarity_top_k]]
+
+
+def _diverse(dataset: Dataset, query: VectorStoreQuery, wanted: Filter | None) -> list[Hit]:
+    weight = 0.5 if query.mmr_threshold is None else query.mmr_threshold
+    k = query.similarity_top_k
+    return diverse(dataset, _embedding(query), k, 4 * k, weight, wanted)
+
+
+_MODES: Final[dict[VectorStoreQueryMode, Callable[[Dataset, VectorStoreQuery, Filter | None], list[Hit]]]] = {
+    VectorStoreQueryMode.DEFAULT: _near,
+    VectorStoreQueryMode.SPARSE: _words,
+    VectorStoreQueryMode.TEXT_SEARCH: _words,
+    VectorStoreQueryMode.HYBRID: _both,
+    VectorStoreQueryMode.SEMANTIC_HYBRID: _both,
+    VectorStoreQueryMode.MMR: _diverse,
+}
+
+
+# ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class LlamaIndexRetriever(BaseRetriever):
+    """A LlamaIndex retriever as one of Pointsman; its scores count within its own list only.
+
+    Args:
+        retriever: any LlamaIndex retriever.
+        name: what the list is called in traces; its class's name unless given.
+    """
+
+    def __init__(self, retriever: TheirRetriever, name: str | None = None) -> None:
+        self.retriever, self.name = retriever, name or type(retriever).__name__
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """At most ``top_k`` hits, best first.
+
+        Raises:
+            InputError: the query has filters, which LlamaIndex's retrievers do not take.
+            PointsmanError: the retriever failed.
+        """
+        query = without_filters(query, top_k, self.name)
+        try:
+            nodes = self.retriever.retrieve(query.text)
+        except Exception as error:
+            raise failed(self.retriever, error) from error
+        return self._hits(nodes, top_k)
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """The same, awaited."""
+        query = without_filters(query, top_k, self.name)
+        try:
+            nodes = await self.retriever.aretrieve(query.text)
+        except Exception as error:
+            raise failed(self.retriever, error) from error
+        return self._hits(nodes, top_k)
+
+    def _hits(self, nodes: Sequence[NodeWithScore], top_k: int) -> list[Hit]:
+        if any(one.score is None for one in nodes):  # then none counts, or they would be on two scales
+            nodes = [NodeWithScore(node=one.node) for one in nodes]
+        return [hit_of(one, rank, self.name) for rank, one in enumerate(nodes[:top_k], 1)]
+
+
+class LlamaIndexEmbedder(EmbedFunction):
+    """A LlamaIndex embedding model as an embedder of Pointsman.
+
+    Args:
+        model: LlamaIndex's.
+        name: identifies the model and its settings, and stands beside the stored vectors; its ``model_name`` unless
+            given, or the name of its class where it has none of its own, and then vectors are not remembered between
+            runs.
+    """
+
+    def __init__(self, model: BaseEmbedding, name: str | None = None) -> None:
+        super().__init__(_Embeddings(model))
+        own = name or (None if model.model_name in {"", "unknown"} else model.model_name)
+        self.identified = own is not None
+        self._name = own or type(model).__qualname__
+
+
+class _Embeddings:
+    """The methods under the names that `EmbedFunction` knows."""
+
+    def __init__(self, model: BaseEmbedding) -> None:
+        self.model = model
+
+    def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
+        try:
+            return [self.model.get_query_embedding(text) for text in texts]
+        except Exception as error:
+            raise model_error(self.model, error) from error
+
+    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        try:
+            return self.model.get_text_embedding_batch(list(texts))
+        except Exception as error:
+            raise model_error(self.model, error) from error
+
+
+# ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _asked(query: QueryBundle | None) -> str:
+    if query is None:
+        raise InputError("this postprocessor needs the question; give query_str or query_bundle")
+    return query.query_str
+
+
+def _numbered(nodes: Sequence[NodeWithScore]) -> list[Document]:
+    """The nodes as documents whose ids are their places: one node may come twice."""
+    return [
+        Document(str(place), one.node.get_content(MetadataMode.NONE), one.node.metadata)
+        for place, one in enumerate(nodes)
+    ]
+
+
+def _in_order(nodes: Sequence[NodeWithScore], ranked: Sequence[Document]) -> list[NodeWithScore]:
+    return [NodeWithScore(node=nodes[int(one.id)].node, score=float(one.metadata["score"])) for one in ranked]
+
+
+def _document(node: BaseNode) -> Document:
+    """A node as a document: its metadata for filters, and all else of it beside that."""
+    metadata = node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
+    rest = {"content": metadata.pop("_node_content"), "type": metadata.pop("_node_type")}
+    return Document(node.node_id, node.get_content(MetadataMode.NONE), {**metadata, _ID: node.node_id, _NODE: rest})
+
+
+def _node(document: Document) -> BaseNode:
+    """The node that a document was made of; of a document that was none, a new one."""
+    rest = document.metadata.get(_NODE)
+    if not isinstance(rest, dict) or not {"content", "type"} <= rest.keys():
+        return TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata))
+    return metadata_dict_to_node({"_node_content": rest["content"], "_node_type": rest["type"]}, text=document.text)
+
+
+def _of_query(query: VectorStoreQuery) -> Filter | None:
+    parts: list[Filter] = []
+    if query.filters is not None and query.filters.filters:
+        parts.append(_filter(query.filters))
+    if query.node_ids:
+        parts.append(In(_ID, tuple(query.node_ids)))
+    if query.doc_ids:
+        parts.append(In("ref_doc_id", tuple(query.doc_ids)))
+    return And(tuple(parts)) if parts else None
+
+
+def _filter(filters: MetadataFilters) -> Filter:
+    """LlamaIndex's filters as one of ours; ``not`` means that none of them matches.
+
+    Raises:
+        FilterError: an operator cannot be expressed, or a value cannot be compared.
+    """
+    parts = tuple(_filter(one) if isinstance(one, MetadataFilters) else _condition(one) for one in filters.filters)
+    if filters.condition is FilterCondition.NOT:
+        return Not(Or(parts))
+    return Or(parts) if filters.condition is FilterCondition.OR and parts else And(parts)
+
+
+def _condition(one: MetadataFilter) -> Filter:
+    key, value, operator = one.key, cast("Any", one.value), one.operator
+    make = _OPERATORS.get(operator)
+    if make is None:
+        raise FilterError(f"{key!r}: there is no filter for {operator.value!r}; search for the words instead")
+    if operator in _OF_LISTS and not isinstance(value, list):
+        raise FilterError(f"{key!r}: {operator.value} takes a list, not {value!r:.80}")
+    return make(key, value)
+
+
+_OF_LISTS: Final = frozenset({FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL})
+_OPERATORS: Final[dict[FilterOperator, Callable[[str, Any], Filter]]] = {
+    FilterOperator.EQ: Equals,
+    FilterOperator.NE: lambda key, value: Not(Equals(key, value)),
+    FilterOperator.GT: lambda key, value: Range(key, gt=value),
+    FilterOperator.GTE: lambda key, value: Range(key, gte=value),
+    FilterOperator.LT: lambda key, value: Range(key, lt=value),
+    FilterOperator.LTE: lambda key, value: Range(key, lte=value),
+    FilterOperator.IN: lambda key, value: In(key, tuple(value)),
+    FilterOperator.NIN: lambda key, value: Not(In(key, tuple(value))),
+    FilterOperator.ANY: lambda key, value: In(key, tuple(value)),
+    FilterOperator.ALL: lambda key, value: And(tuple(Equals(key, each) for each in value)),
+    FilterOperator.CONTAINS: Equals,
+    FilterOperator.IS_EMPTY: lambda key, _: Or((Not(Exists(key)), Equals(key, ""))),
+}

@@ -1,0 +1,437 @@
+"""Protocols of others over the same search: Dify's external knowledge, and OpenAI's vector stores (X2).
+
+To Dify a dataset is a knowledge, by its name. To OpenAI's clients it is a vector store, and each document a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from starlette.responses import Response
+
+from pointsman.errors import FilterError
+from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.server import schemas
+from pointsman.server.answers import Json
+from pointsman.server.problems import Problem
+from pointsman.server.schemas import NAME
+from pointsman.server.searching import prepared
+from pointsman.server.state import Reader, Shared, in_thread, problem_responses
+from pointsman.server.strict import StrictRoute
+from pointsman.wire import public_metadata
+
+if TYPE_CHECKING:
+    from pointsman.dataset import Dataset
+    from pointsman.server.access import Access
+    from pointsman.server.state import State
+    from pointsman.types import Document, Hit, RetrievalContext
+
+router = APIRouter(route_class=StrictRoute, tags=["protocols"])
+
+_SEARCHES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
+_READS = problem_responses("not-found", "invalid-input")
+_LARGEST: Final = 50  # results of one search, as OpenAI has it
+
+
+def relevance(hit: Hit) -> float:
+    """The number that both protocols call a score: the higher, the more relevant."""
+    return float(hit.score)
+
+
+class _Foreign(BaseModel):
+    """A request of somebody else's client: what it sends beside is passed over."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+# ── Dify ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RetrievalSetting(_Foreign):
+    """How many records, and how relevant."""
+
+    top_k: Annotated[int, Field(ge=1)] = 5
+    score_threshold: Annotated[float | None, Field(allow_inf_nan=False, description="0 or null keeps all.")] = None
+
+
+class MetadataRule(_Foreign):
+    """One condition on the metadata."""
+
+    name: Annotated[str | list[str], Field(description="A key, or several of which one has to match.")]
+    comparison_operator: str
+    value: JsonValue = None
+
+
+class MetadataCondition(_Foreign):
+    """Conditions on the metadata."""
+
+    logical_operator: Literal["and", "or"] = "and"
+    conditions: Annotated[list[MetadataRule], Field(max_length=100)] = []
+
+
+class KnowledgeRequest(_Foreign):
+    """A question of Dify."""
+
+    knowledge_id: Annotated[str, Field(description="The dataset's name.")]
+    query: Annotated[str, Field(min_length=1)]
+    retrieval_setting: RetrievalSetting = RetrievalSetting()
+    metadata_condition: MetadataCondition | None = None
+
+
+class KnowledgeRecord(schemas.Open):
+    """A passage."""
+
+    content: str
+    score: float
+    title: str
+    metadata: dict[str, Any]
+
+
+class KnowledgeRecords(schemas.Open):
+    """Passages, best first."""
+
+    records: list[KnowledgeRecord]
+
+
+@router.post("/retrieval", response_model=KnowledgeRecords, responses=_SEARCHES, operation_id="dify_retrieval")
+async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Response:
+    """Search as Dify's external knowledge API asks for it; errors carry its `error_code` and `error_msg`."""
+    setting = body.retrieval_setting
+    condition = body.metadata_condition
+    wanted = None if condition is None or not condition.conditions else _of_dify(condition)
+    contexts = await _searched(state, access, body.knowledge_id, [body.query], setting.top_k, wanted)
+    least = setting.score_threshold or 0.0
+    records = [
+        {
+            "content": hit.text,
+            "score": relevance(hit),
+            "title": hit.document.title or str(hit.metadata.get("source", "")) or hit.id,
+            "metadata": {**public_metadata(hit.metadata), "document_id": hit.id},
+        }
+        for hit in contexts[0].hits
+        if least <= 0 or relevance(hit) >= least
+    ]
+    return Json({"records": records})
+
+
+def _of_dify(condition: MetadataCondition) -> Filter:
+    parts = tuple(_rule(rule) for rule in condition.conditions)
+    return And(parts) if condition.logical_operator == "and" else Or(parts)
+
+
+def _rule(rule: MetadataRule) -> Filter:
+    """One condition of Dify.
+
+    Raises:
+        FilterError: the operator cannot be expressed, or does not take this value.
+    """
+    make = _OF_DIFY.get(rule.comparison_operator)
+    if make is None:
+        raise FilterError(
+            f"comparison_operator {rule.comparison_operator!r:.80} cannot be answered; there are {', '.join(_OF_DIFY)}"
+        )
+    names = [rule.name] if isinstance(rule.name, str) else rule.name
+    parts = tuple(make(name, rule.value) for name in names)
+    return parts[0] if len(parts) == 1 else Or(parts)
+
+
+def _empty(key: str) -> Filter:
+    return Or((Not(Exists(key)), Equals(key, "")))
+
+
+def _number(value: Any) -> Any:
+    """Dify sends numbers as texts."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError as error:
+        raise FilterError(f"a number is wanted here, not {value!r:.80}") from error
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """A list, or a text with commas."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(","))
+    if isinstance(value, list):
+        return tuple(value)
+    raise FilterError(f"a list is wanted here, not {value!r:.80}")
+
+
+_OF_DIFY: Final[dict[str, Callable[[str, Any], Filter]]] = {
+    "is": Equals,
+    "is not": lambda key, value: Not(Equals(key, value)),
+    "in": lambda key, value: In(key, _several(value)),
+    "not in": lambda key, value: Not(In(key, _several(value))),
+    "empty": lambda key, _: _empty(key),
+    "not empty": lambda key, _: Not(_empty(key)),
+    "null": lambda key, _: Not(Exists(key)),
+    "not null": lambda key, _: Exists(key),
+    "=": lambda key, value: Equals(key, _number(value)),
+    "≠": lambda key, value: Not(Equals(key, _number(value))),
+    ">": lambda key, value: Range(key, gt=_number(value)),
+    "<": lambda key, value: Range(key, lt=_number(value)),
+    "≥": lambda key, value: Range(key, gte=_number(value)),
+    "≤": lambda key, value: Range(key, lte=_number(value)),
+    "before": lambda key, value: Range(key, lt=value),
+    "after": lambda key, value: Range(key, gt=value),
+}
+
+
+# ── OpenAI ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+StoreName = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset's name.")]
+FileId = Annotated[
+    str, Path(pattern=r"^[\w!-~ \u2010-\u2027\u3001-\u3017\uff01-\uff5e]+$", description="The document's id.")
+]
+
+
+class RankingOptions(_Foreign):
+    """How to rank."""
+
+    ranker: Annotated[str | None, Field(description="`none` does not rerank; any other: as configured.")] = None
+    score_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
+
+
+class StoreSearchRequest(_Foreign):
+    """A search of OpenAI's vector stores."""
+
+    query: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=16)]
+    filters: Annotated[
+        dict[str, JsonValue] | None,
+        Field(description='`{"type": "eq", "key": …, "value": …}`, or `{"type": "and", "filters": […]}`.'),
+    ] = None
+    max_num_results: Annotated[int, Field(ge=1, le=_LARGEST)] = 10
+    ranking_options: RankingOptions = RankingOptions()
+
+
+class StorePage(schemas.Open):
+    """A list as OpenAI's clients read it."""
+
+    object: str
+    data: list[dict[str, Any]]
+    has_more: bool
+
+
+class StoreObject(schemas.Open):
+    """One thing as OpenAI's clients read it."""
+
+    id: str
+    object: str
+
+
+Limit = Annotated[int, Query(ge=1, le=100)]
+After = Annotated[str | None, Query(description="The id after which the page begins.")]
+Order = Annotated[Literal["asc", "desc"], Query(description="By the order of arrival; names: by the alphabet.")]
+
+
+@router.get("/v1/vector_stores", response_model=StorePage, responses=_READS, operation_id="list_vector_stores")
+async def list_stores(
+    state: Shared, access: Reader, limit: Limit = 20, after: After = None, order: Order = "asc"
+) -> Response:
+    """Every dataset that the key is for, as a vector store."""
+
+    def listed() -> dict[str, Any]:
+        names, more = _slice(access.visible(state.workspace.names()), after, limit, order)
+        return _page([_store(one) for one in state.datasets(access, names)], names, more=more)
+
+    return Json(await in_thread(listed))
+
+
+@router.get("/v1/vector_stores/{name}", response_model=StoreObject, responses=_READS, operation_id="get_vector_store")
+async def get_store(state: Shared, access: Reader, name: StoreName) -> Response:
+    """A dataset as a vector store."""
+    return Json(await in_thread(lambda: _store(state.dataset(access, name))))
+
+
+@router.post(
+    "/v1/vector_stores/{name}/search",
+    response_model=StorePage,
+    responses=_SEARCHES,
+    operation_id="search_vector_store",
+)
+async def search_store(state: Shared, access: Reader, name: StoreName, body: StoreSearchRequest) -> Response:
+    """Search a dataset; of several queries each hit counts by its best score."""
+    texts = [body.query] if isinstance(body.query, str) else body.query
+    wanted = None if body.filters is None else _of_openai(body.filters, 1)
+    rerank = False if body.ranking_options.ranker == "none" else None
+    contexts = await _searched(state, access, name, texts, body.max_num_results, wanted, rerank)
+    best: dict[str, Hit] = {}
+    for hit in (hit for context in contexts for hit in context.hits):
+        if hit.id not in best or relevance(hit) > relevance(best[hit.id]):
+            best[hit.id] = hit
+    hits = sorted(best.values(), key=relevance, reverse=True) if len(contexts) > 1 else list(best.values())
+    least = body.ranking_options.score_threshold or 0.0
+    data = [
+        {
+            "file_id": hit.id,
+            "filename": _filename(hit.document),
+            "score": relevance(hit),
+            "attributes": _attributes(hit.document),
+            "content": [{"type": "text", "text": hit.text}],
+        }
+        for hit in hits[: body.max_num_results]
+        if least <= 0 or relevance(hit) >= least
+    ]
+    page = {"object": "vector_store.search_results.page", "search_query": texts, "data": data}
+    return Json({**page, "has_more": False, "next_page": None})
+
+
+@router.get(
+    "/v1/vector_stores/{name}/files", response_model=StorePage, responses=_READS, operation_id="list_vector_store_files"
+)
+async def list_files(
+    state: Shared, access: Reader, name: StoreName, limit: Limit = 20, after: After = None, order: Order = "asc"
+) -> Response:
+    """The documents of a dataset, as files."""
+
+    def listed() -> dict[str, Any]:
+        dataset = state.dataset(access, name)
+        ids, more = _slice(dataset.ids(), after, limit, order)
+        documents = [one for one in dataset.get_many(ids) if one is not None]
+        return _page([_file(name, one) for one in documents], ids, more=more)
+
+    return Json(await in_thread(listed))
+
+
+@router.get(
+    "/v1/vector_stores/{name}/files/{file_id:path}",
+    response_model=StoreObject,
+    responses=_READS,
+    operation_id="get_vector_store_file",
+)
+async def get_file(state: Shared, access: Reader, name: StoreName, file_id: FileId) -> Response:
+    """A document as a file; its text is under `/content`."""
+    content = file_id.endswith("/content")
+    dataset = await in_thread(state.dataset, access, name)
+    document = await in_thread(dataset.get, file_id)
+    if document is None and content:
+        document = await in_thread(dataset.get, file_id.removesuffix("/content"))
+        if document is not None:
+            texts = [{"type": "text", "text": document.text}]
+            return Json({"object": "vector_store.file_content.page", "data": texts, "has_more": False})
+    if document is None:
+        raise Problem("not-found", f"there is no document {file_id!r:.80} in dataset {name!r}", kind="document")
+    return Json(_file(name, document))
+
+
+def _of_openai(filters: Any, depth: int) -> Filter:
+    """OpenAI's filter as one of ours.
+
+    Raises:
+        FilterError: it is malformed.
+    """
+    if not isinstance(filters, dict) or depth > _DEEPEST:
+        raise FilterError(f"a filter is an object with type, nested at most {_DEEPEST} deep, not {filters!r:.80}")
+    kind = filters.get("type")
+    if kind in {"and", "or"}:
+        inner = filters.get("filters")
+        if not isinstance(inner, list):
+            raise FilterError(f"a filter of type {kind!r} has a list of filters, not {inner!r:.80}")
+        parts = tuple(_of_openai(one, depth + 1) for one in inner)
+        return And(parts) if kind == "and" else Or(parts)
+    key, value = filters.get("key"), filters.get("value")
+    if not isinstance(key, str) or not isinstance(kind, str) or kind not in _OF_OPENAI:
+        raise FilterError(f"a filter has a key and a type of {', '.join(_OF_OPENAI)}, and, or; not {filters!r:.200}")
+    return _OF_OPENAI[kind](key, value)
+
+
+def _list(key: str, value: Any) -> In:
+    if not isinstance(value, list):
+        raise FilterError(f"{key!r}: in and nin take a list, not {value!r:.80}")
+    return In(key, tuple(value))
+
+
+_DEEPEST: Final = 20
+_OF_OPENAI: Final[dict[str, Callable[[str, Any], Filter]]] = {
+    "eq": Equals,
+    "ne": lambda key, value: Not(Equals(key, value)),
+    "gt": lambda key, value: Range(key, gt=value),
+    "gte": lambda key, value: Range(key, gte=value),
+    "lt": lambda key, value: Range(key, lt=value),
+    "lte": lambda key, value: Range(key, lte=value),
+    "in": _list,
+    "nin": lambda key, value: Not(_list(key, value)),
+}
+
+
+def _store(dataset: Dataset) -> dict[str, Any]:
+    number = len(dataset)
+    return {
+        "id": dataset.name,
+        "object": "vector_store",
+        "name": dataset.name,
+        "description": dataset.description,
+        "status": "completed",
+        "created_at": 0,  # nobody has noted it
+        "usage_bytes": 0,
+        "file_counts": {"in_progress": 0, "completed": number, "failed": 0, "cancelled": 0, "total": number},
+        "metadata": {},
+    }
+
+
+def _file(store: str, document: Document) -> dict[str, Any]:
+    return {
+        "id": document.id,
+        "object": "vector_store.file",
+        "vector_store_id": store,
+        "status": "completed",
+        "created_at": 0,
+        "usage_bytes": len(document.text.encode("utf-8", "surrogatepass")),
+        "last_error": None,
+        "attributes": _attributes(document),
+    }
+
+
+def _filename(document: Document) -> str:
+    source = document.metadata.get("source")
+    return source if isinstance(source, str) and source else document.title or document.id
+
+
+def _attributes(document: Document) -> dict[str, Any]:
+    """Metadata as OpenAI has it: texts, numbers and booleans."""
+    return {
+        name: value
+        for name, value in public_metadata(document.metadata).items()
+        if isinstance(value, (str, int, float))
+    }
+
+
+def _slice(names: Sequence[str], after: str | None, limit: int, order: str) -> tuple[list[str], bool]:
+    """A page of names, and whether more follow; one that is gone begins at the beginning."""
+    ordered = list(names) if order == "asc" else list(reversed(names))
+    start = ordered.index(after) + 1 if after in ordered else 0
+    return ordered[start : start + limit], len(ordered) > start + limit
+
+
+def _page(data: list[dict[str, Any]], ids: Sequence[str], *, more: bool) -> dict[str, Any]:
+    ends = {"first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
+    return {"object": "list", "data": data, **ends, "has_more": more}
+
+
+async def _searched(
+    state: State,
+    access: Access,
+    name: str,
+    texts: list[str],
+    k: int,
+    wanted: Filter | None,
+    rerank: bool | None = None,
+) -> list[RetrievalContext]:
+    """What a dataset answers; the same as to any other door."""
+    access.chosen([name], state.workspace.names())
+    filters = None if wanted is None else str(wanted)
+    options = schemas.SearchOptions(k=k, datasets=[name], filters=filters, use_rerank=rerank)
+    async with state.gate:
+        contexts = await in_thread(partial(_run, state, access, texts, options))
+    for context in contexts:
+        state.metrics.searched(context)
+    return contexts
+
+
+def _run(state: State, access: Access, texts: list[str], options: schemas.SearchOptions) -> list[RetrievalContext]:
+    return prepared(state, access, texts, options).run_all()

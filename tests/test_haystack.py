@@ -1,0 +1,373 @@
+"""X1: Haystack's own suites over the document store, its pipelines with our components, and its retrievers in ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("haystack")
+
+from haystack import Document, Pipeline
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.dataclasses import ByteStream, SparseEmbedding
+from haystack.document_stores.errors import DocumentStoreError, DuplicateDocumentError
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.document_stores.types import DuplicatePolicy
+from haystack.errors import FilterError
+from haystack.testing import document_store_async as awaited
+from haystack.testing.document_store import (
+    CountDocumentsByFilterTest,
+    CountUniqueMetadataByFilterTest,
+    DocumentStoreBaseExtendedTests,
+    GetMetadataFieldMinMaxTest,
+    GetMetadataFieldsInfoTest,
+    GetMetadataFieldUniqueValuesTest,
+)
+from haystack.utils.filters import document_matches_filter
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pointsman
+from pointsman import Query, SimpleHybridRetriever, parse_filter
+from pointsman.errors import InputError, PointsmanError
+from pointsman.integrations.haystack import (
+    HaystackRetriever,
+    PointsmanDocumentEmbedder,
+    PointsmanDocumentStore,
+    PointsmanEmbeddingRetriever,
+    PointsmanJoiner,
+    PointsmanRanker,
+    PointsmanRetriever,
+    PointsmanTextEmbedder,
+    filter_of,
+)
+from pointsman.models.scripted import HashingEmbedder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+TEXTS = ["a red signal stops trains", "a green signal lets trains pass", "bread is baked in an oven"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # the only one that Haystack runs under
+
+
+@pytest.fixture
+def store() -> Iterator[PointsmanDocumentStore]:
+    made = PointsmanDocumentStore(embedder="hashing")
+    made.write_documents([Document(id=str(n), content=text, meta={"n": n}) for n, text in enumerate(TEXTS)])
+    yield made
+    made.close()
+
+
+# ── Haystack's own suites ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Suite:
+    @pytest.fixture
+    def document_store(self) -> Iterator[PointsmanDocumentStore]:
+        made = PointsmanDocumentStore()
+        yield made
+        made.close()
+
+    @staticmethod
+    def assert_documents_are_equal(received: list[Document], expected: list[Document]) -> None:
+        """As Haystack's, but that vectors are stored as float32."""
+
+        def plain(document: Document) -> dict[str, Any]:
+            return {**document.to_dict(flatten=False), "embedding": document.embedding is not None}
+
+        assert [plain(one) for one in received] == [plain(one) for one in expected]
+        for one, other in zip(received, expected, strict=True):
+            if one.embedding is not None:
+                assert one.embedding == pytest.approx(other.embedding, rel=1e-5)
+
+
+class TestDocumentStore(
+    Suite,
+    DocumentStoreBaseExtendedTests,
+    CountDocumentsByFilterTest,
+    CountUniqueMetadataByFilterTest,
+    GetMetadataFieldMinMaxTest,
+    GetMetadataFieldsInfoTest,
+    GetMetadataFieldUniqueValuesTest,
+):
+    def test_write_documents(self, document_store: PointsmanDocumentStore) -> None:  # type: ignore[override]
+        """Without a policy known ids are refused."""
+        document = Document(id="a", content="first")
+        assert document_store.write_documents([document]) == 1
+        with pytest.raises(DuplicateDocumentError):
+            document_store.write_documents([document])
+
+
+class TestAsyncDocumentStore(
+    Suite,
+    awaited.CountDocumentsAsyncTest,
+    awaited.CountDocumentsByFilterAsyncTest,
+    awaited.CountUniqueMetadataByFilterAsyncTest,
+    awaited.DeleteAllAsyncTest,
+    awaited.DeleteByFilterAsyncTest,
+    awaited.DeleteDocumentsAsyncTest,
+    awaited.FilterDocumentsAsyncTest,
+    awaited.GetMetadataFieldMinMaxAsyncTest,
+    awaited.GetMetadataFieldsInfoAsyncTest,
+    awaited.GetMetadataFieldUniqueValuesAsyncTest,
+    awaited.UpdateByFilterAsyncTest,
+    awaited.WriteDocumentsAsyncTest,
+):
+    async def test_write_documents_async(self, document_store: PointsmanDocumentStore) -> None:
+        document = Document(id="a", content="first")
+        assert await document_store.write_documents_async([document]) == 1
+        with pytest.raises(DuplicateDocumentError):
+            await document_store.write_documents_async([document])
+
+
+def test_no_part_of_the_asynchronous_suites_is_left_out() -> None:
+    suites = {name for name in vars(awaited) if name.endswith("AsyncTest")}
+    assert suites == {one.__name__ for one in TestAsyncDocumentStore.__mro__ if one.__module__ == awaited.__name__}
+
+
+# ── the document store ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_everything_of_a_document_comes_back() -> None:
+    store = PointsmanDocumentStore()
+    documents = [
+        Document(id="text", content="text", meta={"tags": ["a"], "nested": {"x": None}}, score=0.5),
+        Document(id="blob", blob=ByteStream(b"\x00\xff", {"name": "x"}, "image/png")),
+        Document(id="sparse", content="", sparse_embedding=SparseEmbedding([1, 7], [0.5, 0.25])),
+        Document(id="vector", content="text", embedding=[3.0, 4.0]),
+    ]
+    store.write_documents(documents)
+    Suite.assert_documents_are_equal(store.filter_documents(), documents)
+    with pytest.raises(DocumentStoreError, match="points nowhere"):
+        store.write_documents([Document(id="zero", content="text", embedding=[0.0, 0.0])])
+    with pytest.raises(DocumentStoreError, match="dimensions"):
+        store.write_documents([Document(id="long", content="text", embedding=[1.0, 0.0, 0.0])])
+    store.close()
+
+
+def test_a_store_in_a_folder_is_a_dataset_of_a_workspace(tmp_path: Path) -> None:
+    store = PointsmanDocumentStore(str(tmp_path), "signals", embedder="hashing")
+    store.write_documents([Document(id="a", content=TEXTS[0])])
+    store.close()
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as workspace:
+        assert workspace.search("red signal", 1, datasets="signals", refuse=False).hits[0].id == "a"
+    again = PointsmanDocumentStore.from_dict(store.to_dict())
+    assert again.count_documents() == 1
+    again.close()
+
+
+VALUES = st.one_of(st.integers(-2, 2), st.sampled_from(["a", "b"]), st.none())
+COMPARISONS = st.one_of(
+    st.builds(
+        lambda key, operator, value: {"field": f"meta.{key}", "operator": operator, "value": value},
+        st.sampled_from(["x", "y"]),
+        st.sampled_from(["==", "!="]),
+        VALUES,
+    ),
+    st.builds(
+        lambda key, operator, value: {"field": f"meta.{key}", "operator": operator, "value": value},
+        st.sampled_from(["x", "y"]),
+        st.sampled_from(["in", "not in"]),
+        st.lists(VALUES, max_size=3),
+    ),
+    st.builds(
+        lambda operator, value: {"field": "meta.number", "operator": operator, "value": value},
+        st.sampled_from([">", ">=", "<", "<="]),
+        st.integers(-2, 2) | st.none(),
+    ),
+)
+FILTERS = st.recursive(
+    COMPARISONS,
+    lambda parts: st.builds(
+        lambda operator, conditions: {"operator": operator, "conditions": conditions},
+        st.sampled_from(["AND", "OR", "NOT"]),
+        st.lists(parts, min_size=1, max_size=3),
+    ),
+    max_leaves=5,
+)
+
+
+@given(FILTERS, st.fixed_dictionaries({}, optional={"x": VALUES, "y": VALUES, "number": st.integers(-2, 2)}))
+def test_filters_mean_what_haystack_says(filters: dict[str, Any], meta: dict[str, Any]) -> None:
+    """Against Haystack's own evaluator."""
+    assert filter_of(filters).matches(meta) is document_matches_filter(filters, Document(content="x", meta=meta))
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"field": "id", "operator": "==", "value": "a"},
+        {"field": "content", "operator": "==", "value": "a"},
+        {"field": "meta.x", "operator": "like", "value": "a"},
+        {"field": "meta.x", "operator": "==", "value": {"a": 1}},
+        {"operator": "XOR", "conditions": []},
+        [],
+    ],
+)
+def test_filters_that_cannot_be_expressed_raise(filters: Any) -> None:
+    with pytest.raises(FilterError):
+        filter_of(filters)
+
+
+# ── components ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_retriever_searches_by_words_and_vectors(store: PointsmanDocumentStore) -> None:
+    retriever = PointsmanRetriever(store, top_k=1)
+    (found,) = retriever.run("baked bread")["documents"]
+    assert (found.id, found.content, found.meta) == ("2", TEXTS[2], {"n": 2})
+    assert isinstance(found.score, float)
+    assert (await retriever.run_async("baked bread"))["documents"] == [found]
+    only = {"field": "meta.n", "operator": "==", "value": 1}
+    assert [one.id for one in retriever.run("signal", filters=only, top_k=3)["documents"]] == ["1"]
+    merging = PointsmanRetriever(
+        store, filters={"field": "meta.n", "operator": "<", "value": 2}, filter_policy="merge", strategy="bm25"
+    )
+    assert [one.id for one in merging.run("signal", filters=only)["documents"]] == ["1"]
+    strict = PointsmanRetriever(store, strategy="bm25", refuse=True)
+    assert strict.run("nothing of the kind")["documents"] == []
+    with pytest.raises(InputError, match="strategy"):
+        PointsmanRetriever(store, strategy="nonsense").run("signal")
+
+
+def test_the_retriever_looks_by_words_where_vectors_come_from_elsewhere() -> None:
+    store = PointsmanDocumentStore()
+    embedded = PointsmanDocumentEmbedder("hashing").run([Document(id=text, content=text) for text in TEXTS])
+    store.write_documents(embedded["documents"])
+    assert [one.id for one in PointsmanRetriever(store).run("baked bread")["documents"]] == [TEXTS[2]]
+    vector = PointsmanTextEmbedder("hashing").run("baked bread")["embedding"]
+    found = PointsmanEmbeddingRetriever(store, top_k=2).run(vector)["documents"]
+    assert found[0].id == TEXTS[2]
+    assert found[0].embedding == pytest.approx(embedded["documents"][2].embedding, abs=1e-6)
+    assert [one.score for one in found] == sorted((one.score or 0.0 for one in found), reverse=True)
+    store.close()
+
+
+def test_wrong_stores_and_numbers_are_refused() -> None:
+    with pytest.raises(TypeError, match="PointsmanDocumentStore"):
+        PointsmanRetriever(InMemoryDocumentStore())  # type: ignore[arg-type]
+    for make in (
+        lambda: PointsmanRetriever(PointsmanDocumentStore(), top_k=0),
+        lambda: PointsmanEmbeddingRetriever(PointsmanDocumentStore(), top_k=0),
+        lambda: PointsmanRanker(top_k=0),
+        lambda: PointsmanJoiner("nonsense"),
+    ):
+        with pytest.raises(ValueError, match=r"1 or more|nonsense"):
+            make()
+
+
+async def test_the_ranker_orders_and_leaves_its_input_alone() -> None:
+    documents = [Document(content=text, meta={"n": n}) for n, text in enumerate(TEXTS)]
+    documents.append(Document(blob=ByteStream(b"picture")))
+    ranker = PointsmanRanker(embedder="hashing")
+    best = ranker.run("baked bread", documents)["documents"]
+    assert best[0].content == TEXTS[2]
+    assert best[-1] is documents[-1]
+    assert len(best) == 4
+    assert all(one.score is None for one in documents)
+    assert len(ranker.run("baked bread", documents, top_k=1)["documents"]) == 1
+    assert (await ranker.run_async("baked bread", documents))["documents"] == best
+    assert ranker.run("baked bread", [])["documents"] == []
+
+
+async def test_embedders_give_the_embedders_vectors() -> None:
+    ours = HashingEmbedder()
+    answer = PointsmanTextEmbedder("hashing").run("baked bread")
+    assert answer == {"embedding": ours.embed("baked bread").tolist(), "meta": {"model": "hashing-64"}}
+    assert await PointsmanTextEmbedder("hashing").run_async("baked bread") == answer
+    documents = [Document(content="text", meta={"title": "Signals"}), Document(content="text")]
+    embedded = await PointsmanDocumentEmbedder("hashing").run_async(documents)
+    assert [one.embedding for one in embedded["documents"]] == ours.embed_documents(["Signals\ntext", "text"]).tolist()
+    assert documents[0].embedding is None
+    assert PointsmanDocumentEmbedder("hashing").run([])["documents"] == []
+    with pytest.raises(TypeError, match="PointsmanDocumentEmbedder"):
+        PointsmanTextEmbedder("hashing").run(documents)  # type: ignore[arg-type]
+
+
+def test_the_joiner_fuses() -> None:
+    def ranking(*names: str) -> list[Document]:
+        return [Document(id=name, content=name, score=1.0 / rank) for rank, name in enumerate(names, 1)]
+
+    joined = PointsmanJoiner().run([ranking("a", "b"), ranking("b", "c")])["documents"]
+    assert [one.id for one in joined] == ["b", "a", "c"]
+    assert joined[0].score == pytest.approx(1 / 61 + 1 / 62)
+    weighted = PointsmanJoiner("weighted_rrf", [1.0, 0.0], top_k=1).run([ranking("a", "b"), ranking("b", "c")])
+    assert [one.id for one in weighted["documents"]] == ["a"]
+
+
+def test_a_pipeline_goes_to_yaml_and_back(tmp_path: Path) -> None:
+    store = PointsmanDocumentStore(str(tmp_path), embedder="hashing")
+    store.write_documents([Document(id=str(n), content=text, meta={"n": n}) for n, text in enumerate(TEXTS)])
+    store.close()
+    pipeline = Pipeline()
+    pipeline.add_component("embedder", PointsmanTextEmbedder("hashing"))
+    pipeline.add_component("near", PointsmanEmbeddingRetriever(store, top_k=3))
+    pipeline.add_component("words", PointsmanRetriever(store, top_k=3, strategy="bm25"))
+    pipeline.add_component("joiner", PointsmanJoiner("weighted_rrf", [1.0, 2.0]))
+    pipeline.add_component("ranker", PointsmanRanker(top_k=1, embedder="hashing"))
+    pipeline.connect("embedder.embedding", "near.query_embedding")
+    pipeline.connect("near.documents", "joiner.documents")
+    pipeline.connect("words.documents", "joiner.documents")
+    pipeline.connect("joiner.documents", "ranker.documents")
+    again = Pipeline.loads(pipeline.dumps())
+    assert again.to_dict()["components"] == pipeline.to_dict()["components"]
+    for one in (pipeline, again):
+        data = {"embedder": {"text": "baked bread"}, "words": {"query": "bread"}, "ranker": {"query": "baked bread"}}
+        (best,) = one.run(data)["ranker"]["documents"]
+        assert best.id == "2"
+        for name in ("near", "words"):
+            retriever: Any = one.get_component(name)
+            retriever.document_store.close()
+
+
+# ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_retriever_of_haystack_is_one_of_ours(store: PointsmanDocumentStore) -> None:
+    memory = InMemoryDocumentStore()
+    memory.write_documents([Document(id="theirs", content="a blue signal", meta={"n": 9}), Document(content="bread")])
+    ours = HaystackRetriever(InMemoryBM25Retriever(memory))
+    hits = ours.retrieve("signal", 1)
+    assert [(hit.id, hit.text, hit.metadata) for hit in hits] == [("theirs", "a blue signal", {"n": 9})]
+    assert hits[0].score == hits[0].provenance[0].score
+    assert await ours.aretrieve("signal", 1) == hits
+    both = SimpleHybridRetriever(store.dataset.retriever("bm25"), ours)
+    assert {hit.id for hit in both.retrieve("red signal")} >= {"0", "theirs"}
+    with pytest.raises(InputError, match="takes no filters"):
+        ours.retrieve(Query("signal", parse_filter("n = 1")))
+    with pytest.raises(InputError, match="has not"):
+        HaystackRetriever(object())
+
+
+async def test_what_a_retriever_of_haystack_raises_becomes_ours() -> None:
+    class Broken:
+        def run(self, query: str, top_k: int) -> dict[str, list[Document]]:
+            raise KeyError("gone")
+
+    class BrokenTwice(Broken):
+        async def run_async(self, query: str, top_k: int) -> dict[str, list[Document]]:
+            await asyncio.sleep(0)
+            raise KeyError("gone")
+
+    for component in (Broken(), BrokenTwice()):
+        with pytest.raises(PointsmanError, match="failed: KeyError"):
+            HaystackRetriever(component).retrieve("signal")
+        with pytest.raises(PointsmanError, match="failed: KeyError"):
+            await HaystackRetriever(component).aretrieve("signal")
+
+
+def test_skipped_documents_leave_those_that_are_there(store: PointsmanDocumentStore) -> None:
+    both = [Document(id="0", content="other"), Document(id="new", content="new")]
+    assert store.write_documents(both, DuplicatePolicy.SKIP) == 1
+    assert {one.id: one.content for one in store.filter_documents()} == {
+        **{str(n): text for n, text in enumerate(TEXTS)},
+        "new": "new",
+    }

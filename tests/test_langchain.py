@@ -1,0 +1,384 @@
+"""X1: LangChain's own suites over the adapter, what they leave out, and LangChain's parts in Pointsman."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("langchain_core")
+
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core._api import LangChainBetaWarning
+from langchain_core.documents import Document as TheirDocument
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.language_models import FakeListChatModel, FakeListLLM
+from langchain_core.runnables import RunnableLambda
+from langchain_core.structured_query import Comparator, Comparison, Operation, Operator, StructuredQuery
+from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_tests.integration_tests import (
+    EmbeddingsIntegrationTests,
+    RetrieversIntegrationTests,
+    VectorStoreIntegrationTests,
+)
+from langchain_tests.integration_tests.indexer import AsyncDocumentIndexTestSuite, DocumentIndexerTestSuite
+
+import pointsman
+from pointsman import Dataset, Document, LLMSelector, SimpleHybridRetriever
+from pointsman.errors import FilterError, InputError, ModelError, PointsmanError
+from pointsman.integrations.langchain import (
+    LangChainEmbedder,
+    LangChainLLM,
+    LangChainRetriever,
+    PointsmanDocumentIndex,
+    PointsmanEmbeddings,
+    PointsmanReranker,
+    PointsmanRetriever,
+    PointsmanTranslator,
+    PointsmanVectorStore,
+)
+from pointsman.llm import ask
+from pointsman.models.scripted import HashingEmbedder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+TEXTS = ["a red signal stops trains", "a green signal lets trains pass", "bread is baked in an oven"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # the only one that LangChain runs under
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Iterator[Dataset]:
+    with Dataset("rails", path=tmp_path / "rails", embedder=HashingEmbedder(512)) as made:
+        made.add([{"id": str(n), "text": text, "metadata": {"n": n}} for n, text in enumerate(TEXTS)])
+        yield made
+
+
+# ── LangChain's own suites ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TestVectorStore(VectorStoreIntegrationTests):
+    @pytest.fixture
+    def vectorstore(self) -> Iterator[PointsmanVectorStore]:
+        store = PointsmanVectorStore(embedding=self.get_embeddings())
+        yield store
+        store.dataset.close()
+
+
+class TestHybridVectorStore(VectorStoreIntegrationTests):
+    @pytest.fixture
+    def vectorstore(self) -> Iterator[PointsmanVectorStore]:
+        store = PointsmanVectorStore(embedding=self.get_embeddings(), strategy="hybrid")
+        yield store
+        store.dataset.close()
+
+
+class TestRetriever(RetrieversIntegrationTests):
+    _dataset: Dataset
+
+    @pytest.fixture(autouse=True)
+    def source(self, dataset: Dataset) -> None:
+        type(self)._dataset = dataset
+
+    @property
+    def retriever_constructor(self) -> type[PointsmanRetriever]:
+        return PointsmanRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"source": self._dataset}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return "signal trains oven"
+
+
+class TestEmbeddings(EmbeddingsIntegrationTests):
+    @property
+    def embeddings_class(self) -> type[PointsmanEmbeddings]:
+        return PointsmanEmbeddings
+
+    @property
+    def embedding_model_params(self) -> dict[str, Any]:
+        return {"embedder": HashingEmbedder()}
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+class TestDocumentIndex(DocumentIndexerTestSuite):
+    @pytest.fixture
+    def index(self, tmp_path: Path) -> Iterator[PointsmanDocumentIndex]:
+        with Dataset("index", path=tmp_path / "index", embedder=HashingEmbedder()) as made:
+            yield PointsmanDocumentIndex(source=made)
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+class TestAsyncDocumentIndex(AsyncDocumentIndexTestSuite):
+    @pytest.fixture
+    def index(self, tmp_path: Path) -> Iterator[PointsmanDocumentIndex]:
+        with Dataset("index", path=tmp_path / "index", embedder=HashingEmbedder()) as made:
+            yield PointsmanDocumentIndex(source=made)
+
+
+def test_langchain_calls_its_document_index_beta() -> None:
+    """So the two suites above ignore that warning, and no other."""
+    assert issubclass(LangChainBetaWarning, DeprecationWarning)
+
+
+# ── ours in theirs ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_retriever_over_anything_that_searches(dataset: Dataset, tmp_path: Path) -> None:
+    with pointsman.open(tmp_path / "workspace", embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("bread").add([{"id": "b", "text": TEXTS[2], "metadata": {"year": 2020}}])
+        sources = [workspace, workspace.dataset("bread"), workspace.dataset("bread").retriever("bm25")]
+        for source in sources:
+            (document,) = PointsmanRetriever(source=source).invoke("baked bread", k=1)
+            assert (document.id, document.page_content) == ("b", TEXTS[2])
+            assert document.metadata["year"] == 2020
+            assert isinstance(document.metadata["score"], float)
+            assert document.metadata["dataset"] in {"bread", None}
+    with pytest.raises(ValueError, match="a source is"):  # pydantic makes one of ours its own
+        PointsmanRetriever(source=7)
+    with pytest.raises(ValueError, match="from 1 up"):
+        PointsmanRetriever(source=dataset, k=0)
+
+
+async def test_options_of_a_retriever_go_to_the_search(dataset: Dataset) -> None:
+    retriever = PointsmanRetriever(source=dataset, options={"strategy": "bm25", "filters": {"n": 1}, "refuse": False})
+    assert [one.id for one in retriever.invoke("signal")] == ["1"]
+    assert [one.id for one in await retriever.ainvoke("signal", filters="n = 0")] == ["0"]
+    plain = PointsmanRetriever(source=dataset.retriever("bm25"))
+    assert [one.id for one in await plain.ainvoke("signal", filters="n = 0")] == ["0"]
+    with pytest.raises(InputError, match="takes no strategy"):
+        plain.invoke("signal", strategy="bm25")
+    with pytest.raises(InputError, match="takes no strategy"):
+        await plain.ainvoke("signal", strategy="bm25")
+
+
+async def test_filters_scores_thresholds_and_mmr_of_the_vector_store(dataset: Dataset) -> None:
+    store = PointsmanVectorStore(dataset)
+    filters: list[Any] = [{"n": {"$gte": 1}}, "n >= 1", pointsman.parse_filter("n >= 1")]
+    for one in filters:
+        assert {found.id for found in store.similarity_search("signal", filter=one)} == {"1", "2"}
+        assert {found.id for found in await store.asimilarity_search("signal", filter=one)} == {"1", "2"}
+    scored = store.similarity_search_with_score(TEXTS[0], k=3)
+    assert scored[0][1] == pytest.approx(1, abs=1e-5)
+    assert [score for _, score in scored] == sorted((score for _, score in scored), reverse=True)
+    assert await store.asimilarity_search_with_score(TEXTS[0], k=3) == scored
+    above = store.similarity_search_with_relevance_scores(TEXTS[0], k=3, score_threshold=0.9)
+    assert [found.id for found, _ in above] == ["0"]
+    by_vector = store.similarity_search_by_vector(HashingEmbedder(512).embed(TEXTS[1]).tolist(), k=1)
+    assert [found.id for found in by_vector] == ["1"]
+    assert [found.id for found in store.max_marginal_relevance_search(TEXTS[0], k=2, lambda_mult=0.0)] == ["0", "2"]
+    assert [found.id for found in store.max_marginal_relevance_search(TEXTS[0], k=2, lambda_mult=1.0)] == ["0", "1"]
+    assert store.max_marginal_relevance_search(TEXTS[0], k=2, filter="n > 9") == []
+    with pytest.raises(InputError, match="no relevance from 0 to 1"):
+        PointsmanVectorStore(dataset, strategy="hybrid").similarity_search_with_relevance_scores("signal")
+
+
+def test_mmr_is_that_of_langchains_own_store() -> None:
+    embeddings = DeterministicFakeEmbedding(size=8)
+    texts = [f"text {n}" for n in range(30)]
+    theirs = InMemoryVectorStore.from_texts(texts, embeddings)
+    ours = PointsmanVectorStore.from_texts(texts, embeddings)
+    for weight in (0.0, 0.3, 0.5, 0.8, 1.0):
+        found = [
+            [one.page_content for one in store.max_marginal_relevance_search("query", 6, 20, weight)]
+            for store in (theirs, ours)
+        ]
+        assert found[0] == found[1]
+
+
+def test_a_vector_store_deletes_by_filter_and_everything(dataset: Dataset) -> None:
+    store = PointsmanVectorStore(dataset)
+    store.delete(filter="n < 1")
+    assert dataset.ids() == ["1", "2"]
+    store.delete()
+    assert len(dataset) == 0
+
+
+def test_a_vector_store_lets_others_write(dataset: Dataset, tmp_path: Path) -> None:
+    """A plain add keeps the writer's lock; the adapter does not, so that a second process can write."""
+    dataset.close()
+    store = PointsmanVectorStore(dataset)
+    store.add_texts(["one more"])
+    code = (
+        "import sys; from pointsman import Dataset; from pointsman.models.scripted import HashingEmbedder;"
+        "Dataset('rails', path=sys.argv[1], embedder=HashingEmbedder(512)).add([{'id': 'other', 'text': 'text'}])"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "rails")], check=True)
+    assert [one.id for one in store.get_by_ids(["other"])] == ["other"]
+
+
+def test_what_a_vector_store_cannot_do_raises(dataset: Dataset) -> None:
+    with pytest.raises(InputError, match="not both"):
+        PointsmanVectorStore(dataset, embedding=PointsmanEmbeddings(HashingEmbedder()))
+    store = PointsmanVectorStore(dataset)
+    with pytest.raises(InputError, match="1 ids for 2"):
+        store.add_documents([TheirDocument(page_content="a"), TheirDocument(page_content="b")], ids=["1"])
+    with pytest.raises(InputError, match="not batch_size"):
+        store.add_documents([], batch_size=3)
+    with pytest.raises(FilterError):
+        store.similarity_search("signal", filter={"n": {"$like": 1}})
+
+
+async def test_a_reranker_orders_documents_without_ids_and_leaves_them_alone() -> None:
+    documents = [TheirDocument(page_content=text, metadata={"n": n}) for n, text in enumerate([*TEXTS, TEXTS[0]])]
+    reranker = PointsmanReranker(reranker=pointsman.CalibratedReranker(HashingEmbedder(), sigma=0.1), top_n=2)
+    best = reranker.compress_documents(documents, "baked bread")
+    assert best[0].metadata["n"] == 2
+    assert len(best) == 2
+    assert best[0].metadata["relevance_score"] >= best[1].metadata["relevance_score"]
+    assert all("relevance_score" not in one.metadata for one in documents)
+    assert await reranker.acompress_documents(documents, "baked bread") == best
+
+
+VALUES = st.one_of(st.integers(-3, 3), st.sampled_from(["a", "b"]))
+COMPARISONS = st.builds(
+    Comparison,
+    st.sampled_from([Comparator.EQ, Comparator.NE, Comparator.GT, Comparator.GTE, Comparator.LT, Comparator.LTE]),
+    st.sampled_from(["x", "y"]),
+    VALUES,
+) | st.builds(
+    Comparison,
+    st.sampled_from([Comparator.IN, Comparator.NIN]),
+    st.sampled_from(["x", "y"]),
+    st.lists(VALUES, max_size=3),
+)
+DIRECTIVES = st.recursive(
+    COMPARISONS,
+    lambda parts: (
+        st.builds(Operation, st.sampled_from([Operator.AND, Operator.OR]), st.lists(parts, min_size=1, max_size=3))
+        | st.builds(lambda part: Operation(Operator.NOT, [part]), parts)
+    ),
+    max_leaves=6,
+)
+
+
+def expected(directive: Any, metadata: dict[str, Any]) -> bool:
+    """What a structured query says, written out."""
+    if isinstance(directive, Operation):
+        parts = [expected(part, metadata) for part in directive.arguments]
+        if directive.operator is Operator.NOT:
+            return not parts[0]
+        return all(parts) if directive.operator is Operator.AND else any(parts)
+    value, wanted = metadata.get(directive.attribute), directive.value
+    if directive.comparator in {Comparator.IN, Comparator.NIN}:
+        return (value in wanted) is (directive.comparator is Comparator.IN)
+    if directive.comparator in {Comparator.EQ, Comparator.NE}:
+        return (value == wanted) is (directive.comparator is Comparator.EQ)
+    if value is None or isinstance(value, str) != isinstance(wanted, str):
+        return False
+    order = {
+        Comparator.GT: value > wanted,
+        Comparator.GTE: value >= wanted,
+        Comparator.LT: value < wanted,
+        Comparator.LTE: value <= wanted,
+    }
+    return bool(order[directive.comparator])
+
+
+@given(DIRECTIVES, st.dictionaries(st.sampled_from(["x", "y"]), VALUES))
+def test_structured_queries_mean_what_they_say(directive: Any, metadata: dict[str, Any]) -> None:
+    text, arguments = PointsmanTranslator().visit_structured_query(StructuredQuery("signal", directive, 3))
+    assert (text, arguments["k"]) == ("signal", 3)
+    assert arguments["filter"].matches(metadata) is expected(directive, metadata)
+
+
+def test_what_no_filter_can_say_raises() -> None:
+    for directive in (
+        Comparison(Comparator.LIKE, "x", "a%"),
+        Operation(Operator.NOT, [Comparison(Comparator.EQ, "x", 1)] * 2),
+        Comparison(Comparator.GT, "x", True),
+        Comparison(Comparator.EQ, "x", None),
+    ):
+        with pytest.raises(FilterError):
+            directive.accept(PointsmanTranslator())
+    dated = Comparison(Comparator.GTE, "x", {"date": "2024-01-01", "type": "date"})
+    assert dated.accept(PointsmanTranslator()).matches({"x": "2024-05-01"})
+
+
+# ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_retriever_of_langchain_is_one_of_ours(dataset: Dataset) -> None:
+    theirs = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    theirs.add_texts(["a blue signal"], [{"n": 9}], ids=["theirs"])
+    retriever = LangChainRetriever(theirs.as_retriever(), name="memory")
+    (hit,) = retriever.retrieve("signal")
+    assert (hit.id, hit.text, hit.metadata) == ("theirs", "a blue signal", {"n": 9})
+    assert [(way.source, way.rank, way.score) for way in hit.provenance] == [("memory", 1, None)]
+    assert await retriever.aretrieve("signal") == [hit]
+    both = SimpleHybridRetriever(dataset.retriever("bm25"), retriever)
+    assert {one.id for one in both.retrieve("red signal")} >= {"0", "theirs"}
+    with pytest.raises(InputError, match="takes no filters"):
+        retriever.retrieve(pointsman.Query("signal", pointsman.parse_filter("n = 1")))
+
+
+async def test_what_a_retriever_of_langchain_raises_becomes_ours() -> None:
+    def fail(_: str) -> list[TheirDocument]:
+        raise KeyError("index is gone")
+
+    retriever = LangChainRetriever(RunnableLambda(fail))
+    with pytest.raises(PointsmanError, match="RunnableLambda failed: KeyError"):
+        retriever.retrieve("signal")
+    with pytest.raises(PointsmanError, match="RunnableLambda failed: KeyError"):
+        await retriever.aretrieve("signal")
+
+
+def test_documents_without_an_id_get_the_same_one_each_time() -> None:
+    retriever = LangChainRetriever(RunnableLambda(lambda _: [TheirDocument(page_content=text) for text in TEXTS]))
+    first, second = retriever.retrieve("x", 2), retriever.retrieve("y", 2)
+    assert [hit.id for hit in first] == [hit.id for hit in second]
+    assert len({hit.id for hit in first}) == 2
+
+
+def test_embeddings_of_langchain_serve_a_dataset(tmp_path: Path) -> None:
+    embedder = LangChainEmbedder(DeterministicFakeEmbedding(size=16), name="fake-16")
+    with Dataset("theirs", path=tmp_path / "theirs", embedder=embedder) as made:
+        made.add([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)])
+        assert made.store.info.embedder == "fake-16"
+        assert [hit.id for hit in made.search(TEXTS[1], 1, strategy="vector", refuse=False)] == ["1"]
+    unnamed = LangChainEmbedder(DeterministicFakeEmbedding(size=16))
+    assert (unnamed.name, unnamed.identified, embedder.identified) == ("DeterministicFakeEmbedding", False, True)
+
+
+def test_what_embeddings_of_langchain_raise_becomes_ours() -> None:
+    class Broken(Embeddings):
+        def embed_query(self, text: str) -> list[float]:
+            raise RuntimeError("no network")
+
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            raise RuntimeError("no network")
+
+    for method in ("embed_queries", "embed_documents"):
+        with pytest.raises(ModelError, match="Broken failed: RuntimeError: no network"):
+            getattr(LangChainEmbedder(Broken()), method)(["text"])
+
+
+async def test_models_of_langchain_answer_our_prompts() -> None:
+    chat, plain = FakeListChatModel(responses=['[{"choice": 2}]']), FakeListLLM(responses=['[{"choice": 2}]'])
+    for model in (chat, plain):
+        ours = LangChainLLM(model)
+        assert ask(ours, "which?").text == '[{"choice": 2}]'
+        assert (await ours.acomplete("which?")).text == '[{"choice": 2}]'
+        assert LLMSelector(ours).select(["bread", "signals"], "trains").ind == 1
+    with pytest.raises(ModelError, match="FakeListLLM failed"):
+        LangChainLLM(FakeListLLM(responses=[])).complete("which?")
+
+
+def test_a_document_keeps_its_metadata_through_both_directions(dataset: Dataset) -> None:
+    metadata = {"title": "Signals", "tags": ["a", "b"], "nested": {"x": [1, None]}, "ratio": 0.5, "flag": True}
+    store = PointsmanVectorStore(dataset)
+    (id_,) = store.add_documents([TheirDocument(page_content="text", metadata=metadata)])
+    assert dataset.get(id_) == Document(id_, "text", metadata)
+    assert store.get_by_ids([id_])[0].metadata == metadata

@@ -1,0 +1,486 @@
+"""X1: Pointsman in LlamaIndex and the other way; its cases are written anew, as LlamaIndex publishes no suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("llama_index.core")
+
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core import MockEmbedding, StorageContext, VectorStoreIndex
+from llama_index.core.base.response.schema import Response
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine, RouterQueryEngine
+from llama_index.core.response_synthesizers import TreeSummarize
+from llama_index.core.retrievers import BaseRetriever as TheirRetriever
+from llama_index.core.retrievers import RouterRetriever
+from llama_index.core.schema import (
+    IndexNode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llama_index.core.tools import ToolMetadata as TheirToolMetadata
+from llama_index.core.vector_stores import SimpleVectorStore
+from llama_index.core.vector_stores.types import (
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+)
+from llama_index.core.vector_stores.utils import build_metadata_filter_fn
+
+from pointsman import (
+    CalibratedReranker,
+    Dataset,
+    EmbeddingSelector,
+    ExtractiveCompressor,
+    LLMSelector,
+    Query,
+    Refuser,
+    ScriptedLLM,
+    SimpleHybridRetriever,
+    Threshold,
+    parse_filter,
+)
+from pointsman.errors import FilterError, InputError, ModelError, PointsmanError, UnmetNeedError
+from pointsman.integrations import llama_index
+from pointsman.integrations.llama_index import (
+    LlamaIndexEmbedder,
+    LlamaIndexRetriever,
+    PointsmanEmbedding,
+    PointsmanRefine,
+    PointsmanRerank,
+    PointsmanRetriever,
+    PointsmanSelector,
+    PointsmanVectorStore,
+    hit_of,
+    node_of,
+    query_of,
+)
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.selector import BaseSelector, SelectorResult
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+TEXTS = ["a red signal stops trains", "a green signal lets trains pass", "bread is baked in an oven"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # the only one that LlamaIndex runs under
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Iterator[Dataset]:
+    with Dataset("rails", path=tmp_path / "rails", embedder=HashingEmbedder(512)) as made:
+        made.add([{"id": str(n), "text": text, "metadata": {"n": n}} for n, text in enumerate(TEXTS)])
+        yield made
+
+
+# ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_values_map_one_to_one() -> None:
+    assert query_of("why?") == query_of(QueryBundle("why?")) == Query("why?")
+    scored = NodeWithScore(node=TextNode(id_="a", text="text", metadata={"n": 1}), score=0.25)
+    hit = hit_of(scored)
+    assert (hit.id, hit.text, hit.metadata, hit.score) == ("a", "text", {"n": 1}, 0.25)
+    assert node_of(hit) == scored
+    assert hit_of(NodeWithScore(node=scored.node), rank=4).score == 0.25
+
+
+# ── retriever ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_retriever_answers_in_engines_of_llama_index(dataset: Dataset) -> None:
+    retriever = PointsmanRetriever(dataset, 1, strategy="bm25", refuse=False)
+    (found,) = retriever.retrieve("baked bread")
+    assert (found.node.node_id, found.text, found.node.metadata) == ("2", TEXTS[2], {"n": 2})
+    assert await retriever.aretrieve(QueryBundle("baked bread")) == [found]
+    engine = RetrieverQueryEngine(retriever, TreeSummarize(llm=MockLLM()))
+    assert [one.node_id for one in engine.query("baked bread").source_nodes] == ["2"]
+    filtered = PointsmanRetriever(
+        dataset, filters=MetadataFilters(filters=[MetadataFilter(key="n", value=1)]), refuse=False
+    )
+    assert [one.node_id for one in filtered.retrieve("signal")] == ["1"]
+    ours = PointsmanRetriever(dataset.retriever("bm25"), filters=parse_filter("n = 0"))
+    assert [one.node_id for one in await ours.aretrieve("signal")] == ["0"]
+    with pytest.raises(InputError, match="a source is"):
+        PointsmanRetriever(7)
+    with pytest.raises(InputError, match="from 1 up"):
+        PointsmanRetriever(dataset, 0)
+
+
+# ── selector ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Echo(CustomQueryEngine):
+    """A query engine that says its name."""
+
+    name: str
+
+    def custom_query(self, query_str: str) -> Response:
+        return Response(self.name)
+
+
+def tools() -> list[QueryEngineTool]:
+    return [
+        QueryEngineTool.from_defaults(Echo(name=name), name=name, description=description)
+        for name, description in (("rails", "signals and trains"), ("kitchen", "bread and ovens"), ("sky", "weather"))
+    ]
+
+
+def selected(router: RouterQueryEngine, query: str) -> list[int]:
+    return list((router.query(query).metadata or {})["selector_result"].inds)
+
+
+async def test_a_single_selector_in_a_router() -> None:
+    selector = PointsmanSelector(EmbeddingSelector(HashingEmbedder(512)))
+    router = RouterQueryEngine(selector=selector, query_engine_tools=tools(), llm=MockLLM())
+    assert str(router.query("is bread baked in ovens?")) == "kitchen"
+    assert str(await router.aquery("signals and trains")) == "rails"
+    assert selected(router, "is bread baked in ovens?") == [1]
+
+
+def test_a_multi_selector_in_a_router() -> None:
+    llm = ScriptedLLM(['[{"choice": 1}, {"choice": 3}]'])
+    selector = PointsmanSelector(LLMSelector(llm, select_multi=True, max_outputs=2))
+    router = RouterQueryEngine(
+        selector=selector, query_engine_tools=tools(), llm=MockLLM(), summarizer=TreeSummarize(llm=MockLLM())
+    )
+    answer = router.query("trains in the rain")
+    assert (answer.metadata or {})["selector_result"].inds == [0, 2]
+    assert "rails" in str(answer)
+    assert "sky" in str(answer)
+    assert "kitchen" not in str(answer)
+
+
+def test_a_selector_chooses_retrievers_too(dataset: Dataset) -> None:
+    retrievers = [
+        RetrieverTool.from_defaults(PointsmanRetriever(dataset.retriever("bm25")), description="signals and trains"),
+        RetrieverTool.from_defaults(Fixed([]), description="bread"),
+    ]
+    router = RouterRetriever(PointsmanSelector(EmbeddingSelector(HashingEmbedder(512))), retrievers, llm=MockLLM())
+    assert {one.node_id for one in router.retrieve("signals")} == {"0", "1"}
+
+
+async def test_choices_without_a_name_and_abstention() -> None:
+    class Abstaining(BaseSelector):
+        allow_abstain = True
+
+        def select(self, choices: Any, query: Any) -> SelectorResult:
+            assert [choice.text for choice in choices] == ["bread", "rails: trains"]
+            return SelectorResult([])
+
+    choices: list[str | TheirToolMetadata] = ["bread", TheirToolMetadata(description="trains", name="rails")]
+    result = await PointsmanSelector(Abstaining()).aselect(choices, "x")
+    assert result.inds == [0, 1]
+    assert "all of them" in result.reasons[0]
+
+
+# ── postprocessors ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def scored_nodes() -> list[NodeWithScore]:
+    return [
+        NodeWithScore(node=TextNode(id_=str(n), text=text, metadata={"n": n}), score=1 - n / 10)
+        for n, text in enumerate(TEXTS)
+    ]
+
+
+async def test_rerank_orders_nodes_and_leaves_them_alone() -> None:
+    nodes = [*scored_nodes(), scored_nodes()[0]]  # one comes twice
+    rerank = PointsmanRerank(reranker=CalibratedReranker(HashingEmbedder(512), sigma=0.1), top_n=2)
+    best = rerank.postprocess_nodes(nodes, query_str="baked bread")
+    assert best[0].node is nodes[2].node
+    assert len(best) == 2
+    assert [one.score for one in nodes] == [1.0, 0.9, 0.8, 1.0]
+    assert await rerank.apostprocess_nodes(nodes, query_str="baked bread") == best
+    assert rerank.postprocess_nodes([], query_str="x") == []
+    with pytest.raises(InputError, match="needs the question"):
+        rerank.postprocess_nodes(nodes)
+
+
+async def test_refine_refuses_and_compresses() -> None:
+    nodes = scored_nodes()
+    refuse = PointsmanRefine(refiner=Refuser((), thresholds=Threshold("cosine", 0.85)), scale="cosine")
+    assert [one.node_id for one in refuse.postprocess_nodes(nodes, query_str="x")] == ["0", "1"]
+    assert refuse.postprocess_nodes([], query_str="x") == []
+    long = TextNode(id_="long", text="Trains are long. Bread is baked in an oven. The sky is blue today.")
+    shorten = PointsmanRefine(refiner=ExtractiveCompressor(max_chars=30), top_k=1)
+    both = [NodeWithScore(node=long, score=1.0), *nodes]
+    for (found,) in (
+        shorten.postprocess_nodes(both, query_str="who bakes bread?"),
+        await shorten.apostprocess_nodes(both, query_str="who bakes bread?"),
+    ):
+        assert found.node.node_id == "long"
+        assert found.text == "Bread is baked in an oven."
+    assert long.text.startswith("Trains")
+
+
+# ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_embeddings_are_those_of_the_embedder() -> None:
+    ours, theirs = HashingEmbedder(), PointsmanEmbedding(HashingEmbedder())
+    assert theirs.model_name == "hashing-64"
+    expected = ours.embed("a red signal").tolist()
+    assert theirs.get_query_embedding("a red signal") == await theirs.aget_query_embedding("a red signal") == expected
+    assert theirs.get_text_embedding_batch(TEXTS) == ours.embed_documents(TEXTS).tolist()
+    assert await theirs.aget_text_embedding_batch(TEXTS) == theirs.get_text_embedding_batch(TEXTS)
+
+
+# ── vector store ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def store() -> Iterator[PointsmanVectorStore]:
+    made = PointsmanVectorStore()
+    made.add(embedded_nodes())
+    yield made
+    made.client.close()
+
+
+def embedded_nodes() -> list[TextNode]:
+    embedder = HashingEmbedder(512)
+    nodes = []
+    for n, text in enumerate(TEXTS):
+        source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=f"source-{n % 2}")}
+        node = TextNode(id_=str(n), text=text, metadata={"n": n, "tags": ["x", str(n)]}, relationships=source)
+        node.embedding = embedder.embed(text).tolist()
+        nodes.append(node)
+    return nodes
+
+
+def ids(store: PointsmanVectorStore, **query: Any) -> list[str]:
+    embedding = HashingEmbedder(512).embed(query.pop("near", TEXTS[0])).tolist()
+    found = store.query(VectorStoreQuery(**{"query_embedding": embedding, "similarity_top_k": 3, **query}))
+    assert found.ids is not None
+    assert found.nodes is not None
+    assert found.similarities == sorted(found.similarities or [], reverse=True) or query["mode"] == "mmr"
+    assert [node.node_id for node in found.nodes] == found.ids
+    return found.ids
+
+
+async def test_an_index_of_llama_index_lives_in_a_vector_store(tmp_path: Path) -> None:
+    embedding = PointsmanEmbedding(HashingEmbedder(512))
+    with Dataset("nodes", path=tmp_path / "nodes", embedder=HashingEmbedder(512)) as made:
+        store = PointsmanVectorStore(made)
+        context = StorageContext.from_defaults(vector_store=store)
+        index = VectorStoreIndex(
+            [TextNode(id_=str(n), text=text) for n, text in enumerate(TEXTS)],
+            storage_context=context,
+            embed_model=embedding,
+        )
+        retriever = index.as_retriever(similarity_top_k=1)
+        assert [one.node_id for one in retriever.retrieve(TEXTS[2])] == ["2"]
+        assert [one.node_id for one in await retriever.aretrieve(TEXTS[2])] == ["2"]
+        again = VectorStoreIndex.from_vector_store(store, embed_model=embedding)
+        assert [one.text for one in again.as_retriever(similarity_top_k=1).retrieve(TEXTS[1])] == [TEXTS[1]]
+        assert made.search("baked bread", 1, refuse=False).hits[0].id == "2"  # and Pointsman searches it as its own
+
+
+def test_nodes_come_back_as_they_were(store: PointsmanVectorStore) -> None:
+    for node in embedded_nodes():
+        (back,) = store.get_nodes([node.node_id])
+        assert isinstance(back, TextNode)
+        assert (back.text, back.metadata, back.ref_doc_id) == (node.text, node.metadata, node.ref_doc_id)
+    link = IndexNode(id_="link", text="see there", index_id="other")
+    store.add([link])
+    (back,) = store.get_nodes(["link"])
+    assert isinstance(back, IndexNode)
+    assert back.index_id == "other"
+    store.client.add([{"id": "plain", "text": "not of LlamaIndex", "metadata": {"n": 7}}], embed=False)
+    (back,) = store.get_nodes(["plain"])
+    assert (back.get_content(), back.metadata) == ("not of LlamaIndex", {"n": 7})
+
+
+def test_modes_of_a_query(store: PointsmanVectorStore) -> None:
+    assert ids(store)[0] == "0"
+    for mode in (VectorStoreQueryMode.TEXT_SEARCH, VectorStoreQueryMode.SPARSE):
+        assert ids(store, mode=mode, query_str="baked bread") == ["2"]
+    hybrid = {"mode": VectorStoreQueryMode.HYBRID, "query_str": "baked bread"}
+    assert set(ids(store, **hybrid)) == {"0", "1", "2"}
+    assert ids(store, **hybrid, alpha=1.0)[0] == "0"
+    assert ids(store, **hybrid, alpha=0.0)[0] == "2"
+    assert len(ids(store, **hybrid, hybrid_top_k=2)) == 2
+    assert ids(store, mode=VectorStoreQueryMode.MMR, mmr_threshold=0.0, similarity_top_k=2) == ["0", "2"]
+    with pytest.raises(UnmetNeedError, match="no mode 'svm'"):
+        ids(store, mode=VectorStoreQueryMode.SVM)
+    with pytest.raises(InputError, match="has a query_str"):
+        ids(store, mode=VectorStoreQueryMode.HYBRID)
+    with pytest.raises(InputError, match="has a query_embedding"):
+        store.query(VectorStoreQuery(query_str="x"))
+
+
+def test_ids_restrict_a_query_and_none_at_all_restrict_nothing(store: PointsmanVectorStore) -> None:
+    assert set(ids(store, node_ids=[])) == {"0", "1", "2"}
+    assert set(ids(store, node_ids=["1", "2"])) == {"1", "2"}
+    assert set(ids(store, doc_ids=["source-0"])) == {"0", "2"}
+    assert set(ids(store, doc_ids=["source-0"], node_ids=["1", "2"])) == {"2"}
+    assert set(ids(store, filters=MetadataFilters(filters=[]))) == {"0", "1", "2"}
+    assert [node.node_id for node in store.get_nodes([])] == ["0", "1", "2"]
+
+
+async def test_deleting_by_source_id_and_filter(store: PointsmanVectorStore) -> None:
+    store.delete("source-1")
+    assert set(ids(store)) == {"0", "2"}
+    store.delete_nodes(filters=MetadataFilters(filters=[MetadataFilter(key="n", value=2)]))
+    assert set(ids(store)) == {"0"}
+    await store.adelete_nodes(["0"])
+    assert ids(store) == []
+    with pytest.raises(InputError, match="clear deletes everything"):
+        store.delete_nodes()
+    await store.async_add(embedded_nodes())
+    await store.adelete("source-0")
+    assert [node.node_id for node in await store.aget_nodes()] == ["1"]
+    await store.aclear()
+    assert store.get_nodes() == []
+
+
+def test_vectors_of_another_model_are_refused(tmp_path: Path) -> None:
+    with Dataset("mixed", path=tmp_path / "mixed", embedder=HashingEmbedder(64)) as made:
+        made.add([{"id": "a", "text": "a red signal"}])
+        with pytest.raises(InputError, match="64"):
+            PointsmanVectorStore(made).add(embedded_nodes())
+
+
+VALUES = st.one_of(st.integers(-2, 2), st.sampled_from(["a", "b", ""]), st.sampled_from([0.5, 1.0]))
+LISTS = st.lists(st.integers(-2, 2), min_size=1, max_size=3) | st.lists(st.sampled_from("ab"), min_size=1, max_size=3)
+KEYS = st.sampled_from(["x", "y"])
+COMPARED = st.builds(
+    lambda key, value, operator: MetadataFilter(key=key, value=value, operator=operator),
+    KEYS,
+    VALUES,
+    st.sampled_from([FilterOperator.EQ, FilterOperator.NE, FilterOperator.IS_EMPTY]),
+) | st.builds(
+    lambda key, value, operator: MetadataFilter(key=key, value=value, operator=operator),
+    KEYS,
+    LISTS,
+    st.sampled_from([FilterOperator.IN, FilterOperator.NIN]),
+)
+ORDERED = st.builds(
+    lambda value, operator: MetadataFilter(key="number", value=value, operator=operator),
+    st.integers(-2, 2),
+    st.sampled_from([FilterOperator.GT, FilterOperator.GTE, FilterOperator.LT, FilterOperator.LTE]),
+)
+OF_LISTS = st.builds(
+    lambda value, operator: MetadataFilter(key="list", value=value, operator=operator),
+    LISTS,
+    st.sampled_from([FilterOperator.ANY, FilterOperator.ALL]),
+) | st.builds(
+    lambda value: MetadataFilter(key="list", value=value, operator=FilterOperator.CONTAINS), st.integers(-2, 2)
+)
+METADATA = st.fixed_dictionaries({}, optional={"x": VALUES, "y": VALUES, "number": st.integers(-2, 2), "list": LISTS})
+
+
+@given(
+    st.lists(COMPARED | ORDERED | OF_LISTS, min_size=1, max_size=4),
+    st.sampled_from(list(FilterCondition)),
+    METADATA,
+)
+def test_filters_mean_what_llama_index_says(
+    filters: list[MetadataFilter], condition: FilterCondition, metadata: dict[str, Any]
+) -> None:
+    """Against LlamaIndex's own evaluator."""
+    both = MetadataFilters(filters=[*filters], condition=condition)
+    expected = build_metadata_filter_fn(lambda _: metadata, both)("node")
+    assert llama_index._filter(both).matches(metadata) is bool(expected)
+
+
+def test_filters_that_cannot_be_expressed_raise() -> None:
+    for operator in (FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE, FilterOperator.IN):
+        with pytest.raises(FilterError):
+            llama_index._filter(MetadataFilters(filters=[MetadataFilter(key="x", value="a", operator=operator)]))
+    nested = MetadataFilters(
+        filters=[
+            MetadataFilters(
+                filters=[MetadataFilter(key="x", value=1), MetadataFilter(key="x", value=2)],
+                condition=FilterCondition.OR,
+            ),
+            MetadataFilter(key="y", value=3),
+        ]
+    )
+    assert llama_index._filter(nested).matches({"x": 2, "y": 3})
+    assert not llama_index._filter(nested).matches({"x": 3, "y": 3})
+
+
+def test_a_query_finds_what_the_simple_store_finds(store: PointsmanVectorStore) -> None:
+    simple = SimpleVectorStore()
+    simple.add(embedded_nodes())
+    for text in (*TEXTS, "trains in an oven"):
+        query = VectorStoreQuery(HashingEmbedder(512).embed(text).tolist(), similarity_top_k=3)
+        ours, theirs = store.query(query), simple.query(query)
+        assert ours.ids == theirs.ids
+        assert ours.similarities == pytest.approx(theirs.similarities, abs=1e-6)
+
+
+# ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Fixed(TheirRetriever):
+    """Answers with the same nodes, or fails."""
+
+    def __init__(self, nodes: Sequence[NodeWithScore] | Exception) -> None:
+        super().__init__()
+        self.nodes = nodes
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if isinstance(self.nodes, Exception):
+            raise self.nodes
+        return list(self.nodes)
+
+
+async def test_a_retriever_of_llama_index_is_one_of_ours(dataset: Dataset) -> None:
+    theirs = LlamaIndexRetriever(Fixed(scored_nodes()[::-1]), name="theirs")
+    hits = theirs.retrieve("x", 2)
+    assert [(hit.id, hit.score) for hit in hits] == [("2", 0.8), ("1", 0.9)]
+    assert await theirs.aretrieve("x", 2) == hits
+    both = SimpleHybridRetriever(dataset.retriever("bm25"), theirs)
+    assert {hit.id for hit in both.retrieve("red")} == {"0", "1", "2"}
+    partly = LlamaIndexRetriever(Fixed([NodeWithScore(node=TextNode(text="a")), *scored_nodes()]))
+    assert [hit.score for hit in partly.retrieve("x")] == [1, 1 / 2, 1 / 3, 1 / 4]
+    with pytest.raises(InputError, match="takes no filters"):
+        theirs.retrieve(Query("x", parse_filter("n = 1")))
+    with pytest.raises(PointsmanError, match="Fixed failed: KeyError"):
+        LlamaIndexRetriever(Fixed(KeyError("gone"))).retrieve("x")
+    with pytest.raises(PointsmanError, match="Fixed failed: KeyError"):
+        await LlamaIndexRetriever(Fixed(KeyError("gone"))).aretrieve("x")
+
+
+def test_an_embedding_model_of_llama_index_serves_a_dataset(tmp_path: Path) -> None:
+    embedder = LlamaIndexEmbedder(PointsmanEmbedding(HashingEmbedder()))
+    assert (embedder.name, embedder.identified) == ("hashing-64", True)
+    unnamed = LlamaIndexEmbedder(MockEmbedding(embed_dim=8))
+    assert (unnamed.name, unnamed.identified) == ("MockEmbedding", False)
+    with Dataset("theirs", path=tmp_path / "theirs", embedder=embedder) as made:
+        made.add([{"id": str(n), "text": text} for n, text in enumerate(TEXTS)])
+        assert [hit.id for hit in made.search(TEXTS[1], 1, strategy="vector", refuse=False)] == ["1"]
+
+    class Broken(MockEmbedding):
+        def _get_query_embedding(self, query: str) -> list[float]:
+            raise RuntimeError("no network")
+
+        def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+            raise RuntimeError("no network")
+
+    for method in ("embed_queries", "embed_documents"):
+        with pytest.raises(ModelError, match="Broken failed: RuntimeError: no network"):
+            getattr(LlamaIndexEmbedder(Broken(embed_dim=8)), method)(["text"])
+
+
+def test_language_models_of_llama_index_fit_as_they_are() -> None:
+    selector = LLMSelector(MockLLM(), fallback="all")  # it repeats the prompt, which chooses nothing
+    assert selector.select(["bread", "signals"], "trains").fallback is not None
