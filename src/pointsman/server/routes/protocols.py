@@ -38,8 +38,11 @@ _LARGEST: Final = 50  # results of one search, as OpenAI has it
 
 
 def relevance(hit: Hit) -> float:
-    """The number that both protocols call a score: the higher, the more relevant."""
-    return float(hit.score)
+    """The number that both protocols call a score: the probability that the hit is relevant, where there is one.
+
+    Where nothing is calibrated it is the hit's own score, which orders hits and means nothing else.
+    """
+    return float(hit.score if hit.relevance is None else hit.relevance)
 
 
 class _Foreign(BaseModel):
