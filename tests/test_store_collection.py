@@ -449,7 +449,7 @@ class TestDamage:
     def test_an_unknown_format_is_refused_with_the_remedy(self, made: Path) -> None:
         path = made / "one" / "manifest.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
-        with pytest.raises(FormatVersionError, match=r"99.*format 1.*open it with the version that wrote it"):
+        with pytest.raises(FormatVersionError, match=r"99.*format 2.*open it with the version that wrote it"):
             Collection(made / "one")
 
     def test_a_truth_that_is_missing(self, made: Path) -> None:
@@ -482,7 +482,7 @@ class TestDamage:
         content[place] ^= 1
         path.write_bytes(content)
         store = Collection(made / "one")
-        assert any("is not as written" in problem for problem in store.verify().problems)
+        assert any("is not as it was written" in problem for problem in store.verify().problems)
         store.close()
 
     def test_leftovers_of_killed_writers_go(self, made: Path) -> None:

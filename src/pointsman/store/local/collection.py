@@ -23,6 +23,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
 from pointsman.errors import (
     CorruptStoreError,
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = {1, FORMAT}  # the first is without checksums in the manifest and in ``meta``
 _MANIFEST = "manifest.json"
 _TRUTH = "documents.sqlite"
 _COMPLETING_SECONDS = 10.0
@@ -83,25 +85,36 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     path = directory / _MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        version = manifest["format"]
+        version = int(manifest["format"])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
     except OSError as error:
         raise store_error(path, error) from error
-    if version != FORMAT:
+    if version not in _READABLE:
         raise FormatVersionError(
             f"{directory} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
             "open it with the version that wrote it, or index the documents again into a new dataset"
+        )
+    check = manifest.pop("checksum", None)
+    if check != (_checksum(manifest) if version == FORMAT else None):
+        raise CorruptStoreError(
+            f"{path} is not as it was written; 'pointsman verify --repair' takes it as it is, "
+            "or restore it from a backup"
         )
     return manifest
 
 
 def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
     """Replace the manifest as a whole."""
+    content = {**manifest, "checksum": _checksum(manifest)}
     with replacing(directory / _MANIFEST) as file:
-        file.write(json.dumps(manifest, ensure_ascii=False, indent=2).encode())
+        file.write(json.dumps(content, ensure_ascii=False, indent=2).encode())
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(manifest, sort_keys=True).encode())
 
 
 def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -> bool:
@@ -387,7 +400,7 @@ class Collection:
         """
         with self._writing:
             self._become_writer()
-            self.truth.index_sources()
+            self._upgrade()
             try:
                 yield
             except BaseException:
@@ -670,6 +683,12 @@ class Collection:
             with self._deriving:
                 self._derive_in_memory(save=False)
             self.keyword.reload()
+            if self.keyword.applied > self.truth.sequence():  # transactions are on disk before they are indexed
+                raise CorruptStoreError(
+                    f"{self._directory / _TRUTH} or its log is damaged: the last transactions are missing (there are "
+                    f"{self.truth.sequence()}, and {self.keyword.applied} were indexed); 'pointsman verify --repair' "
+                    "goes on without them, or restore it from a backup"
+                )
         except BaseException:
             self._lock.release()
             raise
@@ -681,6 +700,12 @@ class Collection:
                 self.keyword.release()  # its writer too: the next process to write needs tantivy's own lock
             finally:
                 self._lock.release()
+
+    def _upgrade(self) -> None:
+        """Bring up to date what an earlier version has made: the manifest first, since that version looks there."""
+        if self.manifest["format"] < FORMAT:
+            self.describe(format=FORMAT)
+        self.truth.upgrade()
 
     def _derive(self) -> None:
         """As the writer: bring columns, vectors and keyword index up to the truth, on disk too."""
