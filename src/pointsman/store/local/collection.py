@@ -66,8 +66,8 @@ log = logging.getLogger(__name__)
 
 FORMAT = 2
 _READABLE = {1, FORMAT}  # the first is without checksums in the manifest and in ``meta``
-_MANIFEST = "manifest.json"
-_TRUTH = "documents.sqlite"
+MANIFEST = "manifest.json"
+TRUTH = "documents.sqlite"
 _COMPLETING_SECONDS = 10.0
 _LAG_SECONDS = 1.0  # how long an index may be behind before answers say so
 _COUNTED = 10_000  # changes that are counted to say by how much
@@ -82,7 +82,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         FormatVersionError: it was written in a format this version does not know.
         CorruptStoreError: the manifest cannot be read.
     """
-    path = directory / _MANIFEST
+    path = directory / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
         version = int(manifest["format"])
@@ -109,7 +109,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
 def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
     """Replace the manifest as a whole."""
     content = {**manifest, "checksum": _checksum(manifest)}
-    with replacing(directory / _MANIFEST) as file:
+    with replacing(directory / MANIFEST) as file:
         file.write(json.dumps(content, ensure_ascii=False, indent=2).encode())
 
 
@@ -136,7 +136,7 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
             return False
         collect_leftovers(directory.parent)
         with directory_aside(directory.parent) as aside:
-            truth = Truth(aside / _TRUTH)
+            truth = Truth(aside / TRUTH)
             truth.close()
             write_manifest(aside, {"format": FORMAT, "identity": truth.identity, **(about or {})})
             try:
@@ -249,7 +249,7 @@ class Collection:
     def __init__(self, directory: Path, *, about: dict[str, Any] | None = None, k1: float = K1, b: float = B) -> None:
         self._directory = directory
         self._lock = WriterLock(directory)
-        self._manifest_path = str(directory / _MANIFEST)
+        self._manifest_path = str(directory / MANIFEST)
         self._look_again = 0.0
         self._stamp: object = None  # of the manifest, as it was read last
         self.truth, self.manifest = self._open(about or {})
@@ -273,7 +273,11 @@ class Collection:
         self._seen = -1
         self._behind_since = math.inf  # the moment when an index was first seen to be behind
         self._heal_again = 0.0  # the moment from which on it is worth trying
-        self._heal()
+        try:
+            self._heal()
+        except BaseException:
+            self._let_go()
+            raise
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -492,7 +496,7 @@ class Collection:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder} is not empty; name a new folder to save into")
         make_directory(folder)
-        self.truth.copy(folder / _TRUTH)
+        self.truth.copy(folder / TRUTH)
         write_manifest(folder, {**self.manifest, **about})
 
     def close(self) -> None:
@@ -537,7 +541,8 @@ class Collection:
             problems += _difference(
                 "the vector index", {key for key, has_vector in alive.items() if has_vector}, in_vectors
             )
-            problems += self.vectors.disagreements()
+            with suppress(CorruptStoreError):  # it is among the problems already
+                problems += self.vectors.disagreements()
         return Verification(len(alive), len(in_keyword), len(in_vectors), tuple(problems))
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -550,11 +555,11 @@ class Collection:
                 self._stamp = file_stamp(self._manifest_path)
                 manifest = read_manifest(self._directory)
                 if manifest is not None:
-                    truth = Truth(self._directory / _TRUTH, create=False)
+                    truth = Truth(self._directory / TRUTH, create=False)
                     if manifest.get("identity") != truth.identity:
                         truth.close()
                         raise CorruptStoreError(
-                            f"{self._directory}: {_MANIFEST} and {_TRUTH} belong to different datasets; "
+                            f"{self._directory}: {MANIFEST} and {TRUTH} belong to different datasets; "
                             "restore both from one backup"
                         )
                     return truth, manifest
@@ -574,8 +579,8 @@ class Collection:
             with self._lock.line(monotonic() + _COMPLETING_SECONDS):
                 self._lock.acquire()
                 if read_manifest(self._directory) is None:
-                    log.warning("%s has no %s; it is written anew", self._directory, _MANIFEST)
-                    truth = Truth(self._directory / _TRUTH)
+                    log.warning("%s has no %s; it is written anew", self._directory, MANIFEST)
+                    truth = Truth(self._directory / TRUTH)
                     truth.close()
                     with translated(self._directory):
                         write_manifest(self._directory, {"format": FORMAT, "identity": truth.identity, **about})
@@ -685,7 +690,7 @@ class Collection:
             self.keyword.reload()
             if self.keyword.applied > self.truth.sequence():  # transactions are on disk before they are indexed
                 raise CorruptStoreError(
-                    f"{self._directory / _TRUTH} or its log is damaged: the last transactions are missing (there are "
+                    f"{self._directory / TRUTH} or its log is damaged: the last transactions are missing (there are "
                     f"{self.truth.sequence()}, and {self.keyword.applied} were indexed); 'pointsman verify --repair' "
                     "goes on without them, or restore it from a backup"
                 )

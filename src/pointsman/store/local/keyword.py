@@ -492,6 +492,8 @@ class KeywordIndex:
                 for path in damaged_files(self._directory):
                     raise ValueError(f"{path.name} is damaged or not its own")
                 index = self._open()
+                if index.schema != _SCHEMA:
+                    raise ValueError("meta.json describes other fields")
                 self._look(index)
             except BaseException as error:
                 if not _of_tantivy(error):

@@ -106,6 +106,54 @@ def _meta_check(name: str, value: str) -> str:
     return xxhash.xxh3_64_hexdigest(f"{name}\n{value}")
 
 
+def value_of(name: str, stored: object, *, checked: bool) -> str:
+    """A value of ``meta``, compared with its checksum; it may be without one unless ``checked``.
+
+    Raises:
+        ValueError: it is not as it was written.
+    """
+    if isinstance(stored, str):
+        value, _, check = stored.rpartition("\n")
+        if check == _meta_check(name, value):
+            return value
+        if not checked:
+            return stored
+    raise ValueError(f"what it says of {name!r:.40} is not as it was written")
+
+
+def document_of(row: Sequence[Any]) -> Document:
+    """A document out of the columns of `ROW`, compared with its checksums.
+
+    Raises:
+        ValueError: it is not as it was written.
+    """
+    id_, text, metadata, stored, seq, key = row
+    try:
+        content, check = stored[:_DIGEST], stored[_DIGEST:]
+        if check and check != _row_check(key, seq, id_, metadata, content):
+            raise ValueError("it is not as it was written")
+        if text is not None and digest(text, metadata) != content:
+            raise ValueError("its content is not as it was written")
+        return Document(id_, text or "", metadata_of(metadata))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
+
+
+def vector_of(key: int, stored: object) -> bytes:
+    """A vector out of its row, compared with its checksum.
+
+    Raises:
+        ValueError: it is not as it was written.
+    """
+    if isinstance(stored, bytes):
+        if len(stored) % _NUMBER == 0:  # written before there were checksums
+            return stored
+        vector = stored[:-_VECTOR_CHECK]
+        if stored[-_VECTOR_CHECK:] == _vector_check(key, vector):
+            return vector
+    raise ValueError(f"the vector of key {key!r:.20} is not as it was written")
+
+
 class _Connection(sqlite3.Connection):
     """One of SQLite's, with a mark."""
 
@@ -166,7 +214,7 @@ class Truth:
         """Documents by key, in the order asked; None where one is gone."""
         found: dict[int, Document] = {}
         for part in batched(keys, _VARIABLES):
-            sql = f"SELECT {_ROW} FROM documents WHERE key IN ({_marks(part)})"
+            sql = f"SELECT {ROW} FROM documents WHERE key IN ({_marks(part)})"
             found.update([(row[-1], self._document(row)) for row in self._rows(sql, *part)])
         if missing := [key for key in keys if key not in found]:
             self._check_gone(missing)
@@ -176,7 +224,7 @@ class Truth:
         """Documents by id, in the order asked; None where there is none."""
         found: dict[str, Document] = {}
         for part in batched(filter(storable, ids), _VARIABLES):
-            sql = f"SELECT {_ROW} FROM documents WHERE id IN ({_marks(part)})"
+            sql = f"SELECT {ROW} FROM documents WHERE id IN ({_marks(part)})"
             found.update((row[0], self._document(row)) for row in self._rows(sql, *part))
         return [found.get(id_) for id_ in ids]
 
@@ -190,11 +238,11 @@ class Truth:
 
     def documents(self) -> Iterator[Document]:
         """Every document, in the order of first arrival; what is written meanwhile may or may not be among them."""
-        return map(self._document, self._pages(f"SELECT {_ROW} FROM documents"))
+        return map(self._document, self._pages(f"SELECT {ROW} FROM documents"))
 
     def page(self, after: int, limit: int) -> tuple[list[Document], int | None]:
         """The documents whose keys come next after one, and the key to go on after; None at the end."""
-        sql = f"SELECT {_ROW} FROM documents WHERE key > ? ORDER BY key LIMIT ?"
+        sql = f"SELECT {ROW} FROM documents WHERE key > ? ORDER BY key LIMIT ?"
         rows = self._rows(sql, after, limit)
         return list(map(self._document, rows)), rows[-1][-1] if len(rows) == limit else None
 
@@ -223,7 +271,7 @@ class Truth:
         Texts are read only when asked for. Each batch is read in a snapshot of its own, so a writer is never blocked;
         what it changes meanwhile has a higher number and comes next time.
         """
-        for deleted, rows in self._log(since, _ROW if texts else _ROW_WITHOUT_TEXT, "documents d"):
+        for deleted, rows in self._log(since, ROW if texts else _ROW_WITHOUT_TEXT, "documents d"):
             yield [Change(key, None) for key in deleted] or [Change(row[-1], self._document(row)) for row in rows]
 
     def vector_changes(self, since: int) -> Iterator[VectorChanges]:
@@ -258,7 +306,7 @@ class Truth:
             return complaints
         for name, value in self._rows("SELECT name, value FROM meta"):
             complaints += _complaint(self._value, name, value)
-        for row in self._pages(f"SELECT {_ROW} FROM documents"):
+        for row in self._pages(f"SELECT {ROW} FROM documents"):
             complaints += _complaint(self._document, row)
         for vector, key in self._pages("SELECT vector, key FROM vectors"):
             complaints += _complaint(self._vector, key, vector)
@@ -266,6 +314,9 @@ class Truth:
         for table in ("documents", "tombstones"):
             if (self._row(f"SELECT max(seq) FROM {table}")[0] or 0) > last:
                 complaints.append(f"{table} have sequence numbers beyond the last")
+        documents, tombstones = self._row("SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM tombstones)")
+        if lost := self._row(_LAST_KEY)[0] - documents - tombstones:  # keys are given one after the other
+            complaints.append(f"{lost} documents are not there, and were not deleted")
         return complaints[:10]
 
     # ── writing (the caller holds the writer lock) ───────────────────────────────────────────────────────────────
@@ -538,7 +589,7 @@ class Truth:
         if version not in {0, _CHECKED} or encoding != "UTF-8" or vacuum:
             raise self._damaged("its head is not as it was written")
         self._checked = version == _CHECKED
-        if self._checked and not _schema() <= set(connection.execute(_SCHEMA_OF).fetchall()):
+        if self._checked and not schema_rows() <= set(connection.execute(_SCHEMA_OF).fetchall()):
             raise self._damaged("its tables are not as they were made")
 
     def _damaged(self, what: str) -> CorruptStoreError:
@@ -546,36 +597,24 @@ class Truth:
 
     def _value(self, name: str, stored: object) -> str:
         """A value of ``meta``, compared with its checksum."""
-        if isinstance(stored, str):
-            value, _, check = stored.rpartition("\n")
-            if check == _meta_check(name, value):
-                return value
-            if not self._checked:
-                return stored
-        raise self._damaged(f"what it says of {name!r:.40} is not as it was written")
+        try:
+            return value_of(name, stored, checked=self._checked)
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
 
     def _document(self, row: Sequence[Any]) -> Document:
-        """A document out of the columns of `_ROW`, compared with its checksums."""
-        id_, text, metadata, stored, seq, key = row
+        """A document out of the columns of `ROW`, compared with its checksums."""
         try:
-            content, check = stored[:_DIGEST], stored[_DIGEST:]
-            if check and check != _row_check(key, seq, id_, metadata, content):
-                raise ValueError("it is not as it was written")
-            if text is not None and digest(text, metadata) != content:
-                raise ValueError("its content is not as it was written")
-            return Document(id_, text or "", metadata_of(metadata))
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
+            return document_of(row)
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
 
     def _vector(self, key: int, stored: object) -> bytes:
         """A vector out of its row, compared with its checksum."""
-        if isinstance(stored, bytes):
-            if len(stored) % _NUMBER == 0:  # written before there were checksums
-                return stored
-            vector = stored[:-_VECTOR_CHECK]
-            if stored[-_VECTOR_CHECK:] == _vector_check(key, vector):
-                return vector
-        raise self._damaged(f"the vector of key {key!r:.20} is not as it was written")
+        try:
+            return vector_of(key, stored)
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
 
     def _check_gone(self, keys: Sequence[int]) -> None:
         """See that documents that cannot be found have been deleted: else their rows are lost.
@@ -665,7 +704,7 @@ def _complaint(read: Callable[..., object], *stored: object) -> list[str]:
 
 
 @cache
-def _schema() -> frozenset[tuple[str, str]]:
+def schema_rows() -> frozenset[tuple[str, str]]:
     """The tables and indexes as SQLite writes them down; that of sources may be missing, or added later."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(_SCHEMA)
@@ -679,7 +718,7 @@ _REMEDY = (
 
 
 _META = "SELECT value FROM meta WHERE name = ?"
-_ROW = "id, text, metadata, digest, seq, key"
+ROW = "id, text, metadata, digest, seq, key"
 _ROW_WITHOUT_TEXT = "id, NULL, metadata, digest, seq, key"
 _VECTORS_OF = "documents d LEFT JOIN vectors v ON v.key = d.key"
 _SCHEMA_OF = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
