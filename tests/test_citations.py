@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pointsman
 from altered_quotes import alterations, quote_from, stands_in
 from pointsman.citations import MAX_ANSWER, about_tokens, cite, to_prompt, verify
 from pointsman.errors import InputError
 from pointsman.ingest import chunk, convert
+from pointsman.models.scripted import HashingEmbedder
 from pointsman.types import Document, Excerpt, Hit
 
 EN = "It is 1,200 km long. It was opened on 12 May 1994, cost $1.2 million and has twenty-five stations; 3.5 % fail."
@@ -288,3 +291,18 @@ def test_a_long_answer_is_checked(piece: str) -> None:
 def test_an_answer_that_is_too_long_is_refused() -> None:
     with pytest.raises(InputError, match="at most 200000 characters"):
         verify("x" * (MAX_ANSWER + 1), [])
+
+
+def test_a_hit_and_an_answer_cite_write_a_prompt_and_check(tmp_path: Path) -> None:
+    (tmp_path / "guide.md").write_text("# Switches\n\nA railway switch guides trains. It weighs 1,200 kg.\n", "utf-8")
+    with pointsman.open(tmp_path / "work", embedder=HashingEmbedder()) as workspace:
+        workspace.index(tmp_path / "guide.md", "manual")
+        answer = workspace.search("railway switch", 1, refuse=False)
+    (found,) = answer.hits
+    assert found.citation == cite(found)
+    assert answer.to_prompt() == to_prompt(answer.hits)
+    assert answer.to_prompt(style="xml").startswith('<source id="1"')
+    assert [claim.status for claim in answer.verify("It weighs 1200 kg, not 1300 kg.").claims] == [
+        "exact",
+        "unsupported",
+    ]

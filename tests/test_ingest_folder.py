@@ -35,6 +35,12 @@ def documents(*paths: Path) -> list[Document]:
 def test_order_is_fixed_and_noise_is_skipped(tmp_path: Path) -> None:
     read = ["B.txt", "a/z.md", "a/б.txt", "a/中.txt", "b.txt"]
     noise = [".git/config", ".env", "x/__pycache__/m.py", "node_modules/m.js", "mine/pyvenv.cfg", "mine/lib/m.py"]
+    noise += [
+        "index/workspace.json",
+        "index/datasets/notes/documents.sqlite",
+        "one/manifest.json",
+        "one/documents.sqlite",
+    ]
     write(tmp_path, dict.fromkeys([*reversed(read), *noise], "text"))
     assert ids(find_files([tmp_path])) == read
     assert ".env" in ids(find_files([tmp_path], hidden=True))

@@ -527,7 +527,7 @@ def test_an_empty_dataset_is_made_by_name_and_nothing_else_makes_one(client: htt
 
 
 def test_a_key_for_writing_does_not_learn_what_is_stored(tmp_path: Path) -> None:
-    """Issue 17, row 9."""
+    """No word of the server's own paths."""
     space = pointsman.open(tmp_path, embedder=HashingEmbedder())
     space.dataset("notes").add(documents())
     keys = KeyStore(tmp_path / "keys.json")
@@ -565,7 +565,7 @@ def test_documents_are_counted_listed_and_deleted_by_filter(tmp_path: Path) -> N
 
 
 def test_a_request_has_a_budget(client: httpx.Client) -> None:
-    """Issue 17, row 10: characters of all queries and messages together."""
+    """Characters of all queries and messages together."""
     asked = {"query": "railway", "history": [{"role": "user", "text": "道" * 200}] * 100}
     assert client.post("/api/retrieval/search", json=asked).status_code == 200
     with serving(create_app(pointsman.open("nowhere"), limits=Limits(max_request_chars=1000))) as address:
@@ -576,7 +576,7 @@ def test_a_request_has_a_budget(client: httpx.Client) -> None:
 
 
 def test_only_files_are_read_as_evaluations(tmp_path: Path) -> None:
-    """Issue 17, row 12: reading a named pipe would not end."""
+    """Reading a named pipe would not end."""
     space = pointsman.open(tmp_path, embedder=HashingEmbedder())
     space.dataset("notes").add(documents())
     (tmp_path / "evaluations").mkdir()

@@ -252,7 +252,7 @@ def test_a_file_that_is_gone_does_not_open_the_service(keys: KeyStore, path: Pat
 
 @pytest.mark.parametrize("emptied", ["no file", "no keys", "revoked"])
 def test_once_there_were_keys_no_key_means_nobody(tmp_path: Path, emptied: str) -> None:
-    """Issue 17, row 8: while the service runs, and after it was started again."""
+    """While the service runs, and after it was started again."""
     path = tmp_path / "keys.json"
     running = KeyStore(path)
     assert authenticate([], running, loopback=True) == Access.open()

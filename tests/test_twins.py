@@ -67,7 +67,7 @@ BASES = [
     (BaseRetriever, "neither retrieve nor aretrieve"),
     (BaseSelector, "neither select nor aselect"),
     (BaseLLM, "neither complete nor acomplete"),
-    (BaseReranker, "neither score nor ascore"),
+    (BaseReranker, "none of score, ascore, rerank, arerank"),
     (BaseRefiner, "neither refine nor arefine"),
     (BaseCompressor, "neither compress nor acompress"),
     (BaseTransformer, "neither transform nor atransform"),
@@ -77,7 +77,7 @@ BASES = [
 
 @pytest.mark.parametrize(("base", "message"), BASES)
 def test_what_implements_neither_twin_is_refused_before_it_can_call_itself(base: type, message: str) -> None:
-    """#9: neither the bare base nor a subclass that adds nothing may exist."""
+    """Neither the bare base nor a subclass that adds nothing may exist."""
     with pytest.raises(TypeError, match=rf"{base.__name__} implements {message}"):
         base()
     with pytest.raises(TypeError, match=rf"Nothing implements {message}; {base.__name__} needs one"):

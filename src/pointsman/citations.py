@@ -9,23 +9,66 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from pointsman._quantities import Date, Quantity, quantities
 from pointsman.errors import InputError
 from pointsman.text import detect, sentences
-
-if TYPE_CHECKING:
-    from pointsman.types import Hit
 
 Style = Literal["quoted", "xml"]
 Status = Literal["exact", "near", "unsupported"]
 
 NEAR = 85.0
 """Share of a quote's characters, in percent, that stand in a hit in the same order, from which on it is near."""
+
+
+class _Text(Protocol):
+    @property
+    def text(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+
+
+class _Parts(Protocol):
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]: ...
+
+
+class Hit(Protocol):
+    """What is cited; `pointsman.types.Hit` is one."""
+
+    @property
+    def id(self) -> str:
+        """The document's."""
+        ...
+
+    @property
+    def dataset(self) -> str | None:
+        """That the document is in."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """What to read."""
+        ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The document's."""
+        ...
+
+    @property
+    def document(self) -> _Text:
+        """As it is stored."""
+        ...
+
+    @property
+    def excerpt(self) -> _Parts | None:
+        """What compression kept of it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ _BATCH = 512  # documents embedded and committed together; what is committed is 
 _SCRIPT_SAMPLE = 200  # documents that tell which scripts a dataset is written in
 _WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one that it is written in
 _BATCH_CHARACTERS = 32_000_000  # a transaction, and what embedding it takes, must fit into memory
+_BM25 = {"k1": 1.2, "b": 0.75}
 _SPREAD_QUERIES, _SPREAD_DOCUMENTS, _SPREAD_LEAST = 32, 1000, 64
 _SPREAD_AT = "cosine_spread_at"
 
@@ -73,8 +74,8 @@ class Dataset(Source):
         store: where its documents are, instead of a directory.
         backend: what has, or makes, the store of this name, instead of either.
         embedder: anything with ``embed(text)``; the default embedder unless given.
-        bm25_k1: term frequency saturation of BM25.
-        bm25_b: length normalisation of BM25.
+        bm25_k1: term frequency saturation of BM25; a stored dataset keeps its own where this is 1.2.
+        bm25_b: length normalisation of BM25; a stored dataset keeps its own where this is 0.75.
         query_vectors: embeds queries, by the same embedder; datasets that are searched together share one, so that a
             query is embedded once.
         engine: how searches are put together; a workspace gives its own.
@@ -108,6 +109,8 @@ class Dataset(Source):
         self._backend = backend
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._bm25 = {"k1": bm25_k1, "b": bm25_b}
+        # A stored dataset keeps its constants; only others than the usual ones are meant to replace them.
+        self._bm25_changed = {name: value for name, value in self._bm25.items() if value != _BM25[name]}
         self._store: Store | None = store
         self._opening = threading.RLock()
         self._engine, self._on_make = engine or _default_engine, on_make
@@ -324,7 +327,7 @@ class Dataset(Source):
     def exists(self) -> bool:
         """Whether the dataset has been made."""
         if self._store is None and self._backend is not None:
-            self._store = self._backend.open(self.name)
+            self._store = self._backend.open(self.name, self._bm25_changed)
         if self._store is not None:
             return True
         from pointsman.store.local.collection import read_manifest
@@ -350,7 +353,9 @@ class Dataset(Source):
                 }
                 if self._backend is not None:
                     bm25 = {f"bm25_{name}": value for name, value in self._bm25.items()}
-                    self._store = self._backend.open(self.name) or self._backend.create(self.name, {**about, **bm25})
+                    self._store = self._backend.open(self.name, self._bm25_changed) or self._backend.create(
+                        self.name, {**about, **bm25}
+                    )
                 else:
                     self._store = self._in_folder(about)
                 if self._on_make is not None:

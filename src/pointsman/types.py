@@ -10,6 +10,7 @@ from pointsman.errors import InputError
 from pointsman.trace import Explanation, HitKey, Span, Trace
 
 if TYPE_CHECKING:
+    from pointsman.citations import AnswerCheck, Citation, Style
     from pointsman.filters import Filter
 
 __all__ = [
@@ -177,6 +178,13 @@ class Hit:
         """What tells this hit from others."""
         return self.dataset, self.document.id
 
+    @property
+    def citation(self) -> Citation:
+        """Where the hit stands: its file, page or lines, and the characters; see `pointsman.citations.cite`."""
+        from pointsman.citations import cite
+
+        return cite(self)
+
     def to_dict(self, rank: int | None = None) -> dict[str, Any]:
         """The hit in plain values; ``text`` is what to read: the excerpt where there is one."""
         excerpt = self.excerpt
@@ -340,6 +348,30 @@ class RetrievalContext:
         return any(span.stage == "rerank" and span.error is None for span in self.trace.spans) or any(
             way.source == "rerank" for hit in self.hits for way in hit.provenance
         )
+
+    def to_prompt(self, max_tokens: int = 3000, style: Style = "quoted") -> str:
+        """The hits as numbered sources for a language model; see `pointsman.citations.to_prompt`.
+
+        Args:
+            max_tokens: of the whole text, about; a source that has no room is cut at a sentence's end, or left out.
+            style: ``"quoted"`` or ``"xml"``.
+
+        Raises:
+            InputError: the style is unknown, or ``max_tokens`` is below 1.
+        """
+        from pointsman.citations import to_prompt
+
+        return to_prompt(self.hits, max_tokens=max_tokens, style=style)
+
+    def verify(self, answer: str) -> AnswerCheck:
+        """Every quote and number of a model's answer, looked up in the hits; see `pointsman.citations.verify`.
+
+        Raises:
+            InputError: the answer is longer than 200,000 characters.
+        """
+        from pointsman.citations import verify
+
+        return verify(answer, self.hits)
 
     def to_dict(self, *, trace: TraceDetail = "none") -> dict[str, Any]:
         """The answer in plain values that JSON can hold, under the names of I7 and some more.

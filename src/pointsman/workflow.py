@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pointsman.engine import Engine, Stages
@@ -26,6 +26,12 @@ class RetrievalWorkflow(Stages):
 
     The arguments are those of `pointsman.engine.Stages`.
     """
+
+    _engine: Engine = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super(RetrievalWorkflow, self).__post_init__()
+        object.__setattr__(self, "_engine", Engine(stages=self))  # it remembers how searches are put together
 
     def retrieve(
         self,
@@ -67,13 +73,13 @@ class RetrievalWorkflow(Stages):
             InputError: the query, a number or a name cannot be used, or two datasets have one name.
             RetrievalError: nothing could be searched; it carries every cause.
         """
-        return self._engine().search(SearchRequest.of(query, top_k, options), list(datasets))
+        return self._engine.search(SearchRequest.of(query, top_k, options), list(datasets))
 
     async def asearch(
         self, query: str | Query, datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
         """The same, awaited; cancelling it cancels whatever it waits for."""
-        return await self._engine().asearch(SearchRequest.of(query, top_k, options), list(datasets))
+        return await self._engine.asearch(SearchRequest.of(query, top_k, options), list(datasets))
 
     def search_many(
         self, queries: Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
@@ -87,16 +93,13 @@ class RetrievalWorkflow(Stages):
             InputError: see `search`.
             RetrievalError: nothing could be searched for any of them.
         """
-        return self._engine().search_many(several(queries, top_k, options), list(datasets))
+        return self._engine.search_many(several(queries, top_k, options), list(datasets))
 
     async def asearch_many(
         self, queries: Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
         """The same, awaited."""
-        return await self._engine().asearch_many(several(queries, top_k, options), list(datasets))
-
-    def _engine(self) -> Engine:
-        return Engine(stages=self)
+        return await self._engine.asearch_many(several(queries, top_k, options), list(datasets))
 
 
 def several(queries: Sequence[str | Query], k: int, options: Mapping[str, Any]) -> SearchRequest:

@@ -26,8 +26,10 @@ from pointsman.types import Plan, Query, RetrievalContext
 from pointsman.workflow import RetrievalWorkflow, several
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pointsman.indexing import IndexReport, Progress
+    from pointsman.ingest import FileLimits
     from pointsman.protocols import LLM, Embedder
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import RouteDecision
@@ -236,6 +238,43 @@ class Workspace:
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
             "bytes": size,
         }
+
+    def index(
+        self,
+        paths: str | Path | Iterable[str | Path],
+        dataset: str = "files",
+        *,
+        description: str | None = None,
+        hidden: bool = False,
+        max_tokens: int | None = None,
+        overlap: int | None = None,
+        limits: FileLimits | None = None,
+        on_progress: Progress | None = None,
+    ) -> IndexReport:
+        """Make a dataset hold just what is in files and folders now; see `pointsman.indexing.index_paths`.
+
+        Args:
+            paths: one file or folder, or several.
+            dataset: which; it is made if it is not there.
+            description: of the dataset, set or changed.
+            hidden: whether to read files and folders whose name starts with a dot.
+            max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; 256 unless given.
+            overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; 32 unless given.
+            limits: what reading one file may cost.
+            on_progress: called after each batch of passages, and when a file begins.
+
+        Raises:
+            InputError: a path does not exist, or a size is out of range.
+            LockedError: another process is writing to the dataset.
+            IndexingInterrupted: Ctrl-C; what was committed until then stays.
+        """
+        from pointsman.indexing import index_paths
+
+        roots = [paths] if isinstance(paths, (str, Path)) else list(paths)
+        sizes = {"max_tokens": max_tokens, "overlap": overlap}
+        chosen = {name: size for name, size in sizes.items() if size is not None}
+        target = self.dataset(dataset, description=description)
+        return index_paths(target, roots, hidden=hidden, limits=limits, on_progress=on_progress, **chosen)
 
     def search(self, query: str | Query, k: int = 5, **options: Unpack[WorkspaceOptions]) -> RetrievalContext:
         """Search datasets and answer with the best hits of all.

@@ -54,9 +54,9 @@ def find_files(
     """Walk files and folders in a fixed order, without reading them.
 
     A file's id is its path relative to the folder given, in POSIX form; the folder's name stands in front when
-    several paths are given. Hidden files and folders, virtual environments and ``skip`` are passed over silently
-    unless they are given themselves. Symbolic links are not followed: what they point to inside the folder is read
-    in its own place, and those that lead outside are reported.
+    several paths are given. Hidden files and folders, virtual environments, workspaces and ``skip`` are passed over
+    silently unless they are given themselves. Symbolic links are not followed: what they point to inside the folder is
+    read in its own place, and those that lead outside are reported.
 
     Args:
         paths: Files and folders.
@@ -226,11 +226,17 @@ def _children(path: str, identity: str, skip: frozenset[str], hidden: bool) -> l
     for entry in children:
         if entry.name.startswith(".") and not hidden:
             continue
-        if entry.is_dir(follow_symlinks=False) and (entry.name in skip or Path(entry.path, "pyvenv.cfg").exists()):
+        if entry.is_dir(follow_symlinks=False) and (entry.name in skip or _is_machinery(Path(entry.path))):
             continue
         name = _readable_name(entry.name)
         kept.append((entry.path, f"{identity}/{name}" if identity else name))
     return kept
+
+
+def _is_machinery(folder: Path) -> bool:
+    """Whether it is a virtual environment, a workspace or a dataset: whoever indexes a folder does not mean those."""
+    marks = (("pyvenv.cfg",), ("workspace.json", "datasets"), ("manifest.json", "documents.sqlite"))
+    return any(all((folder / name).exists() for name in names) for names in marks)
 
 
 def _readable_name(name: str) -> str:

@@ -84,9 +84,8 @@ def _answers(request: dict[str, Any], limits: FileLimits, before_picture: Callab
         return
     except Exception as error:  # noqa: BLE001  (whatever a hostile file makes a parser raise: it is reported)
         reason = f"cannot be converted: {type(error).__name__}: {error}"[:1000]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     problems = [[path, reason]] if reason else []
-    yield {"problems": problems, "stopped": bool(reason), "end": True, "last": peak > limits.memory // 2}
+    yield {"problems": problems, "stopped": bool(reason), "end": True, "last": _peak() > limits.memory // 2}
 
 
 def out_of_memory(limits: FileLimits) -> str:
@@ -116,6 +115,15 @@ def _passages(request: dict[str, Any], converted: Converted) -> Iterator[Answer]
             documents, problems = [], []
     if documents or problems:
         yield {"documents": documents, "problems": problems}
+
+
+def _peak() -> int:
+    """The most memory this process has held, in bytes; ``ru_maxrss`` would count the process it was forked from."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "VmHWM":
+            return int(value.split()[0]) << 10
+    raise OSError("/proc/self/status has no line VmHWM")
 
 
 if __name__ == "__main__":

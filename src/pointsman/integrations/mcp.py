@@ -903,10 +903,9 @@ def serve_http(
     import uvicorn
 
     from pointsman.server.logs import configure_logging
-    from pointsman.server.run import Options, address, announce, bound, check_closed, configured
+    from pointsman.server.run import Options, address, announce, bound, check_closed, configured, warn_if_closed
 
     options = Options(str(workspace.path), host, port, keyless=keyless)
-    configure_logging()
     check_closed(options)
     app = create_http_app(
         workspace,
@@ -918,5 +917,7 @@ def serve_http(
         hosts=hosts,
     )
     listening = bound(host, port)
+    configure_logging()  # the caller's logging stays as it is where nothing can be served
+    warn_if_closed(options)
     announce(workspace.path, f"{address(listening)}{PATH}", on_listening)
     uvicorn.Server(configured(app)).run(sockets=[listening])

@@ -94,10 +94,11 @@ class SourceBranch:
 
     def search(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Search for all questions at once."""
-        statistics = self.source.store.statistics()
-        looks = [self._look(question, depth, statistics) for question in questions]
-        lists = self.source.store.search([look for look, _ in looks])
-        return self._results(questions, looks, lists, statistics)
+        store = self.source.store
+        with store.pinned():
+            statistics = store.statistics()
+            looks = [self._look(question, depth, statistics) for question in questions]
+            return self._results(questions, looks, store.search([look for look, _ in looks]), statistics)
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """The same, awaited; embedding, and a store in this process, run in a worker thread."""

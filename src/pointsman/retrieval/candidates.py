@@ -401,7 +401,10 @@ def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:
         if hit.provenance:  # a retriever made of others told more
             own = {step.source for step in way}
             way = [*(step for step in hit.provenance if step.source not in own), *way]
-        hits.append(replace(hit, score=score, provenance=tuple(way)))
+        if type(hit) is Hit:  # several times as fast as `replace`
+            hits.append(Hit(hit.document, score, hit.dataset, tuple(way), hit.excerpt))
+        else:
+            hits.append(replace(hit, score=score, provenance=tuple(way)))
     return hits
 
 

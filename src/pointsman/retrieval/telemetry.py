@@ -42,10 +42,20 @@ def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
     ended = time_ns()
     began = ended - int(context.trace.milliseconds * 1e6)
     plan = context.plan
+    datasets = ", ".join(plan.datasets)
+    whole = tracer.start_span(
+        f"retrieval {datasets}".rstrip(),
+        kind=trace.SpanKind.CLIENT,
+        attributes={
+            "gen_ai.operation.name": "retrieval",
+            "gen_ai.data_source.id": datasets,
+            "gen_ai.request.top_k": top_k,
+        },
+        start_time=began,
+    )
+    if not whole.is_recording():
+        return
     attributes: dict[str, Any] = {
-        "gen_ai.operation.name": "retrieval",
-        "gen_ai.data_source.id": ", ".join(plan.datasets),
-        "gen_ai.request.top_k": top_k,
         "gen_ai.retrieval.documents": json.dumps(
             [{"id": hit.id, "score": float(hit.score)} for hit in context.hits], ensure_ascii=False
         ),
@@ -56,12 +66,7 @@ def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
     }
     if os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").lower() == "true":
         attributes["gen_ai.retrieval.query.text"] = context.query.text
-    whole = tracer.start_span(
-        f"retrieval {', '.join(plan.datasets)}".rstrip(),
-        kind=trace.SpanKind.CLIENT,
-        attributes=attributes,
-        start_time=began,
-    )
+    whole.set_attributes(attributes)
     inside = trace.set_span_in_context(whole)
     for span in context.trace.spans:
         start = began + int(span.started * 1e6)

@@ -87,9 +87,10 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
     from pointsman.server.logs import configure_logging
 
     _limits(options)
-    configure_logging(options.log_level, json=options.log_json)
     check_closed(options)
     listening = bound(options.host, options.port)
+    configure_logging(options.log_level, json=options.log_json)
+    warn_if_closed(options)
     announce(options.workspace, address(listening), on_listening)
     if options.workers == 1:
         server = uvicorn.Server(configured(application(options), log_level=options.log_level))
@@ -149,9 +150,16 @@ def check_closed(options: Options) -> None:
         raise InputError(
             f"on {options.host} others could reach it, and there are no keys; {make_one}, or listen on 127.0.0.1"
         )
+
+
+def warn_if_closed(options: Options) -> None:
+    """Log where nobody can use the service, since every key has been revoked or has expired."""
+    keys = KeyStore(Path(options.workspace) / FILE)
     if not (options.keyless or keys.empty() or keys.usable()):
         log.warning(
-            "there have been keys, and none of them is valid now: nobody is let in; %s, or say --open", make_one
+            "every key has been revoked or has expired, so nobody is let in; make one with 'pointsman keys create "
+            "NAME --workspace %s', or start with --open",
+            options.workspace,
         )
 
 

@@ -100,8 +100,14 @@ class Backend(Protocol):
         """
         ...
 
-    def open(self, name: str) -> Store | None:
-        """The store of a dataset; None when there is none of this name."""
+    def open(self, name: str, bm25: Mapping[str, float] | None = None) -> Store | None:
+        """The store of a dataset; None when there is none of this name.
+
+        Args:
+            name: of the dataset.
+            bm25: ``k1`` and ``b`` for this process, instead of those that the dataset was made with; a store that
+                cannot change them keeps its own and says so in the log.
+        """
         ...
 
     def describe(self, name: str, description: str) -> None:
@@ -234,12 +240,12 @@ class LocalBackend(BaseBackend):
         told = {"name": name, "description": "", "indexing_technique": "hybrid", **about}
         return LocalStore(self.folder(name), told, **_bm25(told))
 
-    def open(self, name: str) -> LocalStore | None:
+    def open(self, name: str, bm25: Mapping[str, float] | None = None) -> LocalStore | None:
         """See `Backend`."""
         from pointsman.store.local.store import LocalStore
 
         about = self.about(name)
-        return None if about is None else LocalStore(self.folder(name), {}, **_bm25(about.settings))
+        return None if about is None else LocalStore(self.folder(name), {}, **{**_bm25(about.settings), **(bm25 or {})})
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""

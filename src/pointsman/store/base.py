@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -23,6 +24,8 @@ from pointsman._twins import in_thread
 from pointsman.errors import UnmetNeedError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -251,6 +254,10 @@ class Store(Protocol):
         """Delete the dataset with everything in it."""
         ...
 
+    def pinned(self) -> AbstractContextManager[None]:
+        """Let this thread's reads within the block look for what others have written once, where looking costs."""
+        ...
+
     def close(self) -> None:
         """Let go of files and connections."""
         ...
@@ -298,6 +305,10 @@ class BaseStore(ABC):
     @abstractmethod
     def close(self) -> None:
         """See `Store`."""
+
+    def pinned(self) -> AbstractContextManager[None]:
+        """See `Store`."""
+        return nullcontext()
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`; keys are ids unless a subclass says otherwise."""

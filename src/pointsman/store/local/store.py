@@ -190,6 +190,10 @@ class LocalStore(BaseStore):
 
     # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
 
+    def pinned(self) -> AbstractContextManager[None]:
+        """See `Store`."""
+        return self.collection.pinned()
+
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`."""
         index = self.collection.vectors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import re
 import uuid
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     from opensearchpy import OpenSearch
+
+log = logging.getLogger(__name__)
 
 _PREFIX: Final = re.compile(r"[a-z0-9][a-z0-9_]{0,40}")
 _KEPT: Final = ("name", "description", "indexing_technique")
@@ -107,13 +110,15 @@ class OpenSearchBackend(BaseBackend):
             raise StoreError(f"{self.url}: dataset {name!r} was deleted as soon as it was made")
         return store
 
-    def open(self, name: str) -> OpenSearchStore | None:
+    def open(self, name: str, bm25: Mapping[str, float] | None = None) -> OpenSearchStore | None:
         """See `Backend`."""
         found = self._document(_DATASET, name)
         if found is None:
             return None
         record = found["_source"]
         alias = self._alias(record["identity"])
+        if bm25:
+            log.warning("BM25 of dataset %r keeps the constants that its index was made with, not %s", name, dict(bm25))
         return OpenSearchStore(self._cluster, alias, self._catalogue, _id(_DATASET, name), record, self._factors)
 
     def describe(self, name: str, description: str) -> None:

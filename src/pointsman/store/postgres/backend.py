@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -94,12 +95,15 @@ class PostgresBackend(BaseBackend):
             raise StoreError(f"{self.url}: dataset {name!r} was deleted as soon as it was made")
         return store
 
-    def open(self, name: str) -> PostgresStore | None:
+    def open(self, name: str, bm25: Mapping[str, float] | None = None) -> PostgresStore | None:
         """See `Backend`."""
         rows = self._rows(f'select {_COLUMNS} from "{self.schema}".dataset where name = %s', (name,))
         if not rows:
             return None
-        return PostgresStore(self._connections, self.schema, self._vector_schema(), About(*rows[0]))
+        about = About(*rows[0])
+        if bm25:
+            about = replace(about, k1=bm25.get("k1", about.k1), b=bm25.get("b", about.b))
+        return PostgresStore(self._connections, self.schema, self._vector_schema(), about)
 
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""
