@@ -68,7 +68,7 @@ CHANGES = {
     "another's vector": "UPDATE vectors SET vector = (SELECT vector FROM vectors WHERE key = 1) WHERE key = 6",
     "sequence": "UPDATE meta SET value = '7' || substr(value, 2) WHERE name = 'seq'",
     "dimensions": "UPDATE meta SET value = replace(value, '16', '17') WHERE name = 'dimensions'",
-    "identity": "UPDATE meta SET value = '0' || substr(value, 2) WHERE name = 'identity'",
+    "identity": "UPDATE meta SET value = 'x' || substr(value, 2) WHERE name = 'identity'",
     "a row that is gone": "DELETE FROM documents WHERE id = 'd5'",
 }
 
@@ -89,6 +89,12 @@ def test_a_hit_is_compared_when_it_is_read(workspace: Path) -> None:
         with pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged \(document 'd5', key 6"):
             notes.get("d5")
         assert notes.get("d6") is not None
+
+
+def test_a_list_of_ids_is_compared_too(workspace: Path) -> None:
+    change(workspace, CHANGES["id"])
+    with opened(workspace) as changed, pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged"):
+        changed.dataset("notes", create=False).ids()
 
 
 def test_the_manifest_has_a_checksum(workspace: Path) -> None:
