@@ -1,9 +1,8 @@
-"""Whether the automatic choice keeps its promise, and how its constants were found.
+"""Whether the automatic choice keeps its promise, and what it costs; benchmarks/auto.py says where its rules come from.
 
-    python benchmarks/policy.py [report] [fit] [tune] [typos] [latency] [--sets SET…]
+    python benchmarks/policy.py [report] [tune] [typos] [latency] [--sets SET…]
 
 ``report``   nDCG@10 of ``auto`` against fixed strategies on eleven collections, with paired tests
-``fit``      the constants of policy.json by grid, each collection left out in turn
 ``tune``     50 labelled queries of each of the six largest collections, measured on other queries
 ``typos``    one slip in a content word of each query: what hybrid loses, and what auto wins back
 ``latency``  what the policy itself adds to a search
@@ -15,7 +14,6 @@ the repository; vectors come from the cache after the first run. Exit status 1: 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import random
 import re
@@ -30,11 +28,8 @@ from typing import TYPE_CHECKING
 from pointsman.evaluation import TestCollection, compare, indexed, measure, rankings, read_collection, tune
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.request import RegisteredStrategy
-from pointsman.retrieval.policy import Policy, measured
-from pointsman.types import Query
 
 if TYPE_CHECKING:
-    from pointsman.dataset import Dataset
     from pointsman.workspace import Workspace
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
@@ -44,16 +39,12 @@ SETS = (
 )
 LARGEST = ("zh_cmrc2018", "xl_xquad_en_zh_ru", "xl_debian_ru", "en_wikiqa", "ru_faq_java", "mh_hotpotqa")
 FIXED = ("bm25", "vector", "rrf", "z_score", "hybrid")
-MOST = 500  # queries that are tested after tuning, and that the grid is fitted on
-GRID = [
-    Policy(span_from=start, feedback=feedback)
-    for start, feedback in itertools.product((4.5, 5.0, 5.5, 6.0, 1e6), (0.0, 0.2, 0.3, 0.5))
-]
+MOST = 500  # queries that are tested after tuning
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sections = {"report": report, "fit": fit, "tune": tuning, "typos": typos, "latency": latency}
+    sections = {"report": report, "tune": tuning, "typos": typos, "latency": latency}
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(sections)}; all unless named")
     parser.add_argument("--sets", nargs="*", help="instead of all")
     options = parser.parse_args()
@@ -127,50 +118,6 @@ def report(embedder: CachedEmbedder, sets: Sequence[str] | None) -> bool:
             held(under_list <= 0.02, f"at most .02 under the better list anywhere: {under_list:+.4f} ({worst_list})"),
         ]
     )
-
-
-# ── where the constants come from ────────────────────────────────────────────────────────────────────────────────────
-
-
-def fit(embedder: CachedEmbedder, sets: Sequence[str] | None) -> bool:
-    """For every collection the grid's best on the others, and what that gives on it; parts and spelling left out."""
-    names = sets or SETS
-    table = {}
-    for name in names:
-        collection = first(read_collection(DATA / name), MOST)
-        with indexed(collection, embedder) as workspace:
-            (dataset,) = workspace
-            table[name] = [by_policy(dataset, collection, policy) for policy in GRID]
-        print(f"{name:22}" + " ".join(f"{value:.4f}" for value in table[name]), flush=True)
-    print("\ncolumns: span_from 4.5, 5, 5.5, 6, none; in each feedback 0, .2, .3, .5\n")
-    shipped = next(
-        place
-        for place, policy in enumerate(GRID)
-        if (policy.span_from, policy.feedback) == (measured().span_from, measured().feedback)
-    )
-    left_out = []
-    for name in names:
-        others = [other for other in names if other != name] or [name]
-        best = max(range(len(GRID)), key=lambda place: sum(table[other][place] for other in others))
-        left_out.append(table[name][best])
-        print(f"{name:22} the others choose span_from {GRID[best].span_from:g}, feedback {GRID[best].feedback:g}: "
-              f"{table[name][best]:.4f}; shipped {table[name][shipped]:.4f}")  # fmt: skip
-    plain = sum(table[name][-4] for name in names) / len(names)
-    print(f"\nmean: left out {sum(left_out) / len(names):.4f}, shipped "
-          f"{sum(table[name][shipped] for name in names) / len(names):.4f}, without both {plain:.4f}")  # fmt: skip
-    return True
-
-
-def by_policy(dataset: Dataset, collection: TestCollection, policy: Policy) -> float:
-    """nDCG@10 of the lists as this policy weighs them."""
-    spread, found = dataset.cosine_spread, {}
-    assert spread is not None, "the dataset has vectors"
-    for name, text in collection.queries.items():
-        pool = dataset.candidates(Query(text), looking=policy.looking(1))
-        weights, _ = policy.weigh(pool, spread)
-        keys = [key for key, _ in pool.fused("hybrid", spread, weights).ranking[:10]]
-        found[name] = [document.id for document in dataset.store.fetch(keys) if document is not None]
-    return measure(collection.qrels, found, 10).means["ndcg@10"]
 
 
 # ── the user's own labels ────────────────────────────────────────────────────────────────────────────────────────────

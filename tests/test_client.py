@@ -667,9 +667,11 @@ def test_limits_of_the_service_are_kept_to(tmp_path: Path) -> None:
         rails = client.dataset("rails", indexing_technique="keyword")
         rails.add({"id": f"{number} {'x' * 300}", "text": f"signal {number}"} for number in range(30))
         questions = [f"signal {number} {'铁' * 200}" for number in range(11)]
-        found = client.search_many(questions, 1)
+        found = client.search_many(questions, 1, refuse=False)
         assert [one.hits[0].id.split()[0] for one in found] == [str(number) for number in range(11)]
-        assert [one.hits for one in asyncio.run(client.asearch_many(questions, 1))] == [one.hits for one in found]
+        assert [one.hits for one in asyncio.run(client.asearch_many(questions, 1, refuse=False))] == [
+            one.hits for one in found
+        ]
         assert rails.delete(rails.ids()[:25]) == 25
         assert len(rails) == 5
 

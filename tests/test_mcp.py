@@ -267,7 +267,7 @@ def test_an_answer_in_which_nothing_is_relevant_says_so(workspace: pointsman.Wor
     result = call(create_server(workspace), "search", query=" ")
     assert answer(result)["results"] == []
     assert answer(result)["refused"]["reason"]
-    assert "Nothing relevant enough was found" in text(result)
+    assert "No relevant results" in text(result)
 
 
 def test_settings_decide_what_a_call_leaves_open(workspace: pointsman.Workspace) -> None:
@@ -360,9 +360,18 @@ def test_an_answer_has_a_size_that_no_document_can_exceed(workspace: pointsman.W
     [(0.1 + 0.2, 0.3), (123456.789, 123457.0), (-0.0, 0.0), (math.nan, None), (-math.inf, None), (None, None)],
 )
 def test_numbers_are_those_that_json_has(score: float | None, sent: float | None) -> None:
-    hit = {"rank": 1, "dataset": "a", "id": "x", "title": "", "text": "", "score": score, "metadata": {"of": score}}
+    hit = {
+        "rank": 1,
+        "dataset": "a",
+        "id": "x",
+        "title": "",
+        "text": "",
+        "score": score,
+        "relevance": score,
+        "metadata": {"of": score},
+    }
     result = _result(hit, 100)
-    assert (result.score, result.metadata["of"]) == (sent and score, sent), "scores are whole, metadata is short"
+    assert (result.score, result.relevance, result.metadata["of"]) == (sent and score, sent, sent), "metadata is short"
 
 
 # ── what is wrong with a call, and what went wrong here ──────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The automatic choice: weights from evidence, feedback, absent scripts; and fitting it to labels."""
+"""The automatic choice: weights from evidence, absent scripts; and fitting it to labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pointsman.retrieval import vocabulary
 from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.effort import Limits
 from pointsman.retrieval.policy import Policy, measured, span_of, stored
-from pointsman.retrieval.pool import FEEDBACK, Pool
+from pointsman.retrieval.pool import Pool
 from pointsman.retrieval.transform.automatic import additions, transformer
 from pointsman.retrieval.transform.base import QueryTransformer
 from pointsman.retrieval.transform.spelling import Corrector
@@ -82,44 +82,6 @@ class TestWeights:
         assert "σ" not in dataset.search("rail lamp", 3, strategy="hybrid").plan.reason
 
 
-class TestFeedback:
-    def test_it_adds_a_list_where_vectors_are_unsure(self, dataset: Dataset) -> None:
-        always = Policy(feedback_below=1000.0).looking(1)
-        found = dataset.candidates(Query("rail lamp"), looking=always)
-        assert list(found.lists) == ["bm25", "vector", FEEDBACK]
-        assert found.scores[FEEDBACK].keys() == found.scores["bm25"].keys()
-        plain = dataset.candidates(Query("rail lamp"))
-        assert found.lists["vector"] == plain.lists["vector"]  # the true cosines stay, for thresholds
-        moved = found.fused("hybrid", SPREAD)
-        assert moved.scale == "calibrated"
-        for key, score in moved.ranking:
-            assert score == pytest.approx(
-                found.scores["bm25"][key] + 3.3 / 0.02 * (found.scores[FEEDBACK][key] - 0.8), abs=1e-6
-            )
-        assert moved.part(FEEDBACK, moved.ranking[0][0], 1) is not None
-        assert moved.part("vector", moved.ranking[0][0], 1) is None
-
-    def test_not_where_one_stands_out_nor_over_several_datasets(self, dataset: Dataset) -> None:
-        assert FEEDBACK not in dataset.candidates(Query("rail"), looking=Policy(feedback_below=0.0).looking(1)).lists
-        assert Policy().looking(2).feedback == 0
-        assert FEEDBACK not in dataset.candidates(Query("rail"), "bm25", looking=Policy().looking(1)).lists
-
-
-def test_words_in_a_script_that_the_documents_lack_are_left_out() -> None:
-    with Dataset("x", embedder=HashingEmbedder()) as dataset:
-        dataset.add([Document(str(number), f"rail signal number {number}") for number in range(60)])
-        dataset.add([Document("stray", "signal 信号 信号 信号")])
-        looking = Policy().looking(1)
-        plain = dataset.candidates(Query("信号 signal"))
-        without = dataset.candidates(Query("信号 signal"), looking=looking)
-        ids = dataset.store.keys(["stray"])["stray"]
-        assert plain.scores["bm25"][ids] > 2 * without.scores["bm25"][ids]
-        only = dataset.candidates(Query("信号"), looking=looking)
-        assert only.lists["bm25"] == []
-        assert len(only.lists["vector"]) == 61
-        assert dataset.search("信号", 3).hits
-
-
 class TestCorrecting:
     def test_slips_are_corrected_by_the_documents_own_words(self, dataset: Dataset) -> None:
         found = Corrector([dataset]).transform("whistel of the enigne")
@@ -178,15 +140,14 @@ class TestLimits:
     @pytest.mark.parametrize(
         ("effort", "added"),
         [
-            ("fast", {"feedback"}),
-            ("balanced", {"feedback", "spelling"}),
-            ("thorough", {"feedback", "spelling", "parts", "bridges"}),
-            (Limits(), {"feedback", "spelling", "parts", "bridges"}),
+            ("fast", set()),
+            ("balanced", {"spelling"}),
+            ("thorough", {"spelling", "parts", "bridges"}),
+            (Limits(), {"spelling", "parts", "bridges"}),
             (Limits(0), set()),
-            (Limits(0.6), {"feedback"}),
-            (Limits(1), {"feedback", "spelling"}),
-            (Limits(20), {"feedback", "spelling", "parts"}),
-            (Limits(60, llm_calls=5), {"feedback", "spelling", "parts", "bridges"}),
+            (Limits(1), {"spelling"}),
+            (Limits(20), {"spelling", "parts"}),
+            (Limits(60, llm_calls=5), {"spelling", "parts", "bridges"}),
         ],
     )
     def test_what_fits_is_added_by_gain_for_its_time(self, effort: Any, added: set[str]) -> None:
@@ -198,7 +159,6 @@ class TestLimits:
             assert workspace.search("whistel", 3, effort=Limits(1)).query.text == "whistle"
             spare = workspace.search("whistel", 3, effort=Limits(0))
             assert spare.query.text == "whistel"
-            assert all(way.source != FEEDBACK for hit in spare for way in hit.provenance)
 
     @pytest.mark.parametrize("limits", [{"milliseconds": -1}, {"llm_calls": -1}, {"milliseconds": float("nan")}])
     def test_what_cannot_be(self, limits: dict[str, Any]) -> None:
@@ -223,12 +183,12 @@ class TestFiles:
             ('{"span_from": 0}', "span_from of a policy"),
             ('{"vector_weight": "2"}', "vector_weight of a policy"),
             ('{"strategy": "best"}', "strategy of a policy"),
-            ('{"feedback": NaN}', "feedback of a policy"),
-            ('{"feedback_top": 2.5}', "feedback_top of a policy is an int"),
+            ('{"feedback": 0.3}', "a policy has no 'feedback'"),
+            ('{"span_most": NaN}', "span_most of a policy"),
             ('{"strategy": []}', "strategy of a policy"),
             ('{"name": 7}', "name of a policy"),
             ('{"origin": 5}', "origin of a policy"),
-            ('{"origin": {"feedback": []}}', "origin of a policy"),
+            ('{"origin": {"span_from": []}}', "origin of a policy"),
             ("[" * 200_000, "nested too deeply"),
             ('{"name": ' + "[" * 400 + "]" * 400 + "}", "name of a policy|nested too deeply"),
         ],
@@ -275,7 +235,7 @@ class TestFiles:
         with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
             workspace.dataset("rails").add(corpus(30))
             workspace.dataset("yards", indexing_technique=technique).add(corpus(30, seed=1))
-            workspace.keep(Policy(name="tuned", strategy=fitted, feedback=0.0))
+            workspace.keep(Policy(name="tuned", strategy=fitted))
             told, done = workspace.plan(workspace.datasets()), workspace.search("rail lamp", 3).plan
             assert (told.strategy, told.datasets) == (done.strategy, done.datasets) == (expected, ("rails", "yards"))
             assert done.reason.startswith(told.reason)  # what the policy makes of what was found comes after it
@@ -335,7 +295,7 @@ class TestTuning:
 
 
 @pytest.mark.parametrize(
-    "change", [{"span_from": True}, {"span_most": 0.5}, {"feedback_top": 0}, {"absent_script": 2}, {"strategy": "auto"}]
+    "change", [{"span_from": True}, {"span_most": 0.5}, {"absent_script": 2}, {"strategy": "auto"}]
 )
 def test_numbers_out_of_range(change: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="of a policy"):

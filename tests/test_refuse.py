@@ -241,7 +241,7 @@ def test_nothing_left_is_a_refusal() -> None:
     answer = refuse(Refuser(thresholds=[Threshold("rerank:bge", 0.3)]), "pumps", found)
     assert answer.hits == ()
     assert answer.refused == Refusal(
-        "the best hit reaches 0.2 of 0.3 (rerank:bge)", found.hits[0], 0.2, 0.3, "rerank:bge"
+        "the best hit reaches 0.2 of 0.3 (rerank:bge)", found.hits[0], 0.2, 0.3, "rerank:bge", found.hits
     )
     assert answer.dropped.keys() == {(None, "a"), (None, "b")}
 
@@ -339,7 +339,7 @@ def test_formulas_further_down_are_in_no_other_language() -> None:
 def test_a_question_without_a_word_is_refused(text: str) -> None:
     found = ranked(hit("a", vector=0.9))
     answer = refuse(Refuser(), text, found)
-    assert answer.refused == Refusal("there is no word in the question", found.hits[0])
+    assert answer.refused == Refusal("there is no word in the question", found.hits[0], near_misses=found.hits)
     assert answer.dropped == {(None, "a"): "there is no word in the question"}
     assert refuse(Refuser(minimum=0), text, found).refused is None
     assert refuse(Refuser(()), text, found).refused is None

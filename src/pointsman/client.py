@@ -420,10 +420,13 @@ class Client:
         """The answer; where rankings have not come along, the service is asked to explain."""
         with self._service.reading("answer"):
             context = RetrievalContext.from_dict(value, query)
-            nearest = context.refused.nearest if context.refused else None
-            for hit in (*context.hits, *([nearest] if nearest else [])):
-                if isinstance(hit.score, bool) or not isinstance(hit.score, int | float):
-                    raise TypeError(f"the score of {hit.id!r:.80} is {hit.score!r:.80}")
+            refused = context.refused
+            others = () if refused is None else (refused.nearest, *refused.near_misses)
+            for hit in (*context.hits, *(one for one in others if one is not None)):
+                numbers = {"score": hit.score, "relevance": 0.0 if hit.relevance is None else hit.relevance}
+                for what, number in numbers.items():
+                    if isinstance(number, bool) or not isinstance(number, int | float):
+                        raise TypeError(f"the {what} of {hit.id!r:.80} is {number!r:.80}")
         if body["trace"] == "lists":
             return context
         keys = [hit.key for hit in context.hits]
@@ -924,6 +927,7 @@ def _sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
         "use_rerank": request.rerank,
         "datasets": None if request.datasets is None else list(request.datasets),
         "refuse": request.refuse,
+        "min_relevance": request.min_relevance,
         "effort": request.effort,
         "timeout": None if request.timeout is None else time_limit(request.timeout),
         "trace": trace,

@@ -24,6 +24,7 @@ from pointsman.retrieval.pool import DEPTH, LISTS
 from pointsman.retrieval.recipe import Recipe, by_name, check_method
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
+from pointsman.retrieval.relevance import Relevance, shipped
 from pointsman.retrieval.search import search, search_now
 from pointsman.retrieval.source import Source
 from pointsman.settings import TASKS, Settings
@@ -66,6 +67,7 @@ class Stages:
         timeout: seconds for the whole search; None: no limit.
         breaker: when to leave a failing branch out for a while.
         policy: what ``"auto"`` decides by; None: ``"auto"`` is plain hybrid search.
+        calibrations: what tells how relevant a hit is; the first that understands its scores does.
 
     Raises:
         InputError: an option cannot be used.
@@ -80,6 +82,7 @@ class Stages:
     timeout: float | None = TIMEOUT
     breaker: Breaker = field(default_factory=Breaker)
     policy: Policy | None = field(default_factory=measured)
+    calibrations: Sequence[Relevance] = field(default_factory=shipped)
 
     def __post_init__(self) -> None:
         check_method(self.strategy)
@@ -226,6 +229,8 @@ class Engine:
             breaker=stages.breaker,
             decisions=(choice,),
             confidence=1.0 if recommendation is None else recommendation.confidence,
+            calibrations=stages.calibrations,
+            min_relevance=request.min_relevance,
         )
         if strategy == "auto":
             recipe = self._automatic(recipe, request.effort)
@@ -290,8 +295,6 @@ class Engine:
         from pointsman.retrieval.transform.base import QueryTransformer
 
         added = additions(effort)
-        if "feedback" not in added:
-            policy = replace(policy, feedback=0.0)
         steps = [one for one in (stages.transformer, transformer(added)) if one is not None]
         return replace(
             recipe,
@@ -492,7 +495,7 @@ class Engine:
 _KEPT: Final = 64
 """Strategies, and recipes, that are made once; the oldest go first."""
 
-_DECIDING: Final = ("k", "datasets", "strategy", "rerank", "refuse", "effort", "timeout")
+_DECIDING: Final = ("k", "datasets", "strategy", "rerank", "refuse", "min_relevance", "effort", "timeout")
 """What a recipe depends on, besides the sources; the questions only where their look decides."""
 
 

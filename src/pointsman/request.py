@@ -54,6 +54,8 @@ class SearchOptions(TypedDict, total=False):
         rerank: False keeps the fused order; True always reranks, by the configured reranker or the offline one; a
             reranker of your own takes that one. Unless given, the settings decide.
         refuse: False answers with whatever ranks best, relevant or not; a `Refuser` takes that one.
+        min_relevance: hits whose `Hit.relevance` is below this are left out, 0 to 1; those without one stay, and the
+            answer says so in ``degraded``.
         effort: of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `Limits`.
         timeout: seconds for the whole search.
     """
@@ -62,6 +64,7 @@ class SearchOptions(TypedDict, total=False):
     filters: str | Mapping[str, Any] | Filter | None
     rerank: bool | BaseRefiner | None
     refuse: bool | BaseRefiner | None
+    min_relevance: float | None
     effort: EffortName | Limits
     timeout: float | None
 
@@ -84,7 +87,7 @@ class SearchRequest:
         queries: one or several; each has its own filters, which hold beside nothing else.
         k: how many hits each answer has at most.
         datasets: names, in order, each once; None: all.
-        strategy, rerank, refuse, effort, timeout: see `SearchOptions`.
+        strategy, rerank, refuse, min_relevance, effort, timeout: see `SearchOptions`.
     """
 
     queries: tuple[Query, ...]
@@ -93,6 +96,7 @@ class SearchRequest:
     strategy: str = "auto"
     rerank: bool | BaseRefiner | None = None
     refuse: bool | BaseRefiner | None = None
+    min_relevance: float | None = None
     effort: EffortName | Limits = "balanced"
     timeout: float | None = None
 
@@ -133,6 +137,11 @@ class SearchRequest:
                 raise InputError(
                     f"{name} is True, False, None or a refiner (see BaseRefiner, BaseReranker), not {value!r:.80}"
                 )
+        least = self.min_relevance
+        if least is not None and not (
+            isinstance(least, int | float) and not isinstance(least, bool) and 0 <= least <= 1
+        ):
+            raise InputError(f"min_relevance is a probability from 0 to 1, or None, not {least!r:.80}")
         check_effort(self.effort)
         Deadline(self.timeout)
 

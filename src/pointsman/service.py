@@ -114,6 +114,7 @@ class EnhancedRetrievalService:
         *,
         filters: str | Mapping[str, Any] | Filter | None = None,
         refuse: bool | None = None,
+        min_relevance: float | None = None,
     ) -> ServiceHits:
         """At most ``k`` hits, best first.
 
@@ -126,12 +127,13 @@ class EnhancedRetrievalService:
             use_rerank: whether to rerank; ``enable_reranker_by_default`` unless given.
             filters: as in `pointsman.Workspace.search`; they act before the cut.
             refuse: False answers with whatever ranks best, relevant or not.
+            min_relevance: hits whose `Hit.relevance` is below this are left out, 0 to 1.
 
         Raises:
             InputError: an argument cannot be used, or the strategy lacks what it needs, such as a language model.
             RetrievalError: nothing could be searched; it carries every cause.
         """
-        request = _request(query, k, strategy, use_rerank, filters, refuse)
+        request = _request(query, k, strategy, use_rerank, filters, refuse, min_relevance)
         sources = await in_thread(self._sources, strategy)  # opens files the first time
         return ServiceHits(await self.engine.asearch(request, sources), self._recommendation(request, sources))
 
@@ -146,9 +148,13 @@ class EnhancedRetrievalService:
         *,
         filters: str | Mapping[str, Any] | Filter | None = None,
         refuse: bool | None = None,
+        min_relevance: float | None = None,
     ) -> ServiceHits:
         """The same without awaiting; it needs no event loop, and one may be running."""
-        request, sources = _request(query, k, strategy, use_rerank, filters, refuse), self._sources(strategy)
+        request, sources = (
+            _request(query, k, strategy, use_rerank, filters, refuse, min_relevance),
+            self._sources(strategy),
+        )
         return ServiceHits(self.engine.search(request, sources), self._recommendation(request, sources))
 
     def recommend_strategy(self, query: str | Query) -> Recommendation:
@@ -262,8 +268,15 @@ def _request(
     use_rerank: bool | None,
     filters: str | Mapping[str, Any] | Filter | None,
     refuse: bool | None,
+    min_relevance: float | None,
 ) -> SearchRequest:
-    options = {"strategy": strategy, "rerank": use_rerank, "filters": filters, "refuse": refuse}
+    options = {
+        "strategy": strategy,
+        "rerank": use_rerank,
+        "filters": filters,
+        "refuse": refuse,
+        "min_relevance": min_relevance,
+    }
     return SearchRequest.of(query, k, options)
 
 

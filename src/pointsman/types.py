@@ -150,13 +150,24 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document found, its score in the list at hand, and its way there."""
+    """A document found, its score in the list at hand, and its way there.
+
+    Attributes:
+        document: what was found.
+        score: on the scale of its list; only a comparison within one answer means something.
+        dataset: where it is from.
+        provenance: rank and score in every list and stage.
+        excerpt: what compression kept of it.
+        relevance: the probability that it is relevant, 0 to 1; it never increases down an answer. None where nothing
+            is calibrated for its scores. See `pointsman.retrieval.relevance`.
+    """
 
     document: Document
     score: float
     dataset: str | None = None
     provenance: tuple[Provenance, ...] = ()
     excerpt: Excerpt | None = None
+    relevance: float | None = None
 
     @property
     def id(self) -> str:
@@ -192,6 +203,7 @@ class Hit:
             "rank": rank,
             "id": self.id,
             "score": float(self.score),
+            "relevance": self.relevance,
             "dataset": self.dataset,
             "title": self.document.title,
             "text": self.text,
@@ -211,6 +223,7 @@ class Hit:
             value["dataset"],
             tuple(Provenance(**way) for way in value["provenance"]),
             excerpt and Excerpt(value["text"], tuple((start, end) for start, end in excerpt["spans"])),
+            value.get("relevance"),
         )
 
 
@@ -224,6 +237,7 @@ class Refusal:
         score: what ``nearest`` scored on the scale of the threshold.
         threshold: what it would have needed.
         scale: what these two numbers are, such as ``"probability"``.
+        near_misses: what would have been answered, best first.
     """
 
     reason: str
@@ -231,6 +245,7 @@ class Refusal:
     score: float | None = None
     threshold: float | None = None
     scale: str | None = None
+    near_misses: tuple[Hit, ...] = ()
 
     def __str__(self) -> str:
         return self.reason
@@ -243,6 +258,7 @@ class Refusal:
             "score": self.score,
             "threshold": self.threshold,
             "scale": self.scale,
+            "near_misses": [hit.to_dict(rank) for rank, hit in enumerate(self.near_misses, 1)],
         }
 
     @classmethod
@@ -250,7 +266,12 @@ class Refusal:
         """The refusal that `to_dict` gave."""
         nearest = value["nearest"]
         return cls(
-            value["reason"], nearest and Hit.from_dict(nearest), value["score"], value["threshold"], value["scale"]
+            value["reason"],
+            nearest and Hit.from_dict(nearest),
+            value["score"],
+            value["threshold"],
+            value["scale"],
+            tuple(Hit.from_dict(hit) for hit in value.get("near_misses", ())),
         )
 
 
@@ -266,6 +287,8 @@ class Ranked:
         dropped: hits that came in and did not go on, with the reason.
         degraded: what did not work as asked, and what was done instead.
         refused: set where nothing relevant is left; ``hits`` is empty then.
+        answerable: the probability that what was searched holds an answer; None where nobody can tell.
+        needed: what ``answerable`` has to reach for an answer, as the calibration recommends.
     """
 
     hits: tuple[Hit, ...]
@@ -274,6 +297,8 @@ class Ranked:
     dropped: Mapping[HitKey, str] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
     refused: Refusal | None = None
+    answerable: float | None = None
+    needed: float = 0.0
 
 
 class Decision(NamedTuple):
@@ -325,6 +350,8 @@ class RetrievalContext:
         refused: set where nothing that was found is relevant enough.
         degraded: everything that did not work as asked, and what was done instead; empty for a full answer.
         asked: the question as it came; None where nobody said.
+        confidence: the probability that one of the first hits is relevant; of a refused answer, that one of its near
+            misses is. None where nothing is calibrated.
     """
 
     query: Query
@@ -334,6 +361,7 @@ class RetrievalContext:
     refused: Refusal | None = None
     degraded: tuple[str, ...] = ()
     asked: Query | None = None
+    confidence: float | None = None
 
     def __repr__(self) -> str:
         """Short: a document may be long, and a log line must not be."""
@@ -384,6 +412,7 @@ class RetrievalContext:
         plan = self.plan
         return {
             "results": [hit.to_dict(rank) for rank, hit in enumerate(self.hits, 1)],
+            "confidence": self.confidence,
             "strategy_used": plan.strategy,
             "reranking_applied": self.reranked,
             "performance": {"latency_ms": round(self.trace.milliseconds, 3), "strategy_confidence": plan.confidence},
@@ -428,6 +457,7 @@ class RetrievalContext:
                 refused and Refusal.from_dict(refused),
                 tuple(value["degraded"]),
                 asked,
+                value.get("confidence"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"this is no answer as to_dict gives it: {type(error).__name__}: {error}") from None

@@ -34,8 +34,9 @@ def answer_to_dict(context: RetrievalContext, folder: Path, *, trace: TraceDetai
         trace: see `RetrievalContext.to_dict`.
     """
     answer = context.to_dict(trace=trace)
-    nearest = answer["refused"] and answer["refused"]["nearest"]
-    for hit in (*answer["results"], *([nearest] if nearest else [])):
+    refused = answer["refused"] or {"nearest": None, "near_misses": []}
+    nearest = refused["nearest"]
+    for hit in (*answer["results"], *refused["near_misses"], *([nearest] if nearest else [])):
         hit["metadata"] = public_metadata(hit["metadata"])
     answer["degraded"] = [without_paths(note, folder) for note in answer["degraded"]]
     for span in answer["trace"]["spans"] if answer["trace"] else ():

@@ -95,6 +95,10 @@ def search(
     refuse: Annotated[
         bool, typer.Option("--refuse/--no-refuse", help="Answer nothing rather than what is hardly relevant.")
     ] = True,
+    min_relevance: Annotated[
+        float | None,
+        typer.Option(metavar="0…1", min=0, max=1, help="Leave out hits less likely relevant.", show_default=False),
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Answer by then with what there is.", show_default=False)
     ] = None,
@@ -116,6 +120,7 @@ def search(
             "filters": filter,
             "rerank": rerank,
             "refuse": refuse,
+            "min_relevance": min_relevance,
             "effort": effort,
             "timeout": timeout,
         }

@@ -152,7 +152,7 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         out.print(f"not as asked: {_plain(cause)}", style="yellow", markup=False)
     out.print(
         f"{len(context.hits)} hits in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
-        f"{', '.join(context.plan.datasets) or 'no dataset'}",
+        f"{', '.join(context.plan.datasets) or 'no dataset'}{_confidence(context)}",
         style="dim",
         markup=False,
     )
@@ -162,13 +162,20 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         _print_explanation(out, context.explain(name))
 
 
+def _confidence(context: RetrievalContext) -> str:
+    if context.confidence is None or not context.hits:
+        return ""
+    return f" · an answer is among them with {context.confidence:.0%}"
+
+
 def _print_refusal(out: Console, refusal: Refusal) -> None:
     from rich.text import Text
 
     if refusal.nearest is None:
         out.print("No relevant results", style="bold yellow")
     else:
-        out.print(Text.assemble(("No relevant results: ", "bold yellow"), _plain(refusal.reason)))
+        reason = refusal.reason.removeprefix("No relevant results: ")
+        out.print(Text.assemble(("No relevant results: ", "bold yellow"), _plain(reason)))
         name = _plain(refusal.nearest.document.title or refusal.nearest.id)
         out.print(Text.assemble(("The nearest was ", "dim"), (name, "cyan"), ("; --no-refuse shows all.", "dim")))
     out.print()
@@ -183,7 +190,8 @@ def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] 
     same = ("query", "asked", "reason", "datasets", "weights", "decisions", "refused", "degraded")
     answer: dict[str, Any] = {
         "strategy": form["strategy_used"],
-        "confidence": form["performance"]["strategy_confidence"],
+        "confidence": form["confidence"],
+        "strategy_confidence": form["performance"]["strategy_confidence"],
         "reranked": form["reranking_applied"],
         "milliseconds": form["performance"]["latency_ms"],
         "hits": form["results"],
@@ -202,7 +210,8 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
     from rich.text import Text
 
     name = _plain(hit.document.title or hit.id)
-    head = Text.assemble((f"{rank}. ", "bold"), (name, "bold cyan"), (f"  {hit.score:.2f}", "green"))
+    worth = f"{hit.score:.2f}" if hit.relevance is None else f"{hit.relevance:.0%}"
+    head = Text.assemble((f"{rank}. ", "bold"), (name, "bold cyan"), (f"  {worth}", "green"))
     head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
     where = hit.metadata.get("source")
     head.append(f"  {_plain(where)}" if isinstance(where, str) and where not in head.plain else "", "dim")

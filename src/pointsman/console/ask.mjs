@@ -3,8 +3,8 @@
 import { keys, post, search } from "./api.mjs";
 import { datasets, line, strategies } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
-import { finder, plain } from "./highlight.mjs";
-import { hitCard, hitList } from "./hits.mjs";
+import { plain } from "./highlight.mjs";
+import { hitList } from "./hits.mjs";
 import { current, figure, has, milliseconds, percent, said, t } from "./i18n.mjs";
 import { advance, begin, broken } from "./journey.mjs";
 import { announce, filled, problemCard } from "./notices.mjs";
@@ -353,8 +353,7 @@ class Result {
   }
 
   /** Which way the switch was thrown, and why. */
-  #choice({ strategy_used: strategy, reason, performance, reranking_applied: reranked }) {
-    const sure = performance.strategy_confidence;
+  #choice({ strategy_used: strategy, reason, results, confidence: sure, reranking_applied: reranked }) {
     const told = h("span.reason", {});
     live(told, () => {
       const { text, lang } = said(reason);
@@ -364,7 +363,8 @@ class Result {
     });
     this.#under.prepend(h("p.choice", {},
       h("span", {}, () => t("choice.strategy"), " ", h("code.strategy", {}, strategy)),
-      typeof sure === "number" && sure < 1 ? h("span.tag", {}, () => t("choice.sure", { sure: percent(sure) })) : null,
+      typeof sure === "number" && results.length
+        ? h("span.tag", {}, () => t("choice.confidence", { sure: percent(sure) })) : null,
       reranked ? h("span.tag", {}, () => t("choice.reranked")) : null, told));
   }
 
@@ -393,7 +393,8 @@ function degradation(causes) {
 }
 
 function refusal(refused, asked, insist) {
-  const { nearest, score, threshold, scale, reason } = refused;
+  const { nearest, near_misses: misses, score, threshold, scale, reason } = refused;
+  const closest = misses?.length ? misses : nearest ? [nearest] : [];
   const measured = typeof score === "number" && typeof threshold === "number";
   const why = h("p", {});
   live(why, () => {
@@ -408,8 +409,8 @@ function refusal(refused, asked, insist) {
   return h("section.refused", { "aria-labelledby": "refused" },
     h("h2", { id: "refused" }, sign("halt"), " ", () => t("refused.title")), why,
     h("p.actions", {}, h("button.primary", { type: "button", on: { click: insist } }, () => t("refused.insist"))),
-    nearest ? h("h3", {}, () => t("refused.nearest")) : null,
-    nearest ? h("ol.hits", {}, hitCard(nearest, finder(asked.query), null)) : null);
+    closest.length ? h("h3", {}, () => t("refused.nearest")) : null,
+    closest.length ? hitList(closest, asked.query, null) : null);
 }
 
 // ── why not ──────────────────────────────────────────────────────────────────────────────────────────────────────────

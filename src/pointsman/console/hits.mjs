@@ -3,11 +3,12 @@
 import { line } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
 import { finder, marked, plain, units } from "./highlight.mjs";
-import { score, t } from "./i18n.mjs";
+import { percent, score, t } from "./i18n.mjs";
 import { verdict, wayFigure, wayTable } from "./way.mjs";
 
 const SHORT = 420; // characters of a hit that is not opened
 const BEFORE = 90; // of them before the first word that bears on the query
+const WEAK = 0.5; // a hit below it is less likely relevant than not
 const LONG = 20_000; // characters of an opened one, until all are asked for
 
 /**
@@ -19,7 +20,8 @@ const LONG = 20_000; // characters of an opened one, until all are asked for
  */
 export function hitList(hits, query, steps) {
   const find = finder(query);
-  return h("ol.hits", {}, hits.map((hit) => hitCard(hit, find, steps)));
+  const weak = hits.find(({ relevance }) => typeof relevance === "number" && relevance < WEAK);
+  return h("ol.hits", {}, hits.map((hit) => hitCard(hit, find, steps, hit === weak)));
 }
 
 /**
@@ -27,9 +29,10 @@ export function hitList(hits, query, steps) {
  * @param {any} hit
  * @param {(text: string) => import("./highlight.mjs").Range[]} find
  * @param {((dataset: string | null, id: string) => import("./way.mjs").Step[]) | null} steps
+ * @param {boolean} [weak] whether it is the first that is weak
  * @returns {HTMLElement}
  */
-export function hitCard(hit, find, steps) {
+export function hitCard(hit, find, steps, weak = false) {
   const id = `hit-${hit.rank}`;
   const more = h("div.more", { id, hidden: true });
   const toggle = () => {
@@ -49,11 +52,15 @@ export function hitCard(hit, find, steps) {
   }, plain(hit.title || hit.id));
   const short = h("p.text", { dir: "auto", "data-content": true }, snippet(hit.text, find));
   return h("li.hit", { class: line(hit.dataset), value: hit.rank },
+    weak ? h("p.weak", {}, () => t("hit.weak")) : null,
     h("span.rank", { "aria-hidden": "true" }, String(hit.rank)),
     h("h3", { "data-content": true }, button),
     h("p.facts", {},
       hit.dataset === null ? null : h("span.dataset", { "data-content": true }, hit.dataset),
-      h("span", {}, () => t("hit.score", { score: score(hit.score) })),
+      typeof hit.relevance === "number"
+        ? h("span.relevance", {}, h("meter", { min: 0, max: 1, value: hit.relevance, "aria-hidden": "true" }), " ",
+          () => t("hit.relevance", { relevance: percent(hit.relevance) }))
+        : h("span", {}, () => t("hit.score", { score: score(hit.score) })),
       hit.excerpt ? h("span.tag", {}, () => t("hit.excerpt")) : null,
       source(hit)),
     short, more);

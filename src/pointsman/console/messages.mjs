@@ -90,7 +90,7 @@ const TEXTS = {
 
   // what was chosen
   "choice.strategy": ["Switched to", "切换至", "Стрелка на"],
-  "choice.sure": ["{sure} sure", "把握 {sure}", "уверенность {sure}"],
+  "choice.confidence": ["an answer is among them with {sure}", "其中有答案的概率 {sure}", "ответ среди них с вероятностью {sure}"],
   "choice.reranked": ["reranked", "已重排", "переранжировано"],
 
   // the railway
@@ -148,7 +148,6 @@ const TEXTS = {
   "list.bm25": ["BM25", "BM25", "BM25"],
   "list.vector": ["vectors", "向量", "векторы"],
   "list.sparse": ["sparse", "稀疏", "разреженные"],
-  "list.feedback": ["feedback", "反馈", "отклик"],
   "part.subquestion": ["sub-question {at}", "子问题 {at}", "подвопрос {at}"],
   "part.paraphrase": ["paraphrase {at}", "改写 {at}", "перефраз {at}"],
   "part.synonym": ["synonym {at}", "同义 {at}", "синоним {at}"],
@@ -159,6 +158,8 @@ const TEXTS = {
 
   // hits
   "hit.score": ["score {score}", "得分 {score}", "оценка {score}"],
+  "hit.relevance": ["{relevance} relevant", "相关概率 {relevance}", "подходит с вероятностью {relevance}"],
+  "hit.weak": ["From here on less likely relevant than not", "以下内容多半不相关", "Дальше — скорее не подходит"],
   "hit.excerpt": ["excerpt", "摘录", "выдержка"],
   "hit.metadata": ["Metadata", "元数据", "Метаданные"],
   "hit.text": ["Text", "正文", "Текст"],
@@ -196,7 +197,7 @@ const TEXTS = {
 
   // refused, degraded
   "refused.title": ["No relevant results", "没有相关结果", "Подходящих результатов нет"],
-  "refused.chance": ["The best of what was found is relevant with a probability of {score}; {threshold} is needed.", "所找到的最佳内容相关概率为 {score}；需要 {threshold}。", "Лучшее из найденного подходит с вероятностью {score}; нужно {threshold}."],
+  "refused.chance": ["There is an answer with a probability of {score}; {threshold} is needed.", "有答案的概率为 {score}；需要 {threshold}。", "Ответ есть с вероятностью {score}; нужно {threshold}."],
   "refused.score": ["The best of what was found reaches {score} of {threshold} ({scale}).", "所找到的最佳内容达到 {score}，需要 {threshold}（{scale}）。", "Лучшее из найденного набирает {score} из {threshold} ({scale})."],
   "refused.nearest": ["The nearest", "最接近的一条", "Ближайшее"],
   "refused.insist": ["Answer anyway", "仍然作答", "Всё равно ответить"],
@@ -364,6 +365,7 @@ const TEXTS = {
   "said.nothing_to_add": ["there is nothing to add", "无需再加", "добавить нечего"],
   "said.both_scores": ["the calibrated sum of the two raw scores of {n} hits", "{n} 条结果两种原始分数的校准总和", "калиброванная сумма двух исходных оценок ({n})"],
   "said.relevant": ["the best hit is relevant with probability {chance}", "最佳结果的相关概率为 {chance}", "лучший результат подходит с вероятностью {chance}"],
+  "said.answerable": ["there is an answer with probability {chance}, and {wanted} is needed", "有答案的概率为 {chance}，需要 {wanted}", "ответ есть с вероятностью {chance}, а нужно {wanted}"],
   "said.refused": ["refused: {chance}, and {wanted} is needed", "拒答：{chance}，需要 {wanted}", "отказ: {chance}, а нужно {wanted}"],
   "said.cut": ["below the cut", "未进入前列", "ниже границы"],
 };
@@ -399,5 +401,6 @@ export const SAID = [
   [/^there is nothing to add$/, "said.nothing_to_add"],
   [/^the calibrated sum of the two raw scores of (?<n>\d+) hits$/, "said.both_scores"],
   [/^hit '.*' is relevant with probability (?<chance>[\d.]+)$/s, "said.relevant"],
+  [/^there is an answer with probability (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed$/, "said.answerable"],
   [/^refused: (?<chance>[\d.]+) < (?<wanted>[\d.]+)$/, "said.refused"],
 ];

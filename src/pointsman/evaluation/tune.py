@@ -101,7 +101,7 @@ def tune(
     if spread is None:
         raise InputError(f"dataset {dataset.name!r} holds no vectors yet; add documents first")
     for number, (text, grades) in enumerate(judged, 1):
-        pool = dataset.candidates(Query(text), looking=default.looking(1))
+        pool = dataset.candidates(Query(text), absent_script=default.absent_script)
         curves.append(_curve(pool, spread, default, grades, k))
         for name in FIXED:
             fixed[name].append(_ndcg([key for key, _ in pool.lists[name]], grades, k))

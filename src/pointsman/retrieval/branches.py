@@ -12,10 +12,8 @@ from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
 from pointsman.retrieval.candidates import KeyOf, Missing, Results, RetrieverResults, StoreResults
 from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe, heard
-from pointsman.retrieval.policy import Looking, span_of
-from pointsman.retrieval.pool import FEEDBACK, Pool
 from pointsman.retrieval.source import words_in
-from pointsman.store.base import NEAR, Capability, Lists, Look
+from pointsman.store.base import Capability, Lists, Look
 from pointsman.types import Query, Span
 
 if TYPE_CHECKING:
@@ -67,15 +65,15 @@ class SourceBranch:
     Args:
         source: what to search.
         method: ``"auto"``, or a name of `pointsman.retrieval.pool.LISTS`.
-        looking: what to look up besides, by the policy.
+        absent_script: the share of documents below which words in a script are left out; 0 leaves none out.
 
     Raises:
         InputError: the source does not keep what the method needs.
     """
 
-    def __init__(self, source: Source, method: str = "auto", looking: Looking | None = None) -> None:
+    def __init__(self, source: Source, method: str = "auto", absent_script: float = 0.0) -> None:
         source.lists_for(method)
-        self.source, self.method, self.name, self.looking = source, method, source.name, looking
+        self.source, self.method, self.name, self.absent_script = source, method, source.name, absent_script
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
         """See `Branch`."""
@@ -98,7 +96,7 @@ class SourceBranch:
         with store.pinned():
             statistics = store.statistics()
             looks = [self._look(question, depth, statistics) for question in questions]
-            return self._results(questions, looks, store.search([look for look, _ in looks]), statistics)
+            return self._results(looks, store.search([look for look, _ in looks]), statistics)
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """The same, awaited; embedding, and a store in this process, run in a worker thread."""
@@ -111,7 +109,7 @@ class SourceBranch:
 
         statistics, looks = await in_thread(look)
         lists = await self.source.store.asearch([look for look, _ in looks])
-        return self._results(questions, looks, lists, statistics)
+        return self._results(looks, lists, statistics)
 
     def _look(self, question: Question, depth: int, statistics: Statistics) -> tuple[Look, tuple[str, ...]]:
         """What to look for, and what cannot be looked for."""
@@ -122,7 +120,7 @@ class SourceBranch:
         if variant is not None:
             as_passage = variant.as_passage
         words, near = source.lists_for(method)
-        text = words_in(query.text, statistics, self.looking.absent_script if self.looking else 0.0) if words else None
+        text = words_in(query.text, statistics, self.absent_script) if words else None
         look = Look(text, None, depth, query.filters)
         if not near:
             return look, ()
@@ -139,50 +137,14 @@ class SourceBranch:
 
     def _results(
         self,
-        questions: Sequence[Question],
         looks: Sequence[tuple[Look, tuple[str, ...]]],
         lists: Sequence[Lists],
         statistics: Statistics,
     ) -> list[Results]:
-        results: list[Results] = []
-        for question, (look, degraded), brought in zip(questions, looks, lists, strict=True):
-            one = StoreResults(self.source, look, brought, statistics, degraded)
-            looking = self.looking
-            if question.variant is None and looking is not None and looking.feedback:
-                one = self._with_feedback(one, looking)
-            results.append(one)
-        return results
-
-    def _with_feedback(self, results: StoreResults, looking: Looking) -> StoreResults:
-        """A third list, found by the query's vector as its first hits have moved it (Rocchio, 1971).
-
-        It costs two more calls of the store, so it is for stores in this process.
-        """
-        store, look, pool = self.source.store, results.look, results.pool
-        spread = results.spread
-        if not (store.info.can(Capability.LOCAL) and store.info.can(Capability.VECTORS)):
-            return results
-        if (
-            spread is None
-            or look.vector is None
-            or look.text is None
-            or span_of(pool, spread) >= looking.feedback_below
-        ):
-            return results
-        first = [key for key, _ in pool.fused("hybrid", spread).ranking[: looking.feedback_top]]
-        rows = store.vectors(first)
-        if not len(rows):
-            return results
-        moved = replace(look, vector=look.vector + looking.feedback * rows.mean(axis=0))
-        near = store.search([replace(moved, text=None)])[0].rankings[NEAR]
-        keys = list(dict.fromkeys([*pool.scores[NEAR], *(key for key, _ in near)]))
-        new = [key for key in keys if key not in pool.scores["bm25"]]
-        words, cosines = store.score([replace(look, vector=None), replace(moved, text=None)], [new, keys])
-        bm25 = {**pool.scores["bm25"], **words.get("bm25", {})}
-        scores = {**pool.scores, "bm25": bm25, FEEDBACK: cosines[NEAR]}
-        made = results.with_pool(Pool({**pool.lists, FEEDBACK: near}, scores))
-        assert isinstance(made, StoreResults)
-        return made
+        return [
+            StoreResults(self.source, look, brought, statistics, degraded)
+            for (look, degraded), brought in zip(looks, lists, strict=True)
+        ]
 
 
 class RetrieverBranch:

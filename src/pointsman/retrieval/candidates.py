@@ -107,13 +107,14 @@ class StoreResults(Results):
         degraded: what did not work as asked.
     """
 
-    __slots__ = ("documents", "look", "source", "statistics")
+    __slots__ = ("documents", "idf", "look", "source", "statistics")
 
     def __init__(
         self, source: Source, look: Look, lists: Lists, statistics: Statistics, degraded: tuple[str, ...] = ()
     ) -> None:
         super().__init__(_pool(source, lists), degraded=(*degraded, *lists.degraded))
         self.source, self.look, self.statistics, self.documents = source, look, statistics, dict(lists.documents)
+        self.idf = lists.idf
 
     @property
     def spread(self) -> CosineSpread | None:
@@ -386,11 +387,16 @@ def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:
 
     A document that is gone by now is left out.
     """
+    return list(keyed_hits_of(results, fused, count).values())
+
+
+def keyed_hits_of(results: Results, fused: Fused[Any], count: int) -> dict[Any, Hit]:
+    """The same by their keys, in their order."""
     chosen = fused.ranking[:count]
     keys = [key for key, _ in chosen]
     ways = provenance(results.pool, keys, fused.part)
     several = len(results.pool.lists) > 1
-    hits = []
+    hits = {}
     versions = results.fetch(keys, [_best_place(ways[key]) for key in keys])
     for rank, ((key, score), hit) in enumerate(zip(chosen, versions, strict=True), 1):
         if hit is None:
@@ -402,9 +408,9 @@ def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:
             own = {step.source for step in way}
             way = [*(step for step in hit.provenance if step.source not in own), *way]
         if type(hit) is Hit:  # several times as fast as `replace`
-            hits.append(Hit(hit.document, score, hit.dataset, tuple(way), hit.excerpt))
+            hits[key] = Hit(hit.document, score, hit.dataset, tuple(way), hit.excerpt, hit.relevance)
         else:
-            hits.append(replace(hit, score=score, provenance=tuple(way)))
+            hits[key] = replace(hit, score=score, provenance=tuple(way))
     return hits
 
 

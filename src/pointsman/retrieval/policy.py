@@ -1,13 +1,11 @@
 """The automatic choice: from a query and cheap evidence to how much each list counts and what else is looked up.
 
-The base is the calibrated sum of words and vectors. Three things are decided for each query, by constants that stand
+The base is the calibrated sum of words and vectors. Two things are decided for each query, by constants that stand
 with their origin in ``policy.json``:
 
 - **Vectors count more where one of them stands out.** The *span* is how many σ the best cosine lies above chance. Where
   answers are one sentence long, or in another language than the question, it is large, and words are then the weaker
   witness: their weight sinks as the span grows from ``span_from`` on.
-- **Feedback where none stands out.** Below ``feedback_below`` the query's vector is moved towards its first hits and
-  the vectors are searched once more (Rocchio 1971). Above it, that was measured to hurt.
 - **Words in a script that the documents don't have are left out** of keyword search: the few stray Chinese words of an
   English dataset would win every Chinese question.
 """
@@ -37,16 +35,6 @@ POLICY = "policy.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
-    """What a dataset is to look up beyond its two lists; see `Policy`."""
-
-    feedback: float = 0.0
-    feedback_top: int = 3
-    feedback_below: float = math.inf
-    absent_script: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Policy:
     """The constants of the automatic choice.
 
@@ -54,13 +42,11 @@ class Policy:
         name: what it is called.
         span_from: σ above chance from which vectors count more: ``span / span_from`` times as much.
         span_most: how many times as much at most.
-        feedback: the weight of the mean of the first hits' vectors, where the query's has 1; 0: no feedback.
-        feedback_top: how many first hits.
-        feedback_below: the span below which there is feedback.
         absent_script: the share of documents below which a script counts as absent.
         vector_weight: what vectors count at all, as fitted to somebody's labels; 1: as measured on public collections.
         strategy: a fixed strategy to take instead, where that was found better; None: decide.
-        confidence: the share of collections on which no single way of ranking was better by more than .005.
+        confidence: the share of collections on which no single way of ranking was better by more than .005; it says
+            how often the choice is right, and nothing of one answer.
         additions: what else there is to add to a query, with the measured mean gain and the milliseconds it takes.
         origin: where each number came from.
 
@@ -71,13 +57,10 @@ class Policy:
     name: str = "measured"
     span_from: float = 5.0
     span_most: float = 2.5
-    feedback: float = 0.3
-    feedback_top: int = 3
-    feedback_below: float = 5.0
     absent_script: float = 0.05
     vector_weight: float = 1.0
     strategy: str | None = None
-    confidence: float = 0.91
+    confidence: float = 0.78
     additions: Mapping[str, Mapping[str, float]] = field(default_factory=dict, hash=False)
     origin: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -85,19 +68,13 @@ class Policy:
         for name, least, most in (
             ("span_from", 1e-6, math.inf),
             ("span_most", 1.0, 100.0),
-            ("feedback", 0.0, 10.0),
-            ("feedback_top", 1, 100),
-            ("feedback_below", 0.0, math.inf),
             ("absent_script", 0.0, 1.0),
             ("confidence", 0.0, 1.0),
             ("vector_weight", 0.0, 1000.0),
         ):
             value = getattr(self, name)
-            whole = name == "feedback_top"
-            kinds = int if whole else (int, float)
-            if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
-                kind = "an int" if whole else "a number"
-                raise InputError(f"{name} of a policy is {kind} from {least:g} to {most:g}, not {value!r:.80}")
+            if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+                raise InputError(f"{name} of a policy is a number from {least:g} to {most:g}, not {value!r:.80}")
         if not isinstance(self.name, str):
             raise InputError(f"name of a policy is a string, not {self.name!r:.80}")
         if not isinstance(self.origin, Mapping) or not all(
@@ -106,11 +83,6 @@ class Policy:
             raise InputError(f"origin of a policy is a mapping of names to strings, not {self.origin!r:.80}")
         if self.strategy is not None and not (isinstance(self.strategy, str) and self.strategy in LISTS):
             raise InputError(f"strategy of a policy is one of {', '.join(LISTS)}, or none, not {self.strategy!r:.80}")
-
-    def looking(self, datasets: int) -> Looking:
-        """What so many datasets are to look up; feedback needs all hits in one place, so there is none over several."""
-        feedback = self.feedback if datasets == 1 else 0.0
-        return Looking(feedback, self.feedback_top, self.feedback_below, self.absent_script)
 
     def weigh(self, pool: Pool[Any], spread: CosineSpread) -> tuple[dict[str, float], str]:
         """The weights of the lists for what was found, and why."""

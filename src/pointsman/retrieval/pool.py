@@ -33,10 +33,7 @@ LISTS = {"bm25": (True, False), "vector": (False, True), "hybrid": (True, True),
 SCALES = {"bm25": "bm25", "vector": "cosine"}
 """What the scores of a list are, by the list's name, where it is known."""
 
-FEEDBACK = "feedback"
-"""A second list of cosines, to the query moved towards its first hits; where it was made it stands for the first."""
-
-OWN = frozenset({*SCALES, FEEDBACK})
+OWN = frozenset(SCALES)
 """Lists of our own indexes, whose raw scores can be added on one scale."""
 
 VARIANTS = "calibrated with variants"
@@ -134,14 +131,9 @@ class Pool(Generic[Key]):
         weights = weights or {}
         words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0) * KAPPA / spread.sigma
         total: dict[Key, float] = {key: words * score for key, score in self.scores.get("bm25", {}).items()}
-        for key, cosine in self._cosines().items():
+        for key, cosine in self.scores.get("vector", {}).items():
             total[key] = total.get(key, 0.0) + (0.0 if math.isnan(cosine) else near * (cosine - spread.mean))
         return total
-
-    def _cosines(self) -> Mapping[Key, float]:
-        """The cosine that counts: after the feedback where there was any."""
-        vector = self.scores.get("vector", {})
-        return {**vector, **self.scores[FEEDBACK]} if FEEDBACK in self.scores else vector
 
     def _alone(self, name: str) -> Fused[Key]:
         ranking = self.lists.get(name, ())
@@ -159,8 +151,7 @@ class Pool(Generic[Key]):
         return Fused(fuse(lists, "rrf", [1.0, *(weights.get(name, 1.0) for name in foreign)]), "rrf", part)
 
     def _calibrated(self, spread: CosineSpread, weights: Mapping[str, float]) -> Fused[Key]:
-        bm25, cosine = self.scores["bm25"], self._cosines()
-        source_of_cosines = FEEDBACK if FEEDBACK in self.scores else "vector"
+        bm25, cosine = self.scores["bm25"], self.scores["vector"]
         keys = list(dict.fromkeys(chain(bm25, cosine)))
         above = [cosine.get(key, math.nan) - spread.mean for key in keys]
         words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0)
@@ -178,7 +169,7 @@ class Pool(Generic[Key]):
         def part(source: str, key: Key, _: int | None) -> float | None:
             if source == "bm25":
                 return words * bm25.get(key, 0.0)
-            if source != source_of_cosines:
+            if source != "vector":
                 return None
             return vector_share * (cosine[key] - spread.mean) if key in cosine else None
 

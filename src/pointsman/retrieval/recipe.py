@@ -11,6 +11,7 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.retrieval.branches import Branch, RetrieverBranch, SourceBranch, named
 from pointsman.retrieval.dispatch import Breaker
 from pointsman.retrieval.pool import DEPTH, LISTS, OWN
+from pointsman.retrieval.relevance import shipped
 from pointsman.retrieval.source import Source
 from pointsman.types import Decision, Plan
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.budget import Budget
     from pointsman.retrieval.policy import Policy
     from pointsman.retrieval.refine import BaseRefiner
+    from pointsman.retrieval.relevance import Relevance
     from pointsman.retrieval.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer, Lookup
 
@@ -69,6 +71,8 @@ class Recipe:
         notes: what could not be done as asked.
         alone: a strategy does everything by itself, and is the only source.
         confidence: how sure the choice of the strategy is, 0 to 1 (I7).
+        calibrations: what tells how relevant a hit is; the first that understands its scores does.
+        min_relevance: what a hit needs to be answered; None: anything goes.
     """
 
     sources: Mapping[str, Any]
@@ -88,6 +92,8 @@ class Recipe:
     notes: tuple[str, ...] = ()
     alone: bool = False
     confidence: float | None = None
+    calibrations: Sequence[Relevance] = field(default_factory=shipped)
+    min_relevance: float | None = None
     _over: dict[tuple[str, ...], Over] = field(default_factory=dict, repr=False, compare=False, init=False)
 
     def over(self, names: Sequence[str], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:
@@ -123,15 +129,15 @@ class Recipe:
 
     def branches(self, names: Sequence[str], method: str) -> list[Branch]:
         """The branches of these sources; a source that does not keep what the method needs is searched as it can be."""
-        looking = None
+        absent_script = 0.0
         if self.weighs and self.policy is not None and method == "hybrid":
-            looking = self.policy.looking(len(names))
+            absent_script = self.policy.absent_script
         branches: list[Branch] = []
         for name in names:
             one = self.sources[name]
             if isinstance(one, Source):
                 kept = self.method != "auto" or one.keeps(method)
-                branches.append(SourceBranch(one, method if kept else "auto", looking))
+                branches.append(SourceBranch(one, method if kept else "auto", absent_script))
             else:
                 branches.append(RetrieverBranch(one, name))
         return branches

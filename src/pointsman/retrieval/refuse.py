@@ -4,8 +4,12 @@ Two things can refuse. A `Threshold` drops every hit below it, on the one scale 
 raw BM25, raw cosines, the calibrated sum, or the probability below. Ranks, and scores normalised for each query, say
 which hit is best and never whether it is any good, so no threshold can be had for them.
 
-Where nobody has set a threshold for the ranking's own scale, a `RelevanceCalibration` decides about the answer as a
-whole. It turns what is known of a hit in absolute terms into the probability that it is relevant:
+Where nobody has set a threshold for the ranking's own scale, one on the probability that what was searched holds an
+answer at all decides (`pointsman.retrieval.relevance`): for every language and strategy, over one dataset or several.
+
+What that cannot judge (a store that keeps words only and does not tell how frequent they are, a dataset beside a
+retriever of any kind) is left to a `RelevanceCalibration`, as is everything where one was given. It turns what is known
+of a hit into the probability that it is relevant:
 
     P = 1 / (1 + exp(-(intercept + cosine · c + words · s² + brief · b + language)))
 
@@ -271,9 +275,9 @@ class Refuser(BaseRefiner):
     """Drops what is not relevant enough, and refuses when nothing is left (R4).
 
     Args:
-        calibration: one or several in place of the shipped ones; ``()`` for none.
-        minimum: the probability below which an answer is refused; unless given, what each calibration recommends.
-            0 never refuses.
+        calibration: one or several by which every hit is judged, instead of the usual way; ``()`` for none.
+        minimum: the probability below which an answer is refused; unless given, what was measured to do. 0 never
+            refuses.
         thresholds: what hits are dropped by, one for each scale. One for the ranking's own scale takes the place of
             ``minimum``: whoever has set it knows better.
         embedder: what made the vectors behind the hits, so that no calibration meets foreign cosines; a name, or names
@@ -294,6 +298,7 @@ class Refuser(BaseRefiner):
         *,
         embedder: Embedders = None,
     ) -> None:
+        self._usual = calibration is None
         if calibration is None:
             calibration = shipped()
         if isinstance(calibration, RelevanceCalibration):
@@ -314,19 +319,21 @@ class Refuser(BaseRefiner):
 
     def bound(self, embedder: Embedders) -> Refuser:
         """The same one for hits with these embedders behind them."""
-        return Refuser(self.calibrations, self.minimum, self.thresholds, embedder=embedder)
+        own = None if self._usual else self.calibrations
+        return Refuser(own, self.minimum, self.thresholds, embedder=embedder)
 
     def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (any scale)
         """At least as many as are looked at."""
         return max(top_k, LOOKED_AT)
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the cut is the workflow's)
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         """The hits that are relevant enough, or a refusal."""
         if ranked.refused is not None:
             return ranked
         if not ranked.hits:
             return replace(ranked, detail="nothing was found", refused=Refusal("nothing was found"))
-        judge = _Judge(query, self.calibrations, self.embedder)
+        usual = self._usual and ranked.answerable is not None
+        judge = _Judge(query, self.calibrations, self.embedder, usual=usual)
         notes = [
             f"the threshold for {threshold.scale!r} does not act: these scores are {ranked.scale!r}"
             for threshold in self.thresholds
@@ -336,7 +343,7 @@ class Refuser(BaseRefiner):
             refusal, note = self._refusal(judge, ranked)
             if refusal is not None:
                 reasons = dict.fromkeys((hit.key for hit in ranked.hits), str(refusal))
-                return _refused(ranked, refusal, {**ranked.dropped, **reasons}, [note, *notes])
+                return _refused(ranked, refusal, {**ranked.dropped, **reasons}, [note, *notes], top_k)
             notes.insert(0, note)
         hits, dropped = list(ranked.hits), dict(ranked.dropped)
         for threshold in self.thresholds:
@@ -349,7 +356,7 @@ class Refuser(BaseRefiner):
                     reached = _score(best, threshold, judge)
                     reason = f"the best hit reaches {reached:.3g} of {threshold.minimum:g} ({threshold.scale})"
                     refusal = Refusal(reason, best, reached, threshold.minimum, threshold.scale)
-                    return _refused(ranked, refusal, dropped, notes)
+                    return _refused(ranked, refusal, dropped, notes, top_k)
                 hits = kept
         return replace(
             ranked,
@@ -364,6 +371,9 @@ class Refuser(BaseRefiner):
             # An embedder puts "???" near every short text; that says nothing about the text.
             reason = "there is no word in the question"
             return Refusal(reason, ranked.hits[0]), f"refused: {reason}"
+        judged = all(hit.relevance is not None for hit in ranked.hits[:LOOKED_AT])
+        if self._usual and judged and ranked.answerable is not None:
+            return self._by_answerable(ranked, ranked.answerable)
         best: tuple[float, float, Hit] | None = None
         unjudged = ""
         for hit in ranked.hits[:LOOKED_AT]:
@@ -381,15 +391,28 @@ class Refuser(BaseRefiner):
         chance, wanted, hit = best
         if foreign := judge.foreign(ranked.hits):
             return None, f"not judged: the question is in {judge.language!r}, a hit in {foreign!r}"
-        reason = f"nothing found is relevant: the best is so with probability {chance:.2f}, and {wanted:g} is needed"
+        reason = f"No relevant results: the best is so with probability {chance:.2f}, and {wanted:g} is needed"
         return Refusal(reason, hit, chance, wanted, PROBABILITY), f"refused: {chance:.2f} < {wanted:g}"
+
+    def _by_answerable(self, ranked: Ranked, chance: float) -> tuple[Refusal | None, str]:
+        wanted = ranked.needed if self.minimum is None else self.minimum
+        if chance >= wanted:
+            return None, f"there is an answer with probability {chance:.2f}, and {wanted:.2f} is needed"
+        nearest = ranked.hits[0]
+        reason = (
+            f"No relevant results: there is an answer with probability {chance:.2f}, and {wanted:.2f} is needed; "
+            f"the closest is {nearest.id!r:.80}"
+        )
+        return Refusal(reason, nearest, chance, wanted, PROBABILITY), f"refused: {chance:.2f} < {wanted:.2f}"
 
 
 class _Judge:
     """Probabilities for the hits of one query; each worked out when it is first asked for."""
 
-    def __init__(self, query: Query, calibrations: Sequence[RelevanceCalibration], embedder: Embedders) -> None:
-        self.query, self.embedder = query, embedder
+    def __init__(
+        self, query: Query, calibrations: Sequence[RelevanceCalibration], embedder: Embedders, *, usual: bool = False
+    ) -> None:
+        self.query, self.embedder, self.usual = query, embedder, usual
         self.calibrations = {calibration.embedder: calibration for calibration in calibrations}
         self.words = DEFAULT_ANALYZER.query_tokens(query.text)
         self.language = detect(query.text)
@@ -419,6 +442,8 @@ class _Judge:
 
     def probability(self, hit: Hit) -> float | None:
         """None where it cannot be judged."""
+        if self.usual and hit.relevance is not None:
+            return hit.relevance
         if hit.key not in self.known:
             calibration, chance = self.calibration(hit), None
             if calibration is not None and self.language in calibration.languages:
@@ -452,7 +477,7 @@ class _Judge:
 
     def marked(self, hit: Hit, rank: int) -> Hit:
         """The hit with its probability in the provenance, where that is known."""
-        chance = self.known.get(hit.key)
+        chance = hit.relevance if self.usual and hit.relevance is not None else self.known.get(hit.key)
         if chance is None:
             return hit
         return replace(hit, provenance=(*hit.provenance, Provenance("refuse", rank, chance)))
@@ -463,6 +488,8 @@ def _score(hit: Hit, threshold: Threshold, judge: _Judge) -> float | None:
     if threshold.scale != PROBABILITY:
         return hit.score
     chance = judge.probability(hit)
+    if hit.relevance is not None and chance == hit.relevance:
+        return chance
     return None if chance is not None and chance < threshold.minimum and judge.foreign([hit]) else chance
 
 
@@ -478,7 +505,10 @@ def _divided(hits: Sequence[Hit], threshold: Threshold, judge: _Judge) -> tuple[
     return kept, below
 
 
-def _refused(ranked: Ranked, refusal: Refusal, dropped: Mapping[HitKey, str], notes: Sequence[str]) -> Ranked:
+def _refused(
+    ranked: Ranked, refusal: Refusal, dropped: Mapping[HitKey, str], notes: Sequence[str], top_k: int
+) -> Ranked:
+    refusal = replace(refusal, near_misses=ranked.hits[:top_k])
     return replace(ranked, hits=(), detail="; ".join(notes), dropped=dropped, refused=refusal)
 
 

@@ -23,13 +23,14 @@ from pointsman.errors import InputError, RetrievalError
 from pointsman.retrieval import telemetry
 from pointsman.retrieval.branches import Question, SourceBranch, ask, complete, nothing_answered
 from pointsman.retrieval.calibration import CosineSpread
-from pointsman.retrieval.candidates import Results, StoreResults, hits_of, together
+from pointsman.retrieval.candidates import Results, StoreResults, keyed_hits_of, together
 from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.journal import Journal
+from pointsman.retrieval.judging import NOTHING, Verdict, judge, with_relevance
 from pointsman.retrieval.pool import LISTS, SCALES
 from pointsman.retrieval.source import Source
 from pointsman.store.base import Capability
-from pointsman.types import Hit, Plan, Query, Ranked, RetrievalContext
+from pointsman.types import Hit, Plan, Query, Ranked, Refusal, RetrievalContext
 
 if TYPE_CHECKING:
     from pointsman.models.queries import QueryVectors
@@ -89,6 +90,7 @@ class Way:
     variants: Sequence[Variant] = ()
     answered: Sequence[Answered] = ()
     ranked: Ranked = field(default=Ranked((), "none"))
+    verdict: Verdict = NOTHING
 
     def __post_init__(self) -> None:
         timeout = self.recipe.timeout
@@ -197,11 +199,26 @@ class Way:
         self.journal.span("fuse", f"{fused.scale}{detail}", started, len(fused.ranking))
         started = self.journal.now()
         try:
-            hits = tuple(hits_of(results, fused, recipe.depth_of(fused.scale)))
+            hits = keyed_hits_of(results, fused, recipe.depth_of(fused.scale))
         except Exception as error:
             raise RetrievalError("what was found could not be fetched", {"fetch": error}) from error
         self.journal.span("fetch", "documents", started, len(hits))
-        self.ranked = Ranked(hits, fused.scale)
+        self.ranked = self._judged(results, hits, fused.scale, many=many)
+
+    def _judged(self, results: Results, hits: Mapping[Any, Hit], scale: str, *, many: bool) -> Ranked:
+        """The ranking with the relevance of every hit, where that can be told."""
+        started = self.journal.now()
+        try:
+            self.verdict = judge(
+                self.answered[0].results, results, self.query, hits, self.recipe.calibrations, many=many
+            )
+        except Exception as error:  # noqa: BLE001  (told of in the answer)
+            self.failed("judge", started, error, "hits have no relevance")
+        if not (best := self.verdict.best):
+            return Ranked(tuple(hits.values()), scale)
+        relevance, (answerable, needed) = self.verdict.relevance, best
+        judged = tuple(with_relevance(hit, relevance.get(hit.key)) for hit in hits.values())
+        return Ranked(judged, scale, answerable=answerable, needed=needed)
 
     async def _with_variants(
         self, own: Results | None, beside: Beside, spread: CosineSpread | None, weights: Mapping[str, float]
@@ -247,18 +264,46 @@ class Way:
             return
         self.journal.ranked(stage, refined)
         self.journal.span(stage, refined.detail, started, len(refined.hits), "; ".join(refined.degraded) or None)
-        self.ranked = refined
+        self.ranked = replace(refined, answerable=self.ranked.answerable, needed=self.ranked.needed)
 
     def answer(self) -> RetrievalContext:
         """The first hits, with everything that was noted on the way."""
-        hits = self.ranked.hits[: self.recipe.k]
+        hits = self.verdict.of(self.ranked.hits[: self.recipe.k])
+        refused = self.ranked.refused
+        if refused is not None and refused.near_misses:
+            refused = replace(refused, near_misses=self.verdict.of(refused.near_misses))
+        confidence = self.verdict.confidence(refused.near_misses if refused else hits)
+        if self.recipe.min_relevance is not None and refused is None:
+            hits, refused = self._relevant(hits, self.recipe.min_relevance)
         plan = replace(self.plan, strategy=self.recipe.strategy) if self.recipe.strategy else self.plan
         trace = self.journal.trace(hits)
         context = RetrievalContext(
-            self.query, hits, plan, trace, self.ranked.refused, tuple(self.journal.degraded), self.asked
+            self.query, hits, plan, trace, refused, tuple(self.journal.degraded), self.asked, confidence
         )
         telemetry.export(context, self.recipe.k)
         return context
+
+    def _relevant(self, hits: tuple[Hit, ...], least: float) -> tuple[tuple[Hit, ...], Refusal | None]:
+        """Those that are relevant enough, or a refusal."""
+        started = self.journal.now()
+        if unjudged := sum(hit.relevance is None for hit in hits):
+            self.journal.degrade(f"min_relevance: {unjudged} hits have no relevance and stay: nothing is calibrated")
+        below = {
+            hit.key: f"its relevance {hit.relevance:.2f} is below {least:g}"
+            for hit in hits
+            if hit.relevance is not None and hit.relevance < least
+        }
+        kept = tuple(hit for hit in hits if hit.key not in below)
+        self.journal.ranked("min_relevance", replace(self.ranked, hits=kept, dropped=below, degraded=()))
+        self.journal.span("min_relevance", f"{len(below)} of {len(hits)} are below {least:g}", started, len(kept))
+        if kept or not hits:
+            return kept, None
+        nearest = hits[0]
+        reason = (
+            f"No relevant results: the relevance of the closest, {nearest.id!r:.80}, is {nearest.relevance:.2f}, and "
+            f"{least:g} is asked for"
+        )
+        return (), Refusal(reason, nearest, nearest.relevance, least, "relevance", hits)
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pointsman.models.queries import QueryVectors
     from pointsman.protocols import Embedder
+    from pointsman.retrieval.relevance import Background
     from pointsman.store.base import Capability, Statistics, Store
     from pointsman.types import Document
 
@@ -31,6 +32,7 @@ USUAL_SIGMA: Final = 0.05
 
 SPREAD_NOTE: Final = "cosine_spread"
 SCRIPTS_NOTE: Final = "scripts"
+BACKGROUND_NOTE: Final = "background"
 
 
 class Source(ABC):
@@ -47,6 +49,7 @@ class Source(ABC):
     description: str
     indexing_technique: IndexingTechnique
     query_vectors: QueryVectors
+    _background: tuple[str, Background] | None = None
 
     @property
     @abstractmethod
@@ -141,6 +144,26 @@ class Source(ABC):
         if self.indexing_technique == "keyword" or self.store.info.embedder is None:
             return None
         return CosineSpread(0.0, getattr(self.embedder, "cosine_spread", None) or USUAL_SIGMA)
+
+    def background_in(self, statistics: Statistics) -> Background | None:
+        """Where the cosines of unrelated questions lie here; None where vectors cannot be read.
+
+        It is noted in the store when documents are embedded. Where it is not, as with vectors that came from somewhere
+        else, it is measured on the first search, kept in this process, and measured again when the writes have doubled.
+
+        Raises:
+            ModelError: the embedder failed.
+        """
+        note = statistics.notes.get(BACKGROUND_NOTE) or f"{self.store.info.identity} {statistics.sequence.bit_length()}"
+        if self._background is None or self._background[0] != note:
+            from pointsman.retrieval.background import measured
+            from pointsman.retrieval.relevance import Background
+
+            background = Background.from_json(note) if note.startswith("{") else measured(self)
+            if background is None:
+                return None
+            self._background = note, background
+        return self._background[1]
 
     @property
     def cosine_spread(self) -> CosineSpread | None:

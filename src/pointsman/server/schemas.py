@@ -68,6 +68,9 @@ class SearchOptions(_Request):
         list[Name] | None, Field(max_length=1000, description="Only these; all that the key is for unless given.")
     ] = None
     refuse: Annotated[bool | None, Field(description="False answers also with what is hardly relevant.")] = None
+    min_relevance: Annotated[
+        float | None, Field(ge=0, le=1, description="Hits whose relevance is below this are left out.")
+    ] = None
     effort: Annotated[Literal["fast", "balanced", "thorough"], Field(description="Of `auto`.")] = "balanced"
     timeout: Annotated[
         float | None, Field(ge=0.001, le=600, description="Seconds after which to answer with what there is.")
@@ -150,6 +153,10 @@ class Hit(_Answer):
     rank: int
     id: str
     score: float
+    relevance: Annotated[
+        float | None,
+        Field(description="The probability that it is relevant; null: nothing is calibrated for its scores."),
+    ]
     dataset: str | None
     title: str
     text: str
@@ -166,6 +173,7 @@ class Refusal(_Answer):
     score: float | None
     threshold: float | None
     scale: str | None
+    near_misses: Annotated[list[Hit], Field(description="What would have been answered, best first.")]
 
 
 class Performance(_Answer):
@@ -197,6 +205,10 @@ class Answer(_Answer):
     """Hits, best first, and how they came to be."""
 
     results: list[Hit]
+    confidence: Annotated[
+        float | None,
+        Field(description="The probability that one of the hits is relevant; null: nothing is calibrated."),
+    ]
     strategy_used: str
     reranking_applied: bool
     performance: Performance

@@ -101,6 +101,7 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
             "strategy": options.strategy,
             "rerank": options.use_rerank,
             "refuse": options.refuse,
+            "min_relevance": options.min_relevance,
             "effort": options.effort,
             "timeout": timeout if hurried else None,
         },

@@ -136,12 +136,15 @@ class Lists:
         scores: by the same names, the raw scores of *every* candidate of the union, where the store can tell.
         documents: by key, those that came along in the same round trip; the others are fetched.
         degraded: what did not work as it should, such as shards that did not answer.
+        idf: the sum of the idf of the look's words, repeated ones counted again: what BM25 stays below; None where the
+            store cannot tell without another round trip.
     """
 
     rankings: Mapping[str, Ranking]
     scores: Scores = field(default_factory=dict)
     documents: Mapping[Any, Document] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
+    idf: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 PART_WEIGHT: Final = 0.5
 
 BY_EFFORT: Final[Mapping[str, Collection[str]]] = {
-    "fast": ("feedback",),
-    "balanced": ("feedback", "spelling"),
-    "thorough": ("feedback", "spelling", "parts", "bridges"),
+    "fast": (),
+    "balanced": ("spelling",),
+    "thorough": ("spelling", "parts", "bridges"),
 }
 """What each effort adds; names, gains and costs stand in ``policy.json``."""
 

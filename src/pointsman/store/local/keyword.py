@@ -362,6 +362,11 @@ class KeywordIndex:
         view = self._current()
         return min((view.count(term) for term in query_terms(text)), default=0)
 
+    def idf(self, query: str) -> float:
+        """The sum of the idf of a query's words, repeated ones counted again and absent ones included."""
+        view = self._current()
+        return sum(count * view.idf(term) for term, count in query_terms(query).items())
+
     def _term_counts(self, view: _View, keys: Sequence[int]) -> list[tuple[int, Counter[str]]]:
         with self._guard:
             known = {key: view.counts[key] for key in keys if key in view.counts}

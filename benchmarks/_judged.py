@@ -1,0 +1,352 @@
+"""Labelled questions with both raw scores of every candidate, worked out once and kept on disk.
+
+What the studies of scores need (`relevance.py`, `auto.py`): for every question of a collection the union of its 100
+best documents by BM25 and its 100 best by cosine, both scores of each, and the judged grades. BM25 is the exact formula
+over the analyser's tokens, so nothing here needs an index on disk.
+
+Kept in ``$POINTSMAN_STUDY`` (default: a folder beside the embeddings) under the embedder's name; delete it to work
+everything out again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from pointsman.evaluation import read_collection
+from pointsman.models import CachedEmbedder, default_embedder
+from pointsman.models._cache import cache_directory
+from pointsman.retrieval.relevance import SCRIPTS, Background, Script, script_of, unrelated_questions
+from pointsman.text import DEFAULT_ANALYZER, sentences
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pointsman.types import Document
+
+T = TypeVar("T")
+
+DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+KEPT = Path(os.environ.get("POINTSMAN_STUDY") or cache_directory() / "study")
+HERE = Path(__file__).resolve().parent
+
+XQUAD = ("en_xquad", "zh_xquad", "ru_xquad", "xl_xquad_en_zh_ru")
+ULTRATOOL = ("tool_ultratool_en_dev", "tool_ultratool_zh_dev")
+SETS = (
+    *("en_scifact", "en_cranfield", "en_cacm", "en_wikiqa", "zh_domainrag", "zh_cmrc2018", "ru_faq_java"),
+    *("xl_debian_ru", *XQUAD, "mh_hotpotqa", "mh_musique_train100"),
+    *("tool_metatool_train", "tool_sealtools_dev", *ULTRATOOL),
+)
+"""Every collection whose documents are ranked."""
+DEMO = ("demo_python", "demo_packages", "demo_pointsman")
+"""What ``pointsman demo`` indexes: real text without labels."""
+PARALLEL = (
+    *((a, b) for a in XQUAD[:3] for b in XQUAD[:3] if a != b),
+    *(ULTRATOOL, ULTRATOOL[::-1]),
+)
+"""Questions of the first have the same answers, under the same names, in the second: asked across languages."""
+TRANSLATED = ("ru_faq_java", "zh_domainrag", "en_scifact", "en_wikiqa", "zh_cmrc2018", "xl_debian_ru")
+MOST = 600  # questions of a collection
+DEPTH = 100
+CROSS = 200  # questions of a parallel collection
+
+
+def family(name: str) -> str:
+    """Collections of one family share texts, so they are left out together."""
+    name = name.rpartition(">")[2]
+    return "xquad" if name in XQUAD else "ultratool" if name in ULTRATOOL else name
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One question with its candidates; arrays have one value a candidate.
+
+    Attributes:
+        text: the question.
+        places: of the candidates among the documents.
+        bm25: raw, in Lucene's form.
+        cosine: raw.
+        grades: as judged; 0 where not judged.
+        ideal: all grades above 0, highest first.
+        script: of the question: latin, cyrillic, han.
+        scripts: of the candidates.
+        lengths: of the candidates, in tokens.
+        idf: the sum over the question's terms of their idf: what BM25 stays below.
+        terms: how many different terms the question has.
+        chance: its mean cosine to documents drawn evenly.
+        mean: the dataset's `CosineSpread.mean`.
+        more: other scores by name.
+    """
+
+    text: str
+    places: NDArray[np.int64]
+    bm25: NDArray[np.float64]
+    cosine: NDArray[np.float64]
+    grades: NDArray[np.float64]
+    ideal: tuple[float, ...]
+    script: Script
+    scripts: NDArray[np.str_]
+    lengths: NDArray[np.float64]
+    idf: float
+    terms: int
+    chance: float
+    mean: float
+    more: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+class Corpus:
+    """Documents, their terms and their vectors."""
+
+    def __init__(
+        self, name: str, documents: Sequence[Document], vectors: NDArray[np.float32], stand_ins: NDArray[np.float32]
+    ) -> None:
+        self.name, self.vectors, self.likely = name, vectors, stand_ins
+        self.ids = [document.id for document in documents]
+        self.place = {id_: place for place, id_ in enumerate(self.ids)}
+        tokens = [DEFAULT_ANALYZER.tokens(document.searchable) for document in documents]
+        self.lengths = np.array([len(one) for one in tokens], float)
+        self.titles = _Postings([DEFAULT_ANALYZER.tokens(document.title) for document in documents])
+        self.words = _Postings(tokens)
+        self.scripts = np.array([script_of(document.searchable) for document in documents])
+        even = vectors[np.linspace(0, len(vectors) - 1, min(1000, len(vectors))).astype(int)]
+        self.centroid = even.mean(axis=0)
+        cosines = stand_ins @ even.T
+        self.mean, self.sigma = float(cosines.mean()), float(cosines.std(axis=1).mean())
+
+    def judge(self, text: str, vector: NDArray[np.float32], grades: Mapping[str, int]) -> Judged:
+        terms = Counter(DEFAULT_ANALYZER.query_tokens(text))
+        bm25, idf = self.words.bm25(terms)
+        cosine = (self.vectors @ vector).astype(float)
+        best = _first(bm25, DEPTH)
+        places = np.array(list(dict.fromkeys([*best[bm25[best] > 0].tolist(), *_first(cosine, DEPTH).tolist()])))
+        judged = np.array([max(grades.get(self.ids[place], 0), 0) for place in places], float)
+        return Judged(
+            text, places, bm25[places], cosine[places], judged,
+            tuple(sorted((grade for grade in grades.values() if grade > 0), reverse=True)),
+            script_of(text), self.scripts[places], self.lengths[places], idf, len(terms),
+            float(self.centroid @ vector), self.mean,
+        )  # fmt: skip
+
+
+class _Postings:
+    def __init__(self, tokens: Sequence[Sequence[str]]) -> None:
+        self.lengths = np.array([len(one) for one in tokens], float)
+        self.average = max(float(self.lengths.mean()), 1e-9)
+        rows: dict[str, list[int]] = {}
+        counts: dict[str, list[int]] = {}
+        for row, one in enumerate(tokens):
+            for term, count in Counter(one).items():
+                rows.setdefault(term, []).append(row)
+                counts.setdefault(term, []).append(count)
+        self.rows = {term: np.array(one, np.int32) for term, one in rows.items()}
+        self.counts = {term: np.array(one, np.float32) for term, one in counts.items()}
+
+    def bm25(self, terms: Mapping[str, int], k1: float = 1.2, b: float = 0.75) -> tuple[NDArray[np.float64], float]:
+        """BM25 of every document in Lucene's form, and the sum of the terms' idf."""
+        count, total = len(self.lengths), 0.0
+        scores = np.zeros(count)
+        norm = k1 * (1 - b + b * self.lengths / self.average)
+        for term, times in terms.items():
+            rows = self.rows.get(term, _NONE)
+            idf = times * math.log(1 + (count - len(rows) + 0.5) / (len(rows) + 0.5))
+            total += idf
+            if len(rows):
+                counts = self.counts[term]
+                scores[rows] += idf * counts / (counts + norm[rows])
+        return scores, total
+
+
+_NONE = np.empty(0, np.int32)
+
+
+def _first(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    count = min(count, len(scores))
+    best = np.argpartition(-scores, count - 1)[:count]
+    return best[np.lexsort((best, -scores[best]))]
+
+
+@cache
+def embedder() -> CachedEmbedder:
+    return CachedEmbedder(default_embedder(), KEPT, max_bytes=8 * 1024**3)
+
+
+def kept(name: str, make: Callable[[], T]) -> T:
+    """What ``make`` gave when it was first asked for, from disk."""
+    path = KEPT / f"{name}@{embedder().name}.pickle"
+    if path.exists():
+        found: T = pickle.loads(path.read_bytes())
+        return found
+    made = make()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(f".{os.getpid()}")
+    aside.write_bytes(pickle.dumps(made))
+    aside.rename(path)
+    return made
+
+
+def _demo(name: str) -> list[Document]:
+    from pointsman.ingest import installed_package_documents, own_documents, standard_library_documents
+
+    readers: dict[str, Callable[[], Iterable[Document]]] = {
+        "demo_python": standard_library_documents,
+        "demo_packages": installed_package_documents,
+        "demo_pointsman": lambda: own_documents(HERE.parent),
+    }
+    return list(readers[name]())
+
+
+def labels(name: str) -> tuple[dict[str, str], dict[str, Mapping[str, int]]]:
+    """The questions of a collection, a fixed sample where there are many, and their judgments."""
+    if name in DEMO:
+        return {}, {}
+    collection = read_collection(DATA / name)
+    chosen = sorted(random.Random(0).sample(list(collection.queries), min(MOST, len(collection.queries))))
+    return {query: collection.queries[query] for query in chosen}, {query: collection.qrels[query] for query in chosen}
+
+
+def documents(name: str) -> Sequence[Document]:
+    """What a collection, or a part of the demo, consists of."""
+    return kept("demo-" + name, lambda: _demo(name)) if name in DEMO else read_collection(DATA / name).documents
+
+
+def corpus(name: str) -> Corpus:
+    def make() -> Corpus:
+        every = documents(name)
+        count, texts = len(every), []
+        for row in range(32):
+            document = every[row * count // 32]
+            bounds = sentences(document.text[:2000])
+            texts.append(document.text[slice(*bounds[0])] if bounds else document.title)
+        searchable = [document.searchable for document in every]
+        parts = [embedder().embed_documents(searchable[at : at + 512]) for at in range(0, count, 512)]
+        return Corpus(name, every, np.concatenate(parts), embedder().embed_queries(texts))
+
+    return kept("corpus-" + name, make)
+
+
+def background(name: str) -> Background:
+    """As a dataset measures it when it is embedded."""
+
+    def make() -> Background:
+        at = corpus(name)
+        vectors = {script: embedder().embed_queries(list(texts)) for script, texts in unrelated_questions().items()}
+        even = at.vectors[np.linspace(0, len(at.vectors) - 1, min(1000, len(at.vectors))).astype(int)]
+        return Background.measured(
+            embedder().name,
+            embedder().cosine_spread or at.sigma,
+            even,
+            at.likely,
+            vectors,
+            {script: (at.vectors @ some.T).max(axis=0).tolist() for script, some in vectors.items()},
+            {script: float((at.scripts == script).mean()) for script in SCRIPTS},
+        )
+
+    return kept("background-" + name, make)
+
+
+def tsv(name: str) -> list[list[str]]:
+    return [line.split("\t") for line in (HERE / name).read_text("utf-8").splitlines()[1:]]
+
+
+def _all(at: Corpus, texts: Sequence[str], grades: Sequence[Mapping[str, int]]) -> list[Judged]:
+    vectors: Iterable[NDArray[np.float32]] = embedder().embed_queries(list(texts)) if texts else ()
+    return [at.judge(text, vector, grade) for text, vector, grade in zip(texts, vectors, grades, strict=True)]
+
+
+def own(name: str) -> list[Judged]:
+    """A collection's questions; of the standard library's documentation those in English that stand beside this."""
+
+    def make() -> list[Judged]:
+        at = corpus(name)
+        if name == "demo_python":
+            return _python(at, ("en",))
+        queries, qrels = labels(name)
+        return _all(at, list(queries.values()), [qrels[query] for query in queries])
+
+    return kept("own-" + name, make)
+
+
+def _python(at: Corpus, languages: Sequence[str]) -> list[Judged]:
+    rows = [row for row in tsv("python_questions.tsv") if row[1] in languages]
+    wanted = [
+        {id_: 1 for id_ in at.ids if id_.split("#")[0].split(".")[0] in modules.split(",")} for modules, _, _ in rows
+    ]
+    return _all(at, [row[2] for row in rows], wanted)
+
+
+def across() -> Iterator[tuple[str, list[Judged]]]:
+    """Questions asked in another language than the documents are in, by ``source>documents``."""
+    for source, name in PARALLEL:
+        yield f"{source}>{name}", kept(f"across-{source}-{name}", partial(_parallel, source, name))
+    for name in TRANSLATED:
+        for language in ("en", "zh", "ru"):
+            rows = [row for row in tsv("cross_lingual.tsv") if row[0] == name and row[2] == language]
+            if rows:
+                yield f"{language}>{name}", kept(f"across-{language}-{name}", partial(_translated, rows, name))
+    for language in ("zh", "ru"):
+        yield f"{language}>demo_python", kept(f"across-{language}-python", partial(_asked_in, language))
+
+
+def _asked_in(language: str) -> list[Judged]:
+    return _python(corpus("demo_python"), (language,))
+
+
+def _parallel(source: str, name: str) -> list[Judged]:
+    queries, qrels = labels(source)
+    some = list(queries)[:CROSS]
+    return _all(corpus(name), [queries[query] for query in some], [qrels[query] for query in some])
+
+
+def _translated(rows: Sequence[Sequence[str]], name: str) -> list[Judged]:
+    qrels = read_collection(DATA / name).qrels
+    return _all(corpus(name), [row[3] for row in rows], [qrels[row[1]] for row in rows])
+
+
+def everyday(name: str) -> list[Judged]:
+    """The 200 everyday questions, asked of a collection that has no answer to them."""
+    return kept("everyday-" + name, lambda: _all(corpus(name), [row[2] for row in tsv("off_topic.tsv")], [{}] * 200))
+
+
+ENCYCLOPAEDIAS = {*XQUAD, "en_wikiqa", "zh_cmrc2018", "mh_hotpotqa", "mh_musique_train100"}
+TOOLS = {*ULTRATOOL, "tool_sealtools_dev", "tool_metatool_train"}
+COMPUTING = {"ru_faq_java", "en_cacm", "xl_debian_ru", *DEMO}
+OVERLAPS = (
+    *({"en_scifact", name} for name in (*XQUAD, "en_wikiqa")),  # medicine
+    *({"en_cacm", name} for name in (*XQUAD, "en_wikiqa", "en_cranfield")),  # complexity, numerical methods
+    *({"tool_metatool_train", name} for name in SETS),  # its users ask about everything
+)
+
+
+def may_overlap(name: str, other: str) -> bool:
+    """Whether questions of one may well have an answer in the other."""
+    return any({name, other} <= set(group) for group in (ENCYCLOPAEDIAS, TOOLS, COMPUTING)) or {name, other} in OVERLAPS
+
+
+def foreign(name: str) -> list[Judged]:
+    """Questions of other collections, 12 of each that has surely other subjects."""
+
+    def make() -> list[Judged]:
+        texts: list[str] = []
+        for other in SETS:
+            if other != name and not may_overlap(name, other):
+                queries = list(labels(other)[0].values())
+                texts += queries[:: max(1, len(queries) // 12)][:12]
+        return _all(corpus(name), texts, [{}] * len(texts))
+
+    return kept("foreign-" + name, make)
+
+
+if __name__ == "__main__":
+    for one in sys.argv[1:] or (*SETS, *DEMO):
+        print(one, len(own(one)), len(everyday(one)), len(foreign(one)), flush=True)

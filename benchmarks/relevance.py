@@ -1,0 +1,502 @@
+"""Whether scores mean something: the probability of a hit, refusing, and what each costs.
+
+    python benchmarks/relevance.py [SECTION…] [--write]
+
+``calibration``  ECE of `hit.relevance` with each collection left out of the fit, by language and across languages
+``refusal``      off-topic and on-topic questions refused, the collection left out of the fit
+``ways``         the same question and hit by every strategy that can tell, alone and among four datasets
+``path``         all of that by ``workspace.search``: refusals, the same pair in six ways, the milliseconds it costs; by
+                 the shipped calibrations, so the collections were fitted to, but not these everyday questions
+``cost``         milliseconds of judging alone
+``fit``          the calibrations out of all collections; with ``--write`` they are put into relevance.json
+
+Collections are read from ``$POINTSMAN_TEST_DATA``, else from ``../shared/data`` beside the repository; see
+``_judged.py`` for what is kept on disk. Exit status 1: a bound was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import _judged
+import pointsman
+from _judged import DEMO, SETS, Judged, across, background, everyday, family, foreign, own
+from pointsman.request import SearchRequest
+from pointsman.retrieval import relevance as module
+from pointsman.retrieval.relevance import (
+    FIRST,
+    Evidence,
+    Form,
+    Labelled,
+    Prepared,
+    Relevance,
+    fit_prepared,
+    minimum_over,
+    never_increasing,
+    prepared,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROUND = 4  # digits that are kept
+UNLIKE = "tool_metatool_train"  # its own questions are everyday ones: no negatives can be had for it
+NAMED = ("demo_python", "zh_domainrag", "ru_faq_java", "en_scifact")
+LANGUAGE = {"latin": "en", "cyrillic": "ru", "han": "zh"}
+BINS = 10
+KINDS = ("own", "everyday", "foreign")
+MINIMUM: dict[Form, float] = {"both": 0.4, "vector": 0.4, "words": 0.25}
+FORMS: tuple[Form, ...] = ("both", "vector", "words")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Questions of one kind asked of one dataset.
+
+    Attributes:
+        kind: own, across (in another language), everyday or foreign (of another collection).
+        label: for people.
+        dataset: which documents.
+        rows: what was brought, and judged.
+        labelled: whether hits are judged one by one.
+    """
+
+    kind: str
+    label: str
+    dataset: str
+    rows: tuple[Labelled, ...]
+    labelled: bool = True
+
+    @property
+    def answered(self) -> bool:
+        """Whether the dataset has answers to them."""
+        return self.kind in ("own", "across")
+
+
+def evidence_of(judged: Judged, dataset: str, form: Form = "both") -> Evidence:
+    words, near = form != "vector", form != "words"
+    return Evidence(
+        judged.script,
+        judged.terms,
+        judged.bm25 if words else None,
+        judged.idf if words else None,
+        judged.cosine if near else None,
+        judged.chance if near else None,
+        background(dataset) if near else None,
+    )
+
+
+def order_of(judged: Judged, way: str = "hybrid") -> NDArray[np.int64]:
+    """The first candidates by a strategy."""
+    if way == "bm25":
+        scores = judged.bm25
+    elif way == "vector":
+        scores = judged.cosine
+    elif way == "z_score":
+        scores = sum((one - one.mean()) / (one.std() or 1) for one in (judged.bm25, judged.cosine))
+    elif way == "rrf":
+        scores = sum(1 / (60 + 1 + np.argsort(np.argsort(-one))) for one in (judged.bm25, judged.cosine))  # type: ignore[assignment]
+    else:
+        scores = judged.bm25 + 3.3 * judged.cosine / 0.019
+    return np.argsort(-scores, kind="stable")[:FIRST]
+
+
+def row_of(judged: Judged, dataset: str, answered: bool, form: Form = "both") -> Labelled:
+    order = order_of(judged, {"both": "hybrid", "vector": "vector", "words": "bm25"}[form])
+    if form == "words":
+        order = order[judged.bm25[order] > 0]
+    return Labelled(
+        evidence_of(judged, dataset, form), order.tolist(), letters(judged)[order].tolist(),
+        (judged.grades[order] > 0).tolist(), answered,
+    )  # fmt: skip
+
+
+def letters(judged: Judged) -> NDArray[np.int64]:
+    """About: a Latin or Cyrillic token has six letters, and a Han character makes two tokens and counts as three."""
+    return (judged.lengths * np.where(judged.scripts == "han", 1.5, 6)).astype(int)
+
+
+@cache
+def groups(form: Form = "both") -> tuple[Group, ...]:
+    found = []
+    for name in (*SETS, *DEMO):
+        if name in SETS or name == "demo_python":
+            labelled = name in SETS
+            rows = tuple(row_of(one, name, True, form) for one in own(name))
+            found.append(Group("own", name, name, rows, labelled))
+        found.append(Group("everyday", name, name, tuple(row_of(one, name, False, form) for one in everyday(name))))
+        if others := foreign(name):
+            found.append(Group("foreign", name, name, tuple(row_of(one, name, False, form) for one in others)))
+    if form != "words":
+        for label, some in across():
+            name = label.split(">")[1]
+            rows = tuple(row_of(one, name, True, form) for one in some)
+            found.append(Group("across", label, name, rows, name in SETS))
+    return tuple(found)
+
+
+@cache
+def prepared_groups(form: Form) -> list[tuple[Group, list[Prepared]]]:
+    return [(group, [one for row in group.rows if (one := prepared(row, form))]) for group in groups(form)]
+
+
+def fit(form: Form, without: frozenset[str] = frozenset()) -> Relevance:
+    """Out of all groups but those of these families; half of the everyday questions are never fitted to."""
+    rows: list[Prepared] = []
+    for group, every in prepared_groups(form):
+        if family(group.dataset) in without or not group.labelled or (group.dataset == UNLIKE and not group.answered):
+            continue
+        some = every[::2] if group.kind == "everyday" else every
+        share = {"own": 1.0, "across": min(1.0, len(some) / 40), "everyday": 0.7, "foreign": 0.3}[group.kind]
+        rows += [replace(row, weight=share / len(some)) for row in some]
+    return fit_prepared(rows, form, None if form == "words" else _judged.embedder().name, MINIMUM[form])
+
+
+def left_out(form: Form, name: str) -> Relevance:
+    return _without(form, family(name))
+
+
+@cache
+def _without(form: Form, one: str) -> Relevance:
+    return fit(form, frozenset([one]))
+
+
+def judged(calibration: Relevance, rows: Sequence[Labelled], count: int = FIRST) -> list[module.Judgement | None]:
+    return [calibration.judge(row.evidence, row.places[:count], row.letters[:count]) for row in rows]
+
+
+# ── calibration ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ece(chances: NDArray[np.float64], relevant: NDArray[np.bool_], bins: int = BINS) -> float:
+    """The calibration error over bins of equal count."""
+    order = np.argsort(chances, kind="stable")
+    parts = np.array_split(order, bins)
+    return float(sum(abs(chances[part].sum() - relevant[part].sum()) for part in parts) / len(order))
+
+
+def noise(chances: NDArray[np.float64], bins: int = BINS) -> float:
+    """What the error would be on average of these very probabilities if they were true: few hits make some of it."""
+    chance = np.random.default_rng(0)
+    return float(np.mean([ece(chances, chance.random(len(chances)) < chances, bins) for _ in range(50)]))
+
+
+def shown(group: Group, form: Form, count: int = FIRST) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Probabilities as they are shown, never increasing, and what was judged."""
+    found = judged(left_out(form, group.dataset), group.rows, count)
+    pairs = [
+        (chance, good)
+        for row, one in zip(group.rows, found, strict=True)
+        if one is not None
+        for chance, good in zip(never_increasing(one.relevance), row.relevant, strict=False)
+    ]
+    return np.array([chance for chance, _ in pairs], float), np.array([good for _, good in pairs], bool)
+
+
+def calibration() -> bool:
+    print("ECE of hit.relevance over 10 bins of equal count, first 10 and 5 hits; the collection's family left out\n")
+    heads = ("hits", "relevant", "said", "ECE", "noise", "ECE@5", "by cosine", "by words")
+    print(" " * 46 + "".join(f"{head:>10}" for head in heads))
+    errors: dict[str, list[float]] = {"own": [], "across": []}
+    by_language: dict[str, list[tuple[NDArray[np.float64], NDArray[np.bool_]]]] = {}
+    for group in groups():
+        if not group.answered or not group.labelled:
+            continue
+        chances, good = shown(group, "both")
+        five = ece(*shown(group, "both", 5))
+        others = []
+        for form in ("vector", "words"):
+            twin = next((one for one in groups(form) if (one.kind, one.label) == (group.kind, group.label)), None)
+            others.append(f"{ece(*shown(twin, form)):.3f}" if twin else "-")
+        error = ece(chances, good)
+        if len(group.rows) >= 50:
+            errors[group.kind].append(error)
+        language = "across" if group.kind == "across" else LANGUAGE[group.rows[0].evidence.script]
+        by_language.setdefault(language, []).append((chances, good))
+        figures = (good.mean(), chances.mean(), error, noise(chances), five)
+        cells = "".join(f"{figure:10.3f}" for figure in figures) + "".join(f"{one:>10}" for one in others)
+        print(f"{group.label:46}{len(good):10}{cells}", flush=True)
+    print()
+    for language, parts in by_language.items():
+        error = ece(np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts]))
+        print(f"all hits together, {language}: {error:.3f}")
+    mean, worst = np.mean(errors["own"]), max(errors["own"])
+    return all(
+        [
+            held(
+                mean <= 0.04, f"mean over collections at most .04: {mean:.3f} (median {np.median(errors['own']):.3f})"
+            ),
+            held(worst <= 0.08, f"none above .08: {worst:.3f}"),
+            held(np.mean(errors["across"]) <= 0.08, f"across languages at most .08: {np.mean(errors['across']):.3f}"),
+        ]
+    )
+
+
+# ── refusing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def refused(group: Group, form: Form, minimum: float | None = None) -> NDArray[np.bool_]:
+    calibration = left_out(form, group.dataset)
+    least = calibration.minimum if minimum is None else minimum
+    return np.array([one is None or one.answerable < least for one in judged(calibration, group.rows, 0)])
+
+
+def refusal() -> bool:
+    met = True
+    for form in FORMS:
+        print(f"\nrefused, {form}; the dataset's family left out, and of the everyday questions the half fitted to")
+        print(f"{'':24}{'own':>7}{'everyday':>9}{'foreign':>9}   across")
+        by_name: dict[str, dict[str, list[float]]] = {}
+        for group in groups(form):
+            rows = refused(group, form)
+            rows = rows[1::2] if group.kind == "everyday" else rows
+            by_name.setdefault(group.dataset, {}).setdefault(group.kind, []).append(float(rows.mean()))
+        for name, kinds in by_name.items():
+            cells = "".join(
+                f"{kinds[kind][0]:9.3f}" if kind in kinds else f"{'-':>9}" for kind in ("own", "everyday", "foreign")
+            )
+            print(f"{name:22}{cells}   {' '.join(f'{one:.3f}' for one in kinds.get('across', []))}", flush=True)
+        usual = {name: kinds for name, kinds in by_name.items() if name != UNLIKE}
+        means = {
+            kind: np.mean([kinds[kind][0] for kinds in usual.values() if kind in kinds])
+            for kind in ("own", "everyday", "foreign")
+        }
+        print(f"{'mean':22}" + "".join(f"{value:9.3f}" for value in means.values()))
+        if form == "both":
+            off = np.mean([by_name[name]["everyday"][0] for name in NAMED])
+            worst = max(kinds["own"][0] for kinds in usual.values() if "own" in kinds)
+            others = np.mean([one for name in NAMED for one in by_name[name].get("across", [])])
+            met &= held(off >= 0.9, f"everyday questions against {', '.join(NAMED)}: {off:.3f}, at least .90")
+            met &= held(worst <= 0.03, f"own questions at most .03 on each collection: worst {worst:.3f}")
+            met &= held(others <= 0.05, f"on-topic questions across languages there at most .05: {others:.3f}")
+    return met & several()
+
+
+def several() -> bool:
+    """Several datasets at once: refused when none of them is likely to hold an answer."""
+    print("\nover four datasets at once, both lists, all four left out of the fit")
+    met = True
+    for sets in (NAMED, (*DEMO, "ru_faq_java")):
+        fitted = fit("both", frozenset(map(family, sets)))
+        minimum = minimum_over(fitted.minimum, len(sets))
+        off = [row[2] for row in _judged.tsv("off_topic.tsv")][1::2]
+        share = float((_best(fitted, sets, off) < minimum).mean())
+        print(f"{', '.join(sets)}:")
+        met &= held(share >= 0.9, f"everyday questions refused: {share:.3f}, at least .90")
+        for name in sets:
+            if name in SETS or name == "demo_python":
+                some = [one.text for one in own(name)[:200]]
+                share = float((_best(fitted, sets, some) < minimum).mean())
+                met &= held(share <= 0.03, f"questions of {name} refused: {share:.3f}, at most .03")
+        some = [row[2] for row in _judged.tsv("python_questions.tsv") if row[1] != "en"]
+        share = float((_best(fitted, sets, some) < minimum).mean())
+        met &= held(share <= 0.05, f"Chinese and Russian questions on Python refused: {share:.3f}, at most .05")
+    return met
+
+
+def _best(fitted: Relevance, sets: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+    """The highest probability over the datasets that one holds an answer, by question."""
+    vectors = _judged.embedder().embed_queries(list(texts))
+    found = []
+    for name in sets:
+        at = _judged.corpus(name)
+        rows = [row_of(at.judge(text, vector, {}), name, False) for text, vector in zip(texts, vectors, strict=True)]
+        found.append([one.answerable if one else 0.0 for one in judged(fitted, rows, 0)])
+    best: NDArray[np.float64] = np.array(found).max(axis=0)
+    return best
+
+
+# ── the same question and hit in other ways ──────────────────────────────────────────────────────────────────────────
+
+
+def ways() -> bool:
+    """A pair is judged by its dataset's candidates alone: strategies differ by what stands around it in the list."""
+    print("largest difference of the probability shown for one question and hit over 6 ways, by pair")
+    names = ("hybrid", "z_score", "rrf", "vector", "bm25")
+    every = []
+    for name in SETS:
+        calibration = left_out("both", name)
+        for one in own(name)[:150]:
+            evidence, size = evidence_of(one, name), letters(one)
+            pairs: dict[int, list[float]] = {}
+            for way in names:
+                order = order_of(one, way)
+                found = calibration.judge(evidence, order.tolist(), size[order].tolist())
+                assert found is not None, "it was fitted to this"
+                for place, chance in zip(order.tolist(), never_increasing(found.relevance), strict=True):
+                    pairs.setdefault(place, []).append(chance or 0.0)
+            every += [max(some) - min(some) for some in pairs.values() if len(some) > 1]
+    share = float(np.mean(np.array(every) <= 0.05))
+    print(f"{len(every)} pairs: median {median(every):.4f}, {share:.0%} at most .05")
+    return held(median(every) <= 0.05, f"median at most .05: {median(every):.4f}")
+
+
+# ── by the real way ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def workspace() -> pointsman.Workspace:
+    """The datasets of `NAMED` and what ``pointsman demo`` indexes, with the vectors that are there already."""
+    made = pointsman.open(_judged.KEPT / "workspace")
+    for name in dict.fromkeys((*NAMED, *DEMO)):
+        dataset = made.dataset(name)
+        if not len(dataset):
+            dataset.add(_judged.documents(name), vectors=_judged.corpus(name).vectors)
+    return made
+
+
+def path() -> bool:
+    met = True
+    made = workspace()
+    half = [row[2] for row in _judged.tsv("off_topic.tsv")][1::2]
+
+    def share(texts: Sequence[str], names: Sequence[str]) -> float:
+        answers = made.search_many(list(texts), 5, datasets=list(names))
+        return float(np.mean([answer.refused is not None for answer in answers]))
+
+    print(f"{'refused by workspace.search':44}{'everyday':>9}{'own':>9}{'across':>9}")
+    off: list[float] = []
+    far: list[float] = []
+    for names in (*((name,) for name in NAMED), NAMED, (*DEMO, "ru_faq_java")):
+        of_own = [one.text for name in names if name in SETS or name == "demo_python" for one in own(name)[:200]]
+        rows = [row[3] for row in _judged.tsv("cross_lingual.tsv") if row[0] in names]
+        if "demo_python" in names:
+            rows += [row[2] for row in _judged.tsv("python_questions.tsv") if row[1] != "en"]
+        figures = share(half, names), share(of_own, names), share(rows, names)
+        off, far = [*off, figures[0]], [*far, figures[2]]
+        met &= figures[1] <= 0.03
+        print(f"{', '.join(names)[:43]:44}" + "".join(f"{figure:9.3f}" for figure in figures), flush=True)
+    one = len(NAMED)
+    met &= held(np.mean(off[:one]) >= 0.9, f"everyday questions, one dataset: {np.mean(off[:one]):.3f}, at least .90")
+    met &= held(min(off[one:]) >= 0.9, f"everyday questions, four datasets: {min(off[one:]):.3f}, at least .90")
+    met &= held(np.mean(far) <= 0.05, f"on-topic questions across languages: {np.mean(far):.3f}, at most .05")
+    differences: list[float] = []
+    widest: list[float] = []
+    for name in NAMED:
+        for judged_ in own(name)[:60]:
+            pairs: dict[str, list[float]] = {}
+            ways_: list[tuple[str, tuple[str, ...]]] = [
+                *((strategy, (name,)) for strategy in ("auto", "bm25", "vector", "rrf", "z_score")),
+                ("auto", NAMED),
+            ]
+            for strategy, where in ways_:
+                answer = made.search(judged_.text, 5, strategy=strategy, datasets=where, refuse=False)  # type: ignore[arg-type]
+                for hit in answer:
+                    if hit.dataset == name and hit.relevance is not None:
+                        pairs.setdefault(hit.id, []).append(hit.relevance)
+            differences += [abs(a - b) for some in pairs.values() for a, b in combinations(some, 2)]
+            widest += [max(some) - min(some) for some in pairs.values() if len(some) > 1]
+    print(f"\n{len(widest)} pairs in six ways: largest difference of a pair, median {median(widest):.4f}")
+    met &= held(
+        median(differences) <= 0.05, f"median difference between two ways at most .05: {median(differences):.4f}"
+    )
+    return met & _price(made)
+
+
+def _price(made: pointsman.Workspace) -> bool:
+    """What judging adds to a search, with the vectors of the questions at hand."""
+    usual, dataset = made.engine, made.dataset("en_scifact")
+    without = replace(usual, stages=replace(usual.stages, calibrations=()))
+    taken: dict[str, list[float]] = {"with": [], "without": []}
+    for one in own("en_scifact")[:150]:
+        request = SearchRequest.of(one.text, 5, {"refuse": False})
+        usual.search(request, [dataset])
+        for _ in range(6):
+            for name, engine in (("with", usual), ("without", without)):
+                began = perf_counter()
+                engine.search(request, [dataset])
+                taken[name].append((perf_counter() - began) * 1e3)
+    more = median(taken["with"]) - median(taken["without"])
+    return held(more <= 0.3, f"at most .3 ms a search: {more:.3f} of {median(taken['with']):.2f}")
+
+
+# ── cost ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def cost() -> bool:
+    calibration, name = fit("both"), "en_scifact"
+    questions, taken = own(name), {}
+    for count in (5, 10, 100):
+        times = []
+        for one in questions:
+            evidence, size = evidence_of(one, name), letters(one)
+            order = np.argsort(-one.cosine)[:count]
+            began = perf_counter()
+            found = calibration.judge(evidence, order.tolist(), size[order].tolist())
+            assert found is not None
+            never_increasing(found.relevance)
+            calibration.confidence(found)
+            times.append((perf_counter() - began) * 1e3)
+        taken[count] = median(times)
+    print({count: f"{value:.3f} ms" for count, value in taken.items()})
+    return held(max(taken.values()) <= 0.3, f"at most .3 ms for 5 to 100 hits: {max(taken.values()):.3f}")
+
+
+# ── fitting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fitting(write: bool) -> bool:
+    found = []
+    for form in FORMS:
+        values = asdict(fit(form))
+        for part in ("question", "hit", "any"):
+            values[part] = {
+                "intercept": round(values[part]["intercept"], ROUND),
+                "slopes": {name: round(slope, ROUND) for name, slope in values[part]["slopes"].items()},
+            }
+        found.append(values)
+    about = (
+        "Read by pointsman.retrieval.relevance, which says what the features are. Fitted by: python "
+        "benchmarks/relevance.py fit --write. Collections: " + ", ".join(SETS) + ", and the 200 everyday questions "
+        "against each and against what pointsman demo indexes."
+    )
+    text = json.dumps({"about": about, "calibrations": found}, indent=2) + "\n"
+    if write:
+        path = Path(module.__file__).with_name("relevance.json")
+        path.write_text(text, "utf-8")
+        print(f"written: {path}")
+    else:
+        print(text)
+    return True
+
+
+def held(good: bool | np.bool, what: str) -> bool:
+    print(f"{'ok    ' if good else 'MISSED'} {what}")
+    return bool(good)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sections: Mapping[str, object] = {
+        "calibration": calibration,
+        "refusal": refusal,
+        "ways": ways,
+        "path": path,
+        "cost": cost,
+    }
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join((*sections, 'fit'))}")
+    parser.add_argument("--write", action="store_true", help="put what is fitted into relevance.json")
+    options = parser.parse_intermixed_args()
+    if unknown := set(options.sections) - {*sections, "fit"}:
+        parser.error(f"no section named {', '.join(sorted(unknown))}")
+    met = True
+    for name in options.sections or sections:
+        print(f"── {name} ──\n")
+        met &= fitting(options.write) if name == "fit" else sections[name]()  # type: ignore[operator]
+        print()
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

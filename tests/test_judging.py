@@ -1,0 +1,236 @@
+"""Relevance of real searches, from whatever strategy and over however many datasets (M1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman import Document, InputError, RetrievalContext, Workspace
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.request import SearchRequest
+from pointsman.retrieval.judging import NOTHING, Verdict
+from pointsman.retrieval.rerank import BaseReranker
+from pointsman.retrieval.source import BACKGROUND_NOTE
+from pointsman.types import Hit, Query
+
+RAILS = {
+    "switch": "A railway switch guides trains from one track to another.",
+    "signal": "A signal lamp shows red when the line is not clear.",
+    "guard": "The guard blows a whistle before the train departs.",
+    "tea": "Green tea is brewed below boiling point.",
+    "ticket": "Tickets are sold at the counter and on the train.",
+}
+OFFICE = {
+    "password": "To reset your password open the login page and choose 'Forgot password'.",
+    "vacation": "Every employee has 28 vacation days per year; ask your manager two weeks ahead.",
+    "timeout": "Error E1234: the connection to the broker timed out. Raise the timeout in settings.toml.",
+    "refund": "Goods can be returned within 30 days for a full refund.",
+}
+ANSWERED = [
+    ("what guides a train to another track?", "switch"),
+    ("which lamp tells that the line is not clear?", "signal"),
+    ("how do I reset my password?", "password"),
+    ("как сбросить пароль", "password"),
+    ("怎么重置密码", "password"),
+]
+UNANSWERED = [
+    "recipe for borscht",
+    "who won the world cup in 1998",
+    "кто выиграл чемпионат мира в 1998 году",
+    "红烧肉的做法",
+]
+STRATEGIES = ["auto", "hybrid", "rrf", "z_score", "vector", "decomposition", "multi_query"]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with Workspace(tmp_path_factory.mktemp("judging")) as made:
+        for name, texts in (("rails", RAILS), ("office", OFFICE)):
+            made.dataset(name).add([Document(id_, text) for id_, text in texts.items()])
+        yield made
+
+
+def chances(answer: RetrievalContext) -> dict[str, float]:
+    assert all(hit.relevance is not None for hit in answer)
+    return {hit.id: hit.relevance or 0.0 for hit in answer}
+
+
+@pytest.mark.parametrize(("text", "id_"), ANSWERED)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_m1_an_answer_is_probable_and_the_rest_is_not(workspace: Workspace, text: str, id_: str, strategy: Any) -> None:
+    answer = workspace.search(text, 4, strategy=strategy)
+    assert answer.hits[0].id == id_
+    found = chances(answer)
+    assert found[id_] > 0.5
+    assert max(chance for name, chance in found.items() if name != id_) < 0.5
+    assert all(a >= b for a, b in pairwise(found.values())), "it never increases down the list"
+    assert answer.confidence is not None
+    assert answer.confidence > 0.5
+
+
+@pytest.mark.parametrize("text", UNANSWERED)
+@pytest.mark.parametrize("datasets", ["rails", "office", None])
+def test_r4_what_is_not_there_is_refused_and_the_near_misses_are_told(
+    workspace: Workspace, text: str, datasets: Any
+) -> None:
+    answer = workspace.search(text, 3, datasets=datasets)
+    refused = answer.refused
+    assert refused is not None
+    assert not answer.hits
+    assert refused.reason.startswith("No relevant results: ")
+    assert refused.nearest is not None
+    assert refused.nearest.id in refused.reason
+    assert [hit.key for hit in refused.near_misses] == [
+        hit.key for hit in workspace.search(text, 3, datasets=datasets, refuse=False)
+    ]
+    assert refused.score is not None
+    assert refused.threshold is not None
+    assert refused.score < refused.threshold
+    assert answer.confidence is not None
+    assert answer.confidence < 0.5
+
+
+@pytest.mark.parametrize(("text", "id_"), ANSWERED)
+def test_m1_a_pair_has_one_probability_whatever_is_searched(workspace: Workspace, text: str, id_: str) -> None:
+    dataset = "rails" if id_ in RAILS else "office"
+    seen = [
+        chances(workspace.search(text, 1, strategy=strategy, datasets=datasets))[id_]
+        for strategy in ("auto", "hybrid", "rrf", "z_score", "multi_query")
+        for datasets in ([dataset], None)
+    ]
+    assert max(seen) - min(seen) < 0.05
+
+
+def test_m1_of_many_questions_each_is_judged(workspace: Workspace) -> None:
+    texts = [text for text, _ in ANSWERED] + UNANSWERED
+    for text, answer in zip(texts, workspace.search_many(texts, 3), strict=True):
+        alone = workspace.search(text, 3)
+        assert chances(answer) == pytest.approx(chances(alone), abs=1e-6)
+        assert answer.confidence == pytest.approx(alone.confidence, abs=1e-6)
+        assert (answer.refused is None) == (alone.refused is None)
+
+
+# ── cutting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_m1_min_relevance_cuts(workspace: Workspace) -> None:
+    text = ANSWERED[0][0]
+    whole = workspace.search(text, 5)
+    answer = workspace.search(text, 5, min_relevance=0.5)
+    assert [hit.id for hit in answer] == ["switch"]
+    assert answer.explain("guard").steps
+    assert chances(workspace.search(text, 5, min_relevance=0)) == chances(whole)
+    nothing = workspace.search(text, 5, min_relevance=1.0, refuse=False)
+    assert not nothing.hits
+    assert nothing.refused is not None
+    assert [hit.key for hit in nothing.refused.near_misses] == [hit.key for hit in whole]
+    assert nothing.refused.threshold == 1.0
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, "0.5", True, float("nan"), [0.5]])
+def test_m1_min_relevance_is_a_probability(bad: Any) -> None:
+    with pytest.raises(InputError, match="min_relevance is a probability from 0 to 1"):
+        SearchRequest.of("x", 5, {"min_relevance": bad})
+
+
+# ── where nothing is calibrated ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_m1_without_a_calibration_nothing_is_made_up(tmp_path: Path) -> None:
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+        rails = workspace.dataset("rails")
+        rails.add([Document(id_, text) for id_, text in RAILS.items()])
+        answer = workspace.search("railway switch", 3, min_relevance=0.9)
+        assert {hit.relevance for hit in answer} == {None}
+        assert answer.confidence is None
+        assert any("min_relevance: 3 hits have no relevance and stay" in note for note in answer.degraded)
+        assert BACKGROUND_NOTE not in rails.store.statistics().notes
+
+
+def test_m1_a_question_without_a_word_is_not_judged(workspace: Workspace) -> None:
+    answer = workspace.search("???", 3, refuse=False)
+    assert {hit.relevance for hit in answer} == {None}
+    assert answer.confidence is None
+
+
+def test_m1_words_alone_are_judged_by_words(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        workspace.dataset("rails", indexing_technique="keyword").add([Document(i, t) for i, t in RAILS.items()])
+        answer = workspace.search("what guides trains to another track?", 3)
+        assert chances(answer)["switch"] > 0.5
+
+
+# ── the background ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_m1_the_background_is_measured_with_the_documents_and_kept(tmp_path: Path) -> None:
+    text = ANSWERED[0][0]
+    with Workspace(tmp_path) as workspace:
+        workspace.dataset("rails").add([Document(id_, text) for id_, text in RAILS.items()])
+        note = json.loads(workspace.dataset("rails").store.statistics().notes[BACKGROUND_NOTE])
+        assert note["embedder"] == workspace.dataset("rails").embedder.name
+        before = chances(workspace.search(text, 3))
+    with Workspace(tmp_path) as workspace:
+        assert chances(workspace.search(text, 3)) == pytest.approx(before)
+
+
+def test_m1_vectors_from_somewhere_else_are_measured_on_the_first_search(tmp_path: Path) -> None:
+    documents = [Document(id_, text) for id_, text in RAILS.items()]
+    with Workspace(tmp_path) as workspace:
+        rails = workspace.dataset("rails")
+        rails.add(documents, vectors=rails.embedder.embed_documents([one.text for one in documents]))
+        assert not rails.store.statistics().notes.get(BACKGROUND_NOTE)
+        assert chances(workspace.search(ANSWERED[0][0], 3))["switch"] > 0.5
+
+
+# ── what later stages do ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Backwards(BaseReranker):
+    """The worst first."""
+
+    def rerank(self, query: str | Query, documents: Any, top_n: int | None = 4) -> list[Document]:
+        return list(reversed(documents))[:top_n]
+
+
+def test_m1_it_does_not_increase_down_another_order(workspace: Workspace) -> None:
+    answer = workspace.search(ANSWERED[0][0], 5, datasets="rails", rerank=Backwards())
+    assert answer.hits[-1].id == "switch"
+    found = list(chances(answer).values())
+    assert found == sorted(found, reverse=True)
+    forwards = workspace.search(ANSWERED[0][0], 5, datasets="rails", rerank=False)
+    assert sum(found) == pytest.approx(sum(chances(forwards).values()), abs=1e-6), "levelled, not made up"
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=8))
+def test_m1_levelling_is_a_law(values: list[float | None]) -> None:
+    hits = [Hit(Document(str(n), "x"), 0.0, "a", relevance=value) for n, value in enumerate(values)]
+    assert NOTHING.of(hits) == tuple(hits)
+    verdict = Verdict({"a": 0.5}, {hit.key: hit.relevance for hit in hits if hit.relevance is not None}, {})
+    levelled = [hit.relevance for hit in verdict.of(hits)]
+    assert [level is None for level in levelled] == [value is None for value in values]
+    known = [level for level in levelled if level is not None]
+    assert all(a >= b for a, b in pairwise(known))
+    assert sum(known) == pytest.approx(sum(value for value in values if value is not None))
+
+
+# ── the wire ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", [ANSWERED[0][0], UNANSWERED[0]])
+def test_m1_it_survives_the_wire(workspace: Workspace, text: str) -> None:
+    answer = workspace.search(text, 3)
+    form = json.loads(json.dumps(answer.to_dict()))
+    again = RetrievalContext.from_dict(form)
+    assert again.hits == answer.hits
+    assert again.refused == answer.refused
+    assert again.confidence == answer.confidence
+    older = {**form, "results": [{k: v for k, v in hit.items() if k != "relevance"} for hit in form["results"]]}
+    assert {hit.relevance for hit in RetrievalContext.from_dict(older)} <= {None}

@@ -1,0 +1,269 @@
+"""Relevance: probabilities that mean something, whatever found the hit (R9)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.errors import InputError
+from pointsman.retrieval.relevance import (
+    SCRIPTS,
+    Background,
+    Evidence,
+    Labelled,
+    Relevance,
+    fit_relevance,
+    for_evidence,
+    letters_of,
+    minimum_over,
+    never_increasing,
+    script_of,
+    shipped,
+    unrelated_questions,
+)
+
+EMBEDDER = next(one.embedder for one in shipped() if one.form == "both") or ""
+BACKGROUND = Background(
+    EMBEDDER,
+    mean=0.80,
+    sigma=0.019,
+    best={"latin": 0.82, "cyrillic": 0.79, "han": 0.80},
+    chance={"latin": 0.75, "cyrillic": 0.71, "han": 0.72},
+    scripts={"latin": 1.0},
+    centroid=(1.0, 0.0),
+)
+
+
+def evidence(best: float = 0.9, words: float = 8.0, count: int = 100, **changes: Any) -> Evidence:
+    """One candidate stands out, the others fall off evenly."""
+    cosine = np.r_[best, np.linspace(0.80, 0.74, count - 1)]
+    bm25 = np.r_[words, np.linspace(5.0, 0.0, count - 1)]
+    return replace(Evidence("latin", 5, bm25, 14.0, cosine, 0.80, BACKGROUND), **changes)
+
+
+def judge(one: Evidence, places: list[int] | None = None) -> Any:
+    calibration = for_evidence(shipped(), one)
+    assert calibration is not None
+    places = list(range(10)) if places is None else places
+    return calibration.judge(one, places, [500] * len(places))
+
+
+# ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_stands_out_is_relevant_and_what_does_not_is_not() -> None:
+    good, bad = judge(evidence(0.93, 11.0)), judge(evidence(0.801, 5.1, nearness=0.74))
+    assert good.answerable > 0.9
+    assert good.relevance[0] > 0.7
+    assert max(good.relevance[1:]) < 0.1
+    assert bad.answerable < 0.3
+    assert max(bad.relevance) < 0.2
+
+
+@pytest.mark.parametrize("form", ["both", "vector", "words"])
+def test_a_hit_is_judged_the_same_whatever_else_is_in_the_list(form: str) -> None:
+    changes: dict[str, Any] = {"vector": {"bm25": None, "idf": None}, "words": {"cosine": None}}.get(form, {})
+    one = evidence(**changes)
+    assert one.form == form
+    whole = judge(one, list(range(50)))
+    for places in ([0], [3, 0, 7], [49, 11]):
+        part = judge(one, places)
+        assert part.relevance == pytest.approx([whole.relevance[place] for place in places])
+        assert part.answerable == whole.answerable
+
+
+@given(st.floats(0.8, 1.0), st.floats(0, 0.1))
+def test_a_nearer_best_vector_makes_an_answer_likelier(best: float, more: float) -> None:
+    assert judge(evidence(min(best + more, 1.0))).answerable >= judge(evidence(best)).answerable - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("changes", "form"),
+    [
+        ({}, "both"),
+        ({"idf": None}, "vector"),  # a store that does not count words
+        ({"bm25": None}, "vector"),
+        ({"cosine": None}, "words"),
+        ({"background": None}, None),  # vectors of unknown making: no guess by words, which had no say alone
+        ({"nearness": None}, None),
+        ({"cosine": None, "bm25": None}, None),
+        ({"cosine": None, "idf": None}, None),
+    ],
+)
+def test_each_form_of_evidence_has_its_own_calibration(changes: dict[str, Any], form: str | None) -> None:
+    one = evidence(**changes)
+    assert one.form == form
+    calibration = for_evidence(shipped(), one)
+    assert (calibration.form if calibration else None) == form
+
+
+def test_other_embedders_and_no_candidates_have_no_probability() -> None:
+    assert for_evidence(shipped(), evidence(background=replace(BACKGROUND, embedder="another"))) is None
+    nothing = np.empty(0)
+    assert for_evidence(shipped(), evidence(bm25=nothing, cosine=nothing)) is None
+    assert shipped()[0].judge(evidence(background=replace(BACKGROUND, embedder="another")), [0], [9]) is None
+
+
+def test_documents_without_a_vector_count_as_the_furthest() -> None:
+    with_nan = evidence()
+    assert with_nan.cosine is not None
+    cosine = with_nan.cosine.copy()
+    cosine[5] = np.nan
+    far = cosine.copy()
+    far[5] = np.nanmin(cosine)
+    assert judge(replace(with_nan, cosine=cosine)).relevance == judge(replace(with_nan, cosine=far)).relevance
+
+
+def test_one_candidate_alone_is_judged() -> None:
+    one = judge(evidence(0.9, 5.0, count=1), [0])
+    assert 0 < one.relevance[0] < 1
+
+
+def test_confidence_grows_with_the_hits_and_is_nothing_without() -> None:
+    calibration, one = shipped()[0], evidence(0.9, 8.0)
+    few, many = calibration.judge(one, [0], [500]), calibration.judge(one, list(range(10)), [500] * 10)
+    assert few is not None
+    assert many is not None
+    assert 0 < calibration.confidence(few) < calibration.confidence(many) < 1
+    assert calibration.confidence(replace(few, relevance=())) == 0
+
+
+# ── lists ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+CHANCES = st.lists(st.none() | st.floats(0, 1), max_size=30)
+
+
+@given(CHANCES)
+def test_never_increasing(chances: list[float | None]) -> None:
+    level = never_increasing(chances)
+    shown = [one for one in level if one is not None]
+    assert [one is None for one in level] == [one is None for one in chances]
+    assert all(a >= b for a, b in pairwise(shown))
+    assert sum(shown) == pytest.approx(sum(one for one in chances if one is not None))
+    assert [one for one in never_increasing(level) if one is not None] == pytest.approx(shown)
+
+
+def test_what_never_increases_stays_as_it_is() -> None:
+    assert never_increasing([0.9, 0.5, 0.5, 0.0]) == [0.9, 0.5, 0.5, 0.0]
+
+
+@given(st.floats(0, 1), st.integers(1, 100))
+def test_more_datasets_need_more(minimum: float, datasets: int) -> None:
+    assert 0 <= minimum_over(minimum, datasets) <= minimum_over(minimum, datasets + 1) + 1e-12 <= 1 + 1e-12
+    assert minimum_over(minimum, 1) == pytest.approx(minimum)
+
+
+# ── what is measured ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_unrelated_questions_are_in_three_scripts() -> None:
+    questions = unrelated_questions()
+    assert set(questions) == set(SCRIPTS)
+    for script, texts in questions.items():
+        assert len(texts) == len(set(texts)) == 40
+        assert all(script_of(text) == script for text in texts)
+
+
+def test_background() -> None:
+    documents = np.array([[1, 0], [0, 1]], np.float32)
+    some = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
+    found = Background.measured(
+        "e", 0.02, documents, some[:1], dict.fromkeys(SCRIPTS, some), {"latin": [0.1, 0.3, 0.2]}, {"latin": 1.0}
+    )
+    assert found.best == {"latin": 0.2}
+    assert found.mean == pytest.approx(0.5)
+    assert found.chance["han"] == pytest.approx(0.5)  # the median of .5, .5 and .7
+    assert found.nearness(np.array([0, 1], np.float32)) == pytest.approx(0.5)
+    assert Background.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"embedder": 1}', "null"])
+def test_what_is_no_background_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="no background"):
+        Background.from_json(text)
+
+
+@pytest.mark.parametrize(("text", "letters"), [("", 0), ("abc", 3), ("中文 ab", 9), ("a" * 9000, 9000)])
+def test_letters(text: str, letters: int) -> None:
+    assert letters_of(text) == letters
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("one", shipped(), ids=lambda one: one.form)
+def test_a_calibration_survives_being_written(one: Relevance) -> None:
+    assert Relevance.from_json(one.to_json()) == one
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("form", "smell", "one of both"),
+        ("embedder", None, "names its"),
+        ("embedder", 3, "names its"),
+        ("minimum", 2, "from 0 to 1"),
+        ("minimum", True, "from 0 to 1"),
+        ("hit", {}, "intercept and slopes"),
+        ("hit", {"intercept": 0, "slopes": {"luck": 1}}, "has slopes for answerable"),
+        ("any", {"intercept": float("nan"), "slopes": {"answerable": 1, "any": 1}}, "finite"),
+        ("question", 7, "intercept and slopes"),
+    ],
+)
+def test_what_is_no_calibration_is_refused(name: str, value: object, message: str) -> None:
+    values = json.loads(shipped()[0].to_json())
+    values[name] = value
+    with pytest.raises(InputError, match=message):
+        Relevance.from_json(json.dumps(values))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, "null"])
+def test_what_is_no_json_of_a_calibration_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="calibration"):
+        Relevance.from_json(text)
+
+
+# ── fitting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def labelled(chance: np.random.Generator, *, answered: bool) -> Labelled:
+    """An answer stands out by how likely it is one; what is unanswered lies lower."""
+    cosine = chance.normal(0.80 if answered else 0.77, 0.01, 60)
+    bm25 = np.maximum(chance.normal(3, 2, 60), 0)
+    if answered:
+        cosine[0] += 0.06
+        bm25[0] += 5
+    one = Evidence("latin", 5, bm25, 16.0, cosine, 0.8 if answered else 0.74, BACKGROUND)
+    return Labelled(one, list(range(10)), [400] * 10, [answered and place == 0 for place in range(10)], answered)
+
+
+@pytest.mark.parametrize("form", ["both", "vector", "words"])
+def test_a_fit_tells_answers_from_others(form: Any) -> None:
+    chance = np.random.default_rng(0)
+    rows = [labelled(chance, answered=bool(number % 2)) for number in range(200)]
+    fitted = fit_relevance(rows[:100], form, None if form == "words" else EMBEDDER)
+    view: dict[str, Any] = {"vector": {"bm25": None}, "words": {"cosine": None}}.get(form, {})
+    right = 0
+    for row in rows[100:]:
+        found = fitted.judge(replace(row.evidence, **view), row.places, row.letters)
+        assert found is not None
+        if form != "words":
+            assert (found.answerable > 0.5) == row.answered
+        right += bool(max(found.relevance) == found.relevance[0] > 0.5) == row.answered
+    assert right >= 75
+
+
+def test_few_labels_are_refused() -> None:
+    chance = np.random.default_rng(0)
+    answered = [labelled(chance, answered=True) for _ in range(30)]
+    with pytest.raises(InputError, match="20 unanswered"):
+        fit_relevance(answered, "both", EMBEDDER)
+    with pytest.raises(InputError, match="20 answered"):
+        fit_relevance([], "both", EMBEDDER)
