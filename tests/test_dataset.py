@@ -162,6 +162,39 @@ def test_the_number_of_vectors_must_fit(dataset: Dataset) -> None:
             dataset.add(corpus(3), vectors=np.eye(count, 64, dtype=np.float32))
 
 
+def test_an_add_that_was_cut_short_goes_on_by_its_own_report(dataset: Dataset) -> None:
+    documents = [Document(f"d{number}", f"signal {number}") for number in range(25)]
+    counts: list[int] = []
+
+    def broken() -> Iterator[Document]:
+        yield from documents[:17]
+        raise ConnectionError("the source is gone")
+
+    def count(result: AddResult) -> None:
+        counts.append(result.added)
+        assert len(dataset) == result.added, "it is committed by then"
+
+    with pytest.raises(ConnectionError):
+        dataset.add(broken(), batch_size=5, on_commit=count)
+    assert counts == [5, 10, 15]
+    assert dataset.add(documents[counts[-1] :], batch_size=5) == AddResult(added=10)
+    assert dataset.add(documents) == AddResult(unchanged=25)
+
+
+def test_long_texts_make_small_transactions(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pointsman.dataset._BATCH_CHARACTERS", 1000)
+    counts: list[int] = []
+    documents = [Document(f"d{number}", "signal " * 60) for number in range(7)]
+    dataset.add(documents, on_commit=lambda total: counts.append(total.added))
+    assert counts == [3, 6, 7]
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_has_a_document(dataset: Dataset, size: int) -> None:
+    with pytest.raises(InputError, match="batch_size"):
+        dataset.add([Document("d", "signal")], batch_size=size)
+
+
 def test_documents_are_committed_in_batches(dataset: Dataset) -> None:
     def endless() -> Iterator[Document]:
         for number in range(600):

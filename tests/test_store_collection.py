@@ -312,8 +312,26 @@ class TestHostileInput:
         nested: list[object] = []
         for _ in range(100_000):
             nested = [nested]
-        with pytest.raises(InputError, match="not JSON"):
+        with pytest.raises(InputError, match="deeper than 64"):
             prepare(Document("x", "x", {"a": nested}))
+
+    @pytest.mark.parametrize("levels", [1, 63, 64, 980])
+    def test_metadata_that_is_accepted_comes_back(self, levels: int) -> None:
+        nested: object = "a"
+        for _ in range(levels):
+            nested = {"k": nested}
+        document = Document("x", "x", {"a": nested})
+        if levels < 64:
+            assert json.loads(prepare(document).metadata) == document.metadata
+        else:
+            with pytest.raises(InputError, match="deeper than 64"):
+                prepare(document)
+
+    @pytest.mark.parametrize("key", [1, True, None, 1.5])
+    def test_a_key_that_is_no_text_is_refused_and_not_made_one(self, key: object) -> None:
+        for metadata in ({key: "a"}, {"a": {key: 1}}, {"a": [{key: 1}]}):
+            with pytest.raises(InputError, match="is no text"):
+                prepare(Document("x", "x", metadata))  # type: ignore[arg-type]
 
     def test_metadata_too_deep_for_sqlite_has_no_source(self, tmp_path: Path) -> None:
         deep = '{"source":"a.md","x":' + "[" * 2500 + "]" * 2500 + "}"
@@ -449,7 +467,7 @@ class TestDamage:
     def test_an_unknown_format_is_refused_with_the_remedy(self, made: Path) -> None:
         path = made / "one" / "manifest.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
-        with pytest.raises(FormatVersionError, match=r"99.*format 1.*open it with the version that wrote it"):
+        with pytest.raises(FormatVersionError, match=r"99.*format 2.*open it with the version that wrote it"):
             Collection(made / "one")
 
     def test_a_truth_that_is_missing(self, made: Path) -> None:
@@ -482,7 +500,7 @@ class TestDamage:
         content[place] ^= 1
         path.write_bytes(content)
         store = Collection(made / "one")
-        assert any("is not as written" in problem for problem in store.verify().problems)
+        assert any("is not as it was written" in problem for problem in store.verify().problems)
         store.close()
 
     def test_leftovers_of_killed_writers_go(self, made: Path) -> None:

@@ -16,6 +16,7 @@ from pointsman.errors import LockedError, StoreError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.backend import DatasetRecord
 from pointsman.store.local.collection import Collection
+from pointsman.store.prepared import prepare
 from store_kit import add, corpus, opened, sound
 
 TURNS = Path(__file__).with_name("store_turns.py")
@@ -373,8 +374,8 @@ def test_a_reader_that_heals_lets_the_writer_on(tmp_path: Path) -> None:
     store.close()
     behind = Collection(tmp_path / "dataset")
     assert not behind._lock.held
-    with behind.truth.transaction() as (connection, seq):  # as if its writer had died before the indexes were written
-        connection.execute("UPDATE documents SET text = 'zebra', seq = ? WHERE key = 1", (seq,))
+    # as if its writer had died before the indexes were written
+    behind.truth.upsert([prepare(Document(corpus(1)[0].id, "zebra"))])
     reader = opened(tmp_path)
     assert len(reader.keyword.search("zebra", 5)) == 1
     assert not reader._lock.held

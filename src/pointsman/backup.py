@@ -488,8 +488,14 @@ def _verify(folder: Path, contents: _Contents, told: Callable[[int, str], None])
         for number, (name, documents) in enumerate(contents.datasets.items()):
             told(number, name)
             dataset = workspace.dataset(name, create=False)
-            found = dataset.verify()
-            dataset.close()
+            try:
+                found = dataset.verify()
+            except CorruptStoreError as error:
+                raise CorruptStoreError(
+                    f"dataset {name!r} of the backup is damaged: {error}; use another backup"
+                ) from error
+            finally:
+                dataset.close()
             problems = list(found.problems)
             if found.documents != documents:
                 problems.append(f"{found.documents} documents instead of {documents}")

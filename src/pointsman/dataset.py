@@ -13,7 +13,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
-from pointsman._batched import batched
 from pointsman._twins import in_thread
 from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
@@ -66,6 +65,7 @@ EXISTING: Final = ("update", "keep", "refuse")
 _BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
 _SCRIPT_SAMPLE = 200  # documents that tell which scripts a dataset is written in
 _WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one that it is written in
+_BATCH_CHARACTERS = 32_000_000  # a transaction, and what embedding it takes, must fit into memory
 _BM25 = {"k1": 1.2, "b": 0.75}
 _SPREAD_LEAST = 64
 _SPREAD_AT = "cosine_spread_at"
@@ -141,11 +141,14 @@ class Dataset(Source):
         embed: bool = True,
         existing: Existing = "update",
         on_progress: Callable[[int], None] | None = None,
+        batch_size: int | None = None,
+        on_commit: Callable[[AddResult], None] | None = None,
     ) -> AddResult:
         """Add documents, or update those whose id is known; what is stored just so already costs nothing.
 
         Documents are committed in batches. When this returns all of them are durable and searchable; if it is cut
-        short, the batches done are. An id given twice counts once, the last time.
+        short, the batches done are: of the documents given, as many as ``on_commit`` counted last need not be given
+        again (given again they are ``unchanged``). An id given twice counts once, the last time.
 
         Args:
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
@@ -156,6 +159,9 @@ class Dataset(Source):
                 count as unchanged), or ``"refuse"`` the batch. Another process may add an id in between where a store
                 has many writers.
             on_progress: called with the number of documents done since the last call.
+            batch_size: how many documents are embedded and committed together, at most 512 unless said otherwise, or
+                10,240 with ``vectors``; fewer where their texts have more than 32 million characters.
+            on_commit: called after each commit with what the call has done so far, in the order of the documents.
 
         Raises:
             InputError: a document or the vectors cannot be used, or an id exists and ``existing`` is ``"refuse"``; its
@@ -166,22 +172,20 @@ class Dataset(Source):
             raise InputError(f"existing is one of {', '.join(EXISTING)}, not {existing!r:.80}")
         report = on_progress or (lambda _: None)
         total, position = AddResult(), 0
-        batches = batched(documents, _BATCH if vectors is None else 20 * _BATCH)
-        first: Sequence[Document | Mapping[str, Any]] | None = next(
-            batches, None
-        )  # what cannot be read makes no dataset
+        most = (_BATCH if vectors is None else 20 * _BATCH) if batch_size is None else batch_size
+        batches = _batches(documents, most)
+        first = next(batches, None)  # what cannot be read makes no dataset
         if first is None and vectors is not None and len(vectors):
             raise InputError(f"{len(vectors)} vectors for no documents; give one row for each")
         if first is None:
             return total
-        first = [Document.of(item) for item in first]
         store = self.make()
         with _writer(store):
             for batch in chain([first], batches):
                 rows = None if vectors is None else vectors[position : position + len(batch)]
                 if vectors is not None and len(vectors) < position + len(batch):
                     raise InputError(f"{len(vectors)} vectors for more documents; give one row for each")
-                chosen = [Document.of(item) for item in batch]
+                chosen = batch
                 if existing != "update":
                     chosen, rows = _new_ones(store, chosen, rows, existing)
                     total += AddResult(unchanged=len(batch) - len(chosen))
@@ -189,6 +193,8 @@ class Dataset(Source):
                 if chosen:
                     total += self._add_batch(store, chosen, rows, report, embed=embed)
                 position += len(batch)
+                if on_commit is not None:
+                    on_commit(total)
             if vectors is not None and len(vectors) != position:
                 raise InputError(f"{len(vectors)} vectors for {position} documents; give one row for each")
         self._measure_spread(store, embed=embed and vectors is None)
@@ -778,3 +784,24 @@ def check_name(name: str) -> None:
         raise InputError(f"a dataset's name is 1 to 64 letters, digits, '_', '-' or '.', not {name!r:.80}")
     if len(name.encode()) > _NAME_BYTES:
         raise InputError(f"a dataset's name has at most {_NAME_BYTES} bytes in UTF-8; {name!r:.80} has more")
+
+
+def _batches(documents: Iterable[Document | Mapping[str, Any]], most: int) -> Iterator[list[Document]]:
+    """Documents in batches of ``most``, or fewer where they are long.
+
+    Raises:
+        InputError: ``most`` is not positive, or something is no document; its batch does not come.
+    """
+    if most < 1:
+        raise InputError(f"batch_size is at least 1, not {most!r}")
+    batch: list[Document] = []
+    characters = 0
+    for item in documents:
+        document = Document.of(item)
+        batch.append(document)
+        characters += len(document.text)
+        if len(batch) >= most or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pointsman.selector.heuristic import RouteChoice
     from pointsman.store.backend import Backend
     from pointsman.store.base import Store
+    from pointsman.store.local.repair import Repair
 
 _SPREAD_SAMPLE: Final = 1000
 _FRESH: Final = 0.5
@@ -304,6 +305,28 @@ class Workspace:
     def datasets(self) -> list[Dataset]:
         """All datasets, by name."""
         return [self.dataset(name, create=False) for name in self.names()]
+
+    def repair(self, name: str) -> Repair:
+        """Save what is sound in a damaged dataset of a folder; one that is sound stays as it is.
+
+        Damaged indexes are built anew. Where documents are damaged, those whose checksums are right move into new files
+        with their vectors; what was there is kept aside, in the folder that the answer names. Whoever has the dataset
+        open gets a `ReplacedError` then and opens it again.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+            UnmetNeedError: the workspace is in a server.
+            LockedError: another process is writing to it.
+        """
+        check_name(name)
+        if not isinstance(self.backend, LocalBackend):
+            raise UnmetNeedError(f"the workspace at {self.backend.url} is in a server, which repairs its own storage")
+        with self._opening:
+            dataset = self._datasets.pop(name, None)
+            if dataset is not None:
+                dataset.close()
+            self._forget_records()
+            return self.backend.repair(name)
 
     def drop(self, name: str) -> None:
         """Delete a dataset with all its documents.

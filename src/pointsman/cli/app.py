@@ -206,11 +206,18 @@ def delete(
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="All datasets unless named.")] = None,
     *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="First save what is sound in damaged ones; damaged files are kept aside.")
+    ] = False,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
     """Check that documents and indexes agree; exit 1 if not."""
     with workspace_at(workspace) as opened:
+        if repair:
+            repairs = {name: opened.repair(name) for name in names or opened.names()}
+            output.repairs(repairs, as_json=as_json)
+            return
         found = {name: opened.dataset(name, create=False).verify() for name in names or opened.names()}
         output.verification(found, as_json=as_json)
     if any(result.problems for result in found.values()):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pointsman.indexing import IndexProgress, IndexReport
     from pointsman.settings import Settings
     from pointsman.store.local.collection import Verification
+    from pointsman.store.local.repair import Repair
     from pointsman.types import Explanation, Hit, Provenance, Refusal, RetrievalContext
     from pointsman.workspace import Routing, Workspace
 
@@ -292,6 +293,25 @@ def verification(found: Mapping[str, Verification], *, as_json: bool) -> None:
         out.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
         for problem in result.problems:
             out.print(f"  {problem}", style="red", markup=False)
+
+
+def repairs(found: Mapping[str, Repair], *, as_json: bool) -> None:
+    """What repairing each dataset came to."""
+    if as_json:
+        print_json({name: {**asdict(one), "aside": one.aside and str(one.aside)} for name, one in found.items()})
+        return
+    out = console()
+    for name, one in found.items():
+        if not one.problems:
+            out.print(f"[bold]{name}[/]: {one.documents} documents, [green]sound[/]")
+            continue
+        out.print(f"[bold]{name}[/]: {one.documents} documents saved, {one.lost} lost")
+        for problem in one.problems:
+            out.print(f"  {problem}", style="red", markup=False)
+        if one.without_vector:
+            out.print(f"  {one.without_vector} documents have no vector; add them again", markup=False)
+        if one.aside is not None:
+            out.print(f"  the damaged files are in {one.aside}", markup=False)
 
 
 def evaluation(report: Report, *, as_json: bool) -> None:

@@ -153,15 +153,17 @@ class _VectorFile:
         found, stale = {}, []
         for start in range(0, len(keys), _LOOKUP):
             some = keys[start : start + _LOOKUP]
+            wanted = set(some)
             marks = ",".join("?" * len(some))
             query = f"SELECT key, vector, used FROM vectors WHERE key IN ({marks})"  # noqa: S608 - only marks
             for key, blob, used in connection.execute(query, some):
-                values = blob[:-_DIGEST]
-                if len(values) != 4 * dimensions or xxhash.xxh64_digest(values) != blob[-_DIGEST:]:
+                if key not in wanted or not isinstance(blob, bytes) or len(blob) != 4 * dimensions + _DIGEST:
                     continue  # damaged: made again and written over
-                found[key] = np.frombuffer(values, "<f4")
-                if used != now:
-                    stale.append((now, key))
+                values = blob[:-_DIGEST]
+                if _checksum(key, values) == blob[-_DIGEST:]:
+                    found[key] = np.frombuffer(values, "<f4")
+                    if used != now:
+                        stale.append((now, key))
         if stale:
             with connection:
                 connection.executemany("UPDATE vectors SET used = ? WHERE key = ?", stale)
@@ -170,7 +172,7 @@ class _VectorFile:
     def _write(self, connection: sqlite3.Connection, keys: list[bytes], vectors: NDArray[np.float32]) -> None:
         now = self._hour()
         blobs = [vector.astype("<f4").tobytes() for vector in vectors]
-        rows = [(key, blob + xxhash.xxh64_digest(blob), now) for key, blob in zip(keys, blobs, strict=True)]
+        rows = [(key, blob + _checksum(key, blob), now) for key, blob in zip(keys, blobs, strict=True)]
         with connection:
             connection.executemany("INSERT OR REPLACE INTO vectors (key, vector, used) VALUES (?, ?, ?)", rows)
         self._evict(connection)
@@ -238,3 +240,8 @@ class _VectorFile:
             log.warning("the embedding cache %s is damaged (%s); set aside as %s", self._path, error, aside.name)
         finally:
             self._inode = 0
+
+
+def _checksum(key: bytes, values: bytes) -> bytes:
+    """With the key, so that no row answers for another one."""
+    return xxhash.xxh64_digest(key + values)

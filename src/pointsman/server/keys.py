@@ -387,8 +387,14 @@ def _known(stamp: _Stamp, data: bytes, where: str) -> _Known:
 
 
 def _text(entries: Mapping[str, _Entry]) -> str:
-    value = {"format": FORMAT, "keys": [_to_json(entry) for entry in entries.values()]}
+    keys = [_to_json(entry) for entry in entries.values()]
+    value = {"format": FORMAT, "keys": keys, "checksum": _checksum(keys)}
     return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _checksum(keys: object) -> str:
+    """Against damage, not against whoever can write the file."""
+    return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
 
 
 def _hash(text: str) -> str:
@@ -423,6 +429,12 @@ def _parsed(data: bytes) -> dict[str, _Entry]:
             f"is in format {value['format']!r:.20}, this version of pointsman knows format {FORMAT}; "
             "use the version that wrote it"
         )
+    # A file of an earlier version has no checksum.
+    if not value.keys() <= {"format", "keys", "checksum"} or value.get("checksum", "") not in (
+        "",
+        _checksum(value["keys"]),
+    ):
+        raise ValueError("it is not as it was written")
     entries: dict[str, _Entry] = {}
     for one in value["keys"]:
         if not _ID.fullmatch(one["id"]) or not _SHA256.fullmatch(one["sha256"]) or one["id"] in entries:

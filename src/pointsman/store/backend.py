@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pointsman.store.base import Store
+    from pointsman.store.local.repair import Repair
     from pointsman.store.local.store import LocalStore
 
 FORMAT: Final = 1
@@ -262,6 +263,12 @@ class LocalBackend(BaseBackend):
         if not drop_collection(self.folder(name)):
             raise UnknownNameError("dataset", name, tuple(self.names()))
 
+    def repair(self, name: str) -> Repair:
+        """Save what is sound in a damaged dataset; see `Workspace.repair`."""
+        from pointsman.store.local.repair import repair_collection
+
+        return repair_collection(self.folder(name))
+
     def record(self, kind: str, name: str = "") -> Record | None:
         """See `Backend`."""
         return self._read(self._file(kind, name))
@@ -338,10 +345,13 @@ class LocalBackend(BaseBackend):
         try:
             version = json.loads(manifest.read_text("utf-8"))["format"]
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptStoreError(f"{manifest} cannot be read ({error}); restore it from a backup") from error
+            raise CorruptStoreError(
+                f"{manifest} cannot be read ({error}); restore it from a backup, or delete it: it says nothing else "
+                f"than that this is a workspace of format {FORMAT}"
+            ) from error
         if version != FORMAT:
             raise FormatVersionError(
-                f"workspace {self.path} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
+                f"{manifest}: the workspace is in format {version!r}, this version of pointsman knows format {FORMAT}; "
                 "open it with the version that wrote it"
             )
 

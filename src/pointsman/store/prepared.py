@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_TERMS: Final = 512
 _ID_BYTES: Final = 1024
+_DEEPEST: Final = 64
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the stubs lack it
 
 
@@ -50,7 +52,8 @@ def prepare(document: Document) -> Prepared:
     since an id must come back as it was given.
 
     Raises:
-        InputError: the id is too long or not encodable, or the metadata is not JSON.
+        InputError: the id is too long or not encodable, or the metadata is not JSON, has a key that is no text, or is
+            nested deeper than 64.
     """
     try:
         if len(document.id.encode()) > _ID_BYTES:
@@ -61,6 +64,7 @@ def prepare(document: Document) -> Prepared:
         raise InputError(f"document id {document.id!r} has a lone surrogate; ids must be valid Unicode") from error
     text = repair(document.text)
     try:
+        _check_nesting(document.metadata)
         given = _encode(dict(document.metadata)) if document.metadata else "{}"
         metadata = repair(given)
         if text is not document.text or metadata is not given:
@@ -68,6 +72,31 @@ def prepare(document: Document) -> Prepared:
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"document {document.id!r}: metadata is not JSON: {error}") from error
     return Prepared(document, metadata, digest(text, metadata))
+
+
+def _check_nesting(metadata: Mapping[str, Any]) -> None:
+    """Refuse what would not come back as it was given.
+
+    Raises:
+        ValueError: it is nested too deeply.
+        TypeError: a key is no text; JSON would make one of it.
+    """
+    level: list[Any] = [metadata]
+    for _ in range(_DEEPEST):
+        for value in level:
+            if isinstance(value, Mapping):
+                for key in value:
+                    if not isinstance(key, str):
+                        raise TypeError(f"the key {key!r:.80} is no text")
+        level = [
+            child
+            for value in level
+            for child in (value.values() if isinstance(value, Mapping) else value)
+            if isinstance(child, Mapping | list | tuple)
+        ]
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {_DEEPEST}")
 
 
 def storable(text: str) -> bool:

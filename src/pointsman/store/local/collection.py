@@ -23,6 +23,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
 from pointsman.errors import (
     CorruptStoreError,
@@ -63,9 +64,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
-_MANIFEST = "manifest.json"
-_TRUTH = "documents.sqlite"
+FORMAT = 2
+_READABLE = {1, FORMAT}  # the first is without checksums in the manifest and in ``meta``
+MANIFEST = "manifest.json"
+TRUTH = "documents.sqlite"
 _COMPLETING_SECONDS = 10.0
 _LAG_SECONDS = 1.0  # how long an index may be behind before answers say so
 _COUNTED = 10_000  # changes that are counted to say by how much
@@ -80,28 +82,39 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
         FormatVersionError: it was written in a format this version does not know.
         CorruptStoreError: the manifest cannot be read.
     """
-    path = directory / _MANIFEST
+    path = directory / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        version = manifest["format"]
+        version = int(manifest["format"])
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
     except OSError as error:
         raise store_error(path, error) from error
-    if version != FORMAT:
+    if version not in _READABLE:
         raise FormatVersionError(
             f"{directory} is in format {version!r}, this version of pointsman knows format {FORMAT}; "
             "open it with the version that wrote it, or index the documents again into a new dataset"
+        )
+    check = manifest.pop("checksum", None)
+    if check != (_checksum(manifest) if version == FORMAT else None):
+        raise CorruptStoreError(
+            f"{path} is not as it was written; 'pointsman verify --repair' takes it as it is, "
+            "or restore it from a backup"
         )
     return manifest
 
 
 def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
     """Replace the manifest as a whole."""
-    with replacing(directory / _MANIFEST) as file:
-        file.write(json.dumps(manifest, ensure_ascii=False, indent=2).encode())
+    content = {**manifest, "checksum": _checksum(manifest)}
+    with replacing(directory / MANIFEST) as file:
+        file.write(json.dumps(content, ensure_ascii=False, indent=2).encode())
+
+
+def _checksum(manifest: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(manifest, sort_keys=True).encode())
 
 
 def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -> bool:
@@ -123,7 +136,7 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
             return False
         collect_leftovers(directory.parent)
         with directory_aside(directory.parent) as aside:
-            truth = Truth(aside / _TRUTH)
+            truth = Truth(aside / TRUTH)
             truth.close()
             write_manifest(aside, {"format": FORMAT, "identity": truth.identity, **(about or {})})
             try:
@@ -236,7 +249,7 @@ class Collection:
     def __init__(self, directory: Path, *, about: dict[str, Any] | None = None, k1: float = K1, b: float = B) -> None:
         self._directory = directory
         self._lock = WriterLock(directory)
-        self._manifest_path = str(directory / _MANIFEST)
+        self._manifest_path = str(directory / MANIFEST)
         self._look_again = 0.0
         self._stamp: object = None  # of the manifest, as it was read last
         self.truth, self.manifest = self._open(about or {})
@@ -260,7 +273,11 @@ class Collection:
         self._seen = -1
         self._behind_since = math.inf  # the moment when an index was first seen to be behind
         self._heal_again = 0.0  # the moment from which on it is worth trying
-        self._heal()
+        try:
+            self._heal()
+        except BaseException:
+            self._let_go()
+            raise
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -387,7 +404,7 @@ class Collection:
         """
         with self._writing:
             self._become_writer()
-            self.truth.index_sources()
+            self._upgrade()
             try:
                 yield
             except BaseException:
@@ -479,7 +496,7 @@ class Collection:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder} is not empty; name a new folder to save into")
         make_directory(folder)
-        self.truth.copy(folder / _TRUTH)
+        self.truth.copy(folder / TRUTH)
         write_manifest(folder, {**self.manifest, **about})
 
     def close(self) -> None:
@@ -524,7 +541,8 @@ class Collection:
             problems += _difference(
                 "the vector index", {key for key, has_vector in alive.items() if has_vector}, in_vectors
             )
-            problems += self.vectors.disagreements()
+            with suppress(CorruptStoreError):  # it is among the problems already
+                problems += self.vectors.disagreements()
         return Verification(len(alive), len(in_keyword), len(in_vectors), tuple(problems))
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -537,11 +555,11 @@ class Collection:
                 self._stamp = file_stamp(self._manifest_path)
                 manifest = read_manifest(self._directory)
                 if manifest is not None:
-                    truth = Truth(self._directory / _TRUTH, create=False)
+                    truth = Truth(self._directory / TRUTH, create=False)
                     if manifest.get("identity") != truth.identity:
                         truth.close()
                         raise CorruptStoreError(
-                            f"{self._directory}: {_MANIFEST} and {_TRUTH} belong to different datasets; "
+                            f"{self._directory}: {MANIFEST} and {TRUTH} belong to different datasets; "
                             "restore both from one backup"
                         )
                     return truth, manifest
@@ -561,8 +579,8 @@ class Collection:
             with self._lock.line(monotonic() + _COMPLETING_SECONDS):
                 self._lock.acquire()
                 if read_manifest(self._directory) is None:
-                    log.warning("%s has no %s; it is written anew", self._directory, _MANIFEST)
-                    truth = Truth(self._directory / _TRUTH)
+                    log.warning("%s has no %s; it is written anew", self._directory, MANIFEST)
+                    truth = Truth(self._directory / TRUTH)
                     truth.close()
                     with translated(self._directory):
                         write_manifest(self._directory, {"format": FORMAT, "identity": truth.identity, **about})
@@ -670,6 +688,12 @@ class Collection:
             with self._deriving:
                 self._derive_in_memory(save=False)
             self.keyword.reload()
+            if self.keyword.applied > self.truth.sequence():  # transactions are on disk before they are indexed
+                raise CorruptStoreError(
+                    f"{self._directory / TRUTH} or its log is damaged: the last transactions are missing (there are "
+                    f"{self.truth.sequence()}, and {self.keyword.applied} were indexed); 'pointsman verify --repair' "
+                    "goes on without them, or restore it from a backup"
+                )
         except BaseException:
             self._lock.release()
             raise
@@ -681,6 +705,12 @@ class Collection:
                 self.keyword.release()  # its writer too: the next process to write needs tantivy's own lock
             finally:
                 self._lock.release()
+
+    def _upgrade(self) -> None:
+        """Bring up to date what an earlier version has made: the manifest first, since that version looks there."""
+        if self.manifest["format"] < FORMAT:
+            self.describe(format=FORMAT)
+        self.truth.upgrade()
 
     def _derive(self) -> None:
         """As the writer: bring columns, vectors and keyword index up to the truth, on disk too."""

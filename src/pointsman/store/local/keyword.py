@@ -497,6 +497,8 @@ class KeywordIndex:
                 for path in damaged_files(self._directory):
                     raise ValueError(f"{path.name} is damaged or not its own")
                 index = self._open()
+                if index.schema != _SCHEMA:
+                    raise ValueError("meta.json describes other fields")
                 self._look(index)
             except BaseException as error:
                 if not _of_tantivy(error):
@@ -641,6 +643,8 @@ def damaged_files(directory: Path) -> list[Path]:
 def _damaged_files(directory: Path) -> list[Path]:
     live, noted = _live(directory), _noted_checksums(directory)
     wrong = []
+    if noted.get(_signature(directory), crc := _meta_crc(directory)) != crc:
+        wrong.append(directory / "meta.json")
     for path in live:
         content = path.read_bytes()
         if not _sound(content) or noted.get(path.name, _crc(content)) != _crc(content):
@@ -654,6 +658,16 @@ def _damaged_files(directory: Path) -> list[Path]:
 def _segments(directory: Path) -> list[Any]:
     segments: list[Any] = json.loads((directory / "meta.json").read_bytes())["segments"]
     return segments
+
+
+def _signature(directory: Path) -> str:
+    """Names a state of the list of segments, which has no checksum of its own: which segments, which deletions."""
+    segments = [f"{one['segment_id']} {(one['deletes'] or {}).get('opstamp')}" for one in _segments(directory)]
+    return "meta.json: " + ", ".join(sorted(segments))
+
+
+def _meta_crc(directory: Path) -> int:
+    return zlib.crc32((directory / "meta.json").read_bytes())
 
 
 def _live(directory: Path) -> list[Path]:
@@ -677,6 +691,7 @@ def _note_checksums(directory: Path) -> None:
             with suppress(FileNotFoundError), path.open("rb") as file:  # it has been merged away this moment
                 file.seek(-min(256, path.stat().st_size), os.SEEK_END)
                 noted[path.name] = _crc(file.read())
+        noted[_signature(directory)] = _meta_crc(directory)
         if noted != before:
             aside.write_text(json.dumps(noted))
             aside.replace(directory / _CHECKSUMS)

@@ -5,6 +5,10 @@ A write is acknowledged when its transaction is on disk (WAL, ``synchronous=FULL
 the operation log is compact by construction (the last operation on each key, nothing else), never needs trimming, and
 "everything since number n" is one indexed look-up. An index that remembers the number it has applied can always catch
 up.
+
+Everything carries a checksum: a document's text and metadata (``digest``); with it what else is in the row, its id, key
+and sequence number; a vector, with its key; each value of ``meta``, with its name. They are compared when something is
+read. Rows that were written before there were such checksums are without, until they are written again.
 """
 
 from __future__ import annotations
@@ -15,11 +19,14 @@ import os
 import sqlite3
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+import xxhash
 
 from pointsman._batched import batched
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
@@ -54,6 +61,9 @@ CREATE INDEX IF NOT EXISTS tombstones_seq ON tombstones (seq);
 {_SOURCE_INDEX}
 """
 
+_CHECKED = 2  # SQLite's ``user_version`` of a file whose ``meta`` has checksums
+_DIGEST, _ROW_CHECK, _VECTOR_CHECK = 16, 6, 7  # bytes; lengths that a single wrong bit does not turn into one another
+_NUMBER = 4  # bytes of a number in a vector
 _VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
 _PAGE = 2000  # rows read at a time from a whole table or the log
 _BUSY_SECONDS = 10.0
@@ -81,6 +91,67 @@ class VectorChanges:
     gone: list[int]
     keys: list[int]
     vectors: bytes
+
+
+def _row_check(key: int, seq: int, id_: str, metadata: str, content: bytes) -> bytes:
+    """Of all that is in a row but its text, which the digest of the content is for."""
+    return xxhash.xxh3_64_digest(f"{key}\n{seq}\n{len(id_)}\n{id_}{metadata}".encode() + content)[:_ROW_CHECK]
+
+
+def _vector_check(key: int, vector: bytes) -> bytes:
+    return xxhash.xxh3_64_digest(b"%d\n" % key + vector)[:_VECTOR_CHECK]
+
+
+def _meta_check(name: str, value: str) -> str:
+    return xxhash.xxh3_64_hexdigest(f"{name}\n{value}")
+
+
+def value_of(name: str, stored: object, *, checked: bool) -> str:
+    """A value of ``meta``, compared with its checksum; it may be without one unless ``checked``.
+
+    Raises:
+        ValueError: it is not as it was written.
+    """
+    if isinstance(stored, str):
+        value, _, check = stored.rpartition("\n")
+        if check == _meta_check(name, value):
+            return value
+        if not checked:
+            return stored
+    raise ValueError(f"what it says of {name!r:.40} is not as it was written")
+
+
+def document_of(row: Sequence[Any]) -> Document:
+    """A document out of the columns of `ROW`, compared with its checksums.
+
+    Raises:
+        ValueError: it is not as it was written.
+    """
+    id_, text, metadata, stored, seq, key = row
+    try:
+        content, check = stored[:_DIGEST], stored[_DIGEST:]
+        if check and check != _row_check(key, seq, id_, metadata, content):
+            raise ValueError("it is not as it was written")
+        if text is not None and digest(text, metadata) != content:
+            raise ValueError("its content is not as it was written")
+        return Document(id_, text or "", metadata_of(metadata))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
+
+
+def vector_of(key: int, stored: object) -> bytes:
+    """A vector out of its row, compared with its checksum.
+
+    Raises:
+        ValueError: it is not as it was written.
+    """
+    if isinstance(stored, bytes):
+        if len(stored) % _NUMBER == 0:  # written before there were checksums
+            return stored
+        vector = stored[:-_VECTOR_CHECK]
+        if stored[-_VECTOR_CHECK:] == _vector_check(key, vector):
+            return vector
+    raise ValueError(f"the vector of key {key!r:.20} is not as it was written")
 
 
 class _Connection(sqlite3.Connection):
@@ -112,6 +183,7 @@ class Truth:
         # for those who never call close
         weakref.finalize(self, _close_all, self._idle, path.parent, os.getpid()).atexit = False
         self.identity = ""
+        self._checked = True  # whether the values of ``meta`` have checksums
         self._take_back(self._connect(create=create))
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,8 +194,7 @@ class Truth:
 
     def sequence(self) -> int:
         """The number of the last committed transaction; 0 before the first."""
-        row = self._row(_SEQUENCE)
-        return int(row[0]) if row else 0
+        return int(self.meta("seq") or 0)
 
     def changed_since(self, seq: int, most: int) -> int:
         """How many documents were written or deleted after transaction ``seq``; counted to ``most``."""
@@ -132,27 +203,29 @@ class Truth:
 
     def meta(self, name: str) -> str | None:
         """A value kept beside the documents."""
-        row = self._row("SELECT value FROM meta WHERE name = ?", name)
-        return str(row[0]) if row else None
+        row = self._row(_META, name)
+        return None if row is None else self._value(name, row[0])
 
     def metas(self) -> dict[str, str]:
         """All values kept beside the documents, the sequence number (``seq``) among them."""
-        return {str(name): str(value) for name, value in self._rows("SELECT name, value FROM meta")}
+        return {name: self._value(name, value) for name, value in self._rows("SELECT name, value FROM meta")}
 
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
         """Documents by key, in the order asked; None where one is gone."""
         found: dict[int, Document] = {}
         for part in batched(keys, _VARIABLES):
-            sql = f"SELECT id, text, metadata, key FROM documents WHERE key IN ({_marks(part)})"
-            found.update([(row[3], _document(row)) for row in self._rows(sql, *part)])
+            sql = f"SELECT {ROW} FROM documents WHERE key IN ({_marks(part)})"
+            found.update([(row[-1], self._document(row)) for row in self._rows(sql, *part)])
+        if missing := [key for key in keys if key not in found]:
+            self._check_gone(missing)
         return list(map(found.get, keys))
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """Documents by id, in the order asked; None where there is none."""
         found: dict[str, Document] = {}
         for part in batched(filter(storable, ids), _VARIABLES):
-            sql = f"SELECT id, text, metadata FROM documents WHERE id IN ({_marks(part)})"
-            found.update((row[0], _document(row)) for row in self._rows(sql, *part))
+            sql = f"SELECT {ROW} FROM documents WHERE id IN ({_marks(part)})"
+            found.update((row[0], self._document(row)) for row in self._rows(sql, *part))
         return [found.get(id_) for id_ in ids]
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
@@ -165,18 +238,18 @@ class Truth:
 
     def documents(self) -> Iterator[Document]:
         """Every document, in the order of first arrival; what is written meanwhile may or may not be among them."""
-        return map(_document, self._pages("SELECT id, text, metadata, key FROM documents"))
+        return map(self._document, self._pages(f"SELECT {ROW} FROM documents"))
 
     def page(self, after: int, limit: int) -> tuple[list[Document], int | None]:
         """The documents whose keys come next after one, and the key to go on after; None at the end."""
-        sql = "SELECT id, text, metadata, key FROM documents WHERE key > ? ORDER BY key LIMIT ?"
+        sql = f"SELECT {ROW} FROM documents WHERE key > ? ORDER BY key LIMIT ?"
         rows = self._rows(sql, after, limit)
-        return list(map(_document, rows)), rows[-1][3] if len(rows) == limit else None
+        return list(map(self._document, rows)), rows[-1][-1] if len(rows) == limit else None
 
     def metadata(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Every key with its metadata."""
-        rows = self._pages("SELECT id, '', metadata, key FROM documents")
-        return ((row[3], _document(row).metadata) for row in rows)
+        rows = self._pages(f"SELECT {_ROW_WITHOUT_TEXT} FROM documents")
+        return ((row[-1], self._document(row).metadata) for row in rows)
 
     def alive(self) -> Iterator[tuple[int, bool]]:
         """Every key, and whether it has a vector."""
@@ -186,11 +259,11 @@ class Truth:
     def ids(self, *, source: str | None = None) -> list[str]:
         """Every id, or those whose metadata names this ``source``."""
         if source is None:
-            return [row[0] for row in self._rows("SELECT id FROM documents ORDER BY key")]
+            return [self._id(row) for row in self._rows(f"SELECT {_ROW_WITHOUT_TEXT} FROM documents ORDER BY key")]
         if not storable(source):
             return []
-        sql = f"SELECT id FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # as the index has it, to the letter
-        return [row[0] for row in self._rows(sql, source)]
+        sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # the index's very words
+        return [self._id(row) for row in self._rows(sql, source)]
 
     def changes(self, since: int, *, texts: bool = True) -> Iterator[list[Change]]:
         """What happened to documents after transaction ``since``, the last operation per key, deletions first.
@@ -198,25 +271,28 @@ class Truth:
         Texts are read only when asked for. Each batch is read in a snapshot of its own, so a writer is never blocked;
         what it changes meanwhile has a higher number and comes next time.
         """
-        columns = "d.id, d.text, d.metadata" if texts else "d.id, '', d.metadata"
-        for deleted, rows in self._log(since, columns, "documents d"):
-            yield [Change(key, None) for key in deleted] or [Change(row[-1], _document(row)) for row in rows]
+        for deleted, rows in self._log(since, ROW if texts else _ROW_WITHOUT_TEXT, "documents d"):
+            yield [Change(key, None) for key in deleted] or [Change(row[-1], self._document(row)) for row in rows]
 
     def vector_changes(self, since: int) -> Iterator[VectorChanges]:
         """The same for vectors."""
-        for deleted, rows in self._log(since, "v.vector", "documents d LEFT JOIN vectors v ON v.key = d.key"):
+        for deleted, rows in self._log(since, "v.vector, d.seq, d.key", _VECTORS_OF):
             found = [row for row in rows if row[0] is not None]
             gone = deleted or [row[-1] for row in rows if row[0] is None]
-            yield VectorChanges(gone, [row[-1] for row in found], b"".join([row[0] for row in found]))
+            vectors = b"".join([self._vector(row[-1], row[0]) for row in found])
+            yield VectorChanges(gone, [row[-1] for row in found], vectors)
 
     def _log(self, since: int, columns: str, tables: str) -> Iterator[tuple[list[int], list[Any]]]:
-        """Keys deleted after transaction ``since``, then rows of what was written, the document's key last; paged."""
+        """Keys deleted after transaction ``since``, then rows of what was written; paged.
+
+        The columns are those wanted, and at the end the document's sequence number and key.
+        """
         upto = self.sequence()
         deleted = self._rows("SELECT key FROM tombstones WHERE seq > ? AND seq <= ?", since, upto) if since else []
         for part in batched(deleted, _PAGE):
             yield [key for (key,) in part], []
         # The unary + keeps SQLite from reading the whole table in the order of its keys to find a few changes in it.
-        sql = f"""SELECT {columns}, d.seq, d.key FROM {tables}
+        sql = f"""SELECT {columns} FROM {tables}
             WHERE d.seq >= ? AND d.seq <= ? AND (d.seq > ? OR +d.key > ?) ORDER BY d.seq, d.key LIMIT {_PAGE}"""
         seq, key = since + 1, 0
         while rows := self._rows(sql, seq, upto, seq, key):
@@ -224,19 +300,38 @@ class Truth:
             seq, key = rows[-1][-2:]
 
     def check(self) -> list[str]:
-        """SQLite's own integrity check, and every document against its digest: complaints, none when all is sound."""
-        complaints = [row[0] for row in self._rows("PRAGMA quick_check") if row[0] != "ok"]
-        if not complaints:
-            rows = self._pages("SELECT id, text, metadata, digest, key FROM documents")
-            complaints = [f"document {row[0]!r} is not as written" for row in rows if digest(row[1], row[2]) != row[3]]
-        return complaints
+        """SQLite's own integrity check, and everything against its checksum: complaints, none when all is sound."""
+        complaints = [row[0] for row in self._rows("PRAGMA integrity_check(10)") if row[0] != "ok"]
+        if complaints:
+            return complaints
+        for name, value in self._rows("SELECT name, value FROM meta"):
+            complaints += _complaint(self._value, name, value)
+        for row in self._pages(f"SELECT {ROW} FROM documents"):
+            complaints += _complaint(self._document, row)
+        for vector, key in self._pages("SELECT vector, key FROM vectors"):
+            complaints += _complaint(self._vector, key, vector)
+        last = self.sequence()
+        for table in ("documents", "tombstones"):
+            if (self._row(f"SELECT max(seq) FROM {table}")[0] or 0) > last:
+                complaints.append(f"{table} have sequence numbers beyond the last")
+        documents, tombstones = self._row("SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM tombstones)")
+        if lost := self._row(_LAST_KEY)[0] - documents - tombstones:  # keys are given one after the other
+            complaints.append(f"{lost} documents are not there, and were not deleted")
+        return complaints[:10]
 
     # ── writing (the caller holds the writer lock) ───────────────────────────────────────────────────────────────
 
-    def index_sources(self) -> None:
-        """Make the index of sources in a file that was made without it; every version reads and writes either."""
+    def upgrade(self) -> None:
+        """Give a file of an earlier version what it lacks: the index of sources, checksums of ``meta``."""
         with self._connection() as connection:
             connection.execute(_SOURCE_INDEX)
+        if not self._checked:
+            with self.transaction(advance=False) as (connection, _):
+                for name, stored in connection.execute("SELECT name, value FROM meta").fetchall():
+                    value = _with_check(name, self._value(name, stored))
+                    connection.execute("UPDATE meta SET value=? WHERE name=?", (value, name))
+                connection.execute(f"PRAGMA user_version = {_CHECKED}")
+            self._checked = True
 
     def unchanged(self, prepared: Sequence[Prepared]) -> list[bool]:
         """Whether each document is stored just so already."""
@@ -254,11 +349,10 @@ class Truth:
             return result
         prepared = [prepared[number] for number in fresh]
         with self.transaction() as (connection, seq):
-            last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
-            new_keys = itertools.count(last[0] + 1 if last else 1)
+            new_keys = itertools.count(connection.execute(_LAST_KEY).fetchone()[0] + 1)
             keys = [known[item.document.id][0] if item.document.id in known else next(new_keys) for item in prepared]
             rows = [
-                (item.document.text, item.metadata, item.digest, seq, item.document.id, key)
+                (item.document.text, item.metadata, _sealed(item, key, seq), seq, item.document.id, key)
                 for item, key in zip(prepared, keys, strict=True)
             ]
             old = [row for row in rows if row[4] in known]
@@ -266,7 +360,10 @@ class Truth:
             insert = "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)"
             connection.executemany(insert, (row for row in rows if row[4] not in known) if old else rows)
             if vectors is not None:
-                blobs = [vectors[number] for number in fresh]
+                blobs = [
+                    vectors[number] + _vector_check(key, vectors[number])
+                    for number, key in zip(fresh, keys, strict=True)
+                ]
                 connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", zip(keys, blobs, strict=True))
             else:
                 connection.executemany("DELETE FROM vectors WHERE key=?", [(row[5],) for row in old])
@@ -285,7 +382,8 @@ class Truth:
     def set_meta(self, **values: str) -> None:
         """Keep values beside the documents, durably."""
         with self.transaction(advance=False) as (connection, _):
-            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", values.items())
+            rows = [(name, _with_check(name, value)) for name, value in values.items()]
+            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", rows)
 
     @contextmanager
     def transaction(self, *, advance: bool = True) -> Iterator[tuple[_Connection, int]]:
@@ -293,10 +391,10 @@ class Truth:
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                row = connection.execute(_SEQUENCE).fetchone()
-                seq = (int(row[0]) if row else 0) + advance
+                row = connection.execute(_META, ("seq",)).fetchone()
+                seq = (int(self._value("seq", row[0])) if row else 0) + advance
                 if advance:
-                    connection.execute("INSERT OR REPLACE INTO meta VALUES ('seq', ?)", (str(seq),))
+                    connection.execute("INSERT OR REPLACE INTO meta VALUES ('seq', ?)", (_with_check("seq", str(seq)),))
                 yield connection, seq
                 connection.execute("COMMIT")
             except BaseException:
@@ -321,7 +419,8 @@ class Truth:
 
     def _create(self, connection: _Connection) -> None:
         """Make the tables; several processes may do so at once, the first one's identity stays."""
-        birth = f"INSERT OR IGNORE INTO meta VALUES ('identity', '{uuid.uuid4().hex}');"
+        identity = _with_check("identity", uuid.uuid4().hex)
+        birth = f"INSERT OR IGNORE INTO meta VALUES ('identity', '{identity}'); PRAGMA user_version = {_CHECKED};"
         # Eight-kilobyte pages hold five vectors of 384 numbers with little waste; only a new file takes the setting.
         settings = "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
         connection.executescript(f"{settings} BEGIN IMMEDIATE; {_SCHEMA} {birth} COMMIT;")
@@ -349,12 +448,13 @@ class Truth:
         self, stored: Mapping[str, tuple[int, bytes]], prepared: Sequence[Prepared], vectors: Sequence[bytes] | None
     ) -> list[bool]:
         """Whether each document, and its vector where vectors are given, is what is stored."""
-        same = [stored.get(item.document.id, (0, b""))[1] == item.digest for item in prepared]
+        same = [stored.get(item.document.id, (0, b""))[1][:_DIGEST] == item.digest for item in prepared]
         if vectors is None or not any(same):
             return same
         held: dict[int, bytes] = {}
         for part in batched((key for key, _ in stored.values()), _VARIABLES):
-            held.update(self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({_marks(part)})", *part))
+            rows = self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({_marks(part)})", *part)
+            held.update((key, self._vector(key, vector)) for key, vector in rows)
         return [
             kept and held.get(stored[item.document.id][0]) == vector
             for kept, item, vector in zip(same, prepared, vectors, strict=True)
@@ -473,12 +573,79 @@ class Truth:
     def _identify(self, connection: _Connection, *, create: bool) -> str:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tombstones_seq'").fetchone():
             if not create:
-                raise CorruptStoreError(f"{self._path} is damaged (it has no tables); {_REMEDY}")
+                raise self._damaged("it has no tables")
             self._create(connection)
-        row = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()
+        self._check_head(connection)
+        row = connection.execute(_META, ("identity",)).fetchone()
         if row is None:
-            raise CorruptStoreError(f"{self._path} is damaged (it has no identity); {_REMEDY}")
-        return str(row[0])
+            raise self._damaged("it has no identity")
+        return self._value("identity", row[0])
+
+    def _check_head(self, connection: _Connection) -> None:
+        """See that the file is what it was made as, whichever bit of its first page is wrong."""
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        encoding = connection.execute("PRAGMA encoding").fetchone()[0]
+        vacuum = connection.execute("PRAGMA auto_vacuum").fetchone()[0]
+        if version not in {0, _CHECKED} or encoding != "UTF-8" or vacuum:
+            raise self._damaged("its head is not as it was written")
+        self._checked = version == _CHECKED
+        if self._checked and not schema_rows() <= set(connection.execute(_SCHEMA_OF).fetchall()):
+            raise self._damaged("its tables are not as they were made")
+
+    def _damaged(self, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{self._path} is damaged ({what}); {_REMEDY}")
+
+    def _value(self, name: str, stored: object) -> str:
+        """A value of ``meta``, compared with its checksum."""
+        try:
+            return value_of(name, stored, checked=self._checked)
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
+
+    def _document(self, row: Sequence[Any]) -> Document:
+        """A document out of the columns of `ROW`, compared with its checksums."""
+        try:
+            return document_of(row)
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
+
+    def _id(self, row: Sequence[Any]) -> str:
+        """The id in the columns of `_ROW_WITHOUT_TEXT`, compared with its checksum; nothing is decoded for that."""
+        id_, _, metadata, stored, seq, key = row
+        try:
+            if len(stored) in {_DIGEST, _DIGEST + _ROW_CHECK} and (
+                len(stored) == _DIGEST or stored[_DIGEST:] == _row_check(key, seq, id_, metadata, stored[:_DIGEST])
+            ):
+                return str(id_)
+        except (TypeError, AttributeError) as error:
+            raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
+        raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: it is not as it was written")
+
+    def _vector(self, key: int, stored: object) -> bytes:
+        """A vector out of its row, compared with its checksum."""
+        try:
+            return vector_of(key, stored)
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
+
+    def _check_gone(self, keys: Sequence[int]) -> None:
+        """See that documents that cannot be found have been deleted: else their rows are lost.
+
+        Raises:
+            CorruptStoreError: one has not.
+        """
+        last = self._row(_LAST_KEY)[0]
+        known = {key for key in keys if 0 < key <= last}
+        for part in batched(known, _VARIABLES):
+            known.difference_update(
+                key for (key,) in self._rows(f"SELECT key FROM tombstones WHERE key IN ({_marks(part)})", *part)
+            )
+        for part in batched(known, _VARIABLES):  # one that was written this moment is there by now
+            known.difference_update(
+                key for (key,) in self._rows(f"SELECT key FROM documents WHERE key IN ({_marks(part)})", *part)
+            )
+        if known:
+            raise self._damaged(f"the document of key {min(known)} is not there, and was not deleted")
 
     def _replaced(self) -> ReplacedError:
         return ReplacedError(f"{self._path.parent} was deleted, or made anew, by another process; open it again")
@@ -486,8 +653,8 @@ class Truth:
     def _told(self, error: sqlite3.Error) -> StoreError:
         """SQLite's error in terms of the file."""
         code = _code(error)
-        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB} or "decode to UTF-8" in str(error):
-            return CorruptStoreError(f"{self._path} is damaged ({error}); {_REMEDY}")
+        if code in _DAMAGE or "decode to UTF-8" in str(error):
+            return self._damaged(str(error))
         if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not room(self._path.parent)):
             return full(self._path, "nothing of this batch was written, and what was acknowledged before is kept")
         if code == sqlite3.SQLITE_BUSY:
@@ -503,6 +670,17 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it tells kinds of the same
 
 
+# Our statements are right, and what they write keeps to the rules: where SQLite complains of either, a page is wrong.
+_DAMAGE = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_TOOBIG,
+    }
+)
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 
 
@@ -520,21 +698,44 @@ def _close(connection: _Connection, directory: Path) -> None:
         connection.close()
 
 
-_REMEDY = "restore it from a backup, or delete the dataset and index it again"
+def _sealed(item: Prepared, key: int, seq: int) -> bytes:
+    """The digest of the content and, behind it, the checksum of the row."""
+    return item.digest + _row_check(key, seq, item.document.id, item.metadata, item.digest)
 
 
-_SEQUENCE = "SELECT value FROM meta WHERE name = 'seq'"
+def _with_check(name: str, value: str) -> str:
+    return f"{value}\n{_meta_check(name, value)}"
+
+
+def _complaint(read: Callable[..., object], *stored: object) -> list[str]:
+    try:
+        read(*stored)
+    except CorruptStoreError as error:
+        return [str(error)]
+    return []
+
+
+@cache
+def schema_rows() -> frozenset[tuple[str, str]]:
+    """The tables and indexes as SQLite writes them down; that of sources may be missing, or added later."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_SCHEMA)
+        return frozenset(row for row in connection.execute(_SCHEMA_OF) if row[0] != "documents_source")
+
+
+_REMEDY = (
+    "'pointsman verify --repair' saves what is sound; or restore it from a backup, or delete the dataset and index it "
+    "again"
+)
+
+
+_META = "SELECT value FROM meta WHERE name = ?"
+ROW = "id, text, metadata, digest, seq, key"
+_ROW_WITHOUT_TEXT = "id, NULL, metadata, digest, seq, key"
+_VECTORS_OF = "documents d LEFT JOIN vectors v ON v.key = d.key"
+_SCHEMA_OF = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+_LAST_KEY = "SELECT max(ifnull((SELECT max(key) FROM documents), 0), ifnull((SELECT max(key) FROM tombstones), 0))"
 
 
 def _marks(values: Sequence[object]) -> str:
     return ",".join("?" * len(values))
-
-
-def _document(row: Sequence[Any]) -> Document:
-    """A document out of a row that begins with id, text, metadata."""
-    try:
-        return Document(row[0], row[1], metadata_of(row[2]))
-    except (ValueError, TypeError) as error:
-        raise CorruptStoreError(
-            f"document {row[0]!r} is damaged ({error}); restore the dataset from a backup, or index it again"
-        ) from error

@@ -1,0 +1,261 @@
+"""Saving what is sound in a damaged dataset. Every row, vector and note carries a checksum, so it is known what is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import sqlite3
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from pointsman._batched import batched
+from pointsman.errors import CorruptStoreError, UnknownNameError
+from pointsman.store.local.collection import FORMAT, MANIFEST, TRUTH, Collection, read_manifest, write_manifest
+from pointsman.store.local.files import WriterLock, directory_aside, steady, sync_directory, translated
+from pointsman.store.local.truth import ROW, Truth, document_of, schema_rows, value_of, vector_of
+from pointsman.store.prepared import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_PAGE: Final = 2000
+_HEAD: Final = 8192  # bytes of SQLite's first page in our files: its head, and the list of tables
+_TOGETHER: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What repairing a dataset came to."""
+
+    documents: int
+    """How many there are now."""
+    lost: int
+    """How many could not be saved; where the notes of deletions are damaged too, deleted ones count."""
+    without_vector: int
+    """How many documents have no vector, where others have one; add them again, and they get one."""
+    problems: tuple[str, ...]
+    """What was wrong; empty where nothing was, and nothing was changed."""
+    aside: Path | None
+    """The folder that holds the damaged files; None where the documents were sound."""
+
+
+@dataclass(slots=True)
+class _Salvage:
+    keys: int = 0
+    without_vector: int = 0
+    last: int = 0
+    deleted: int = 0
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        """Keys are given one after the other, so what has neither a document nor a note of its deletion is lost."""
+        return max(0, self.last - self.keys - self.deleted)
+
+
+def repair_collection(directory: Path) -> Repair:
+    """Save what is sound in a dataset.
+
+    Raises:
+        UnknownNameError: there is nothing.
+        LockedError: another process is writing to it.
+        StoreError: it cannot be read or written.
+    """
+    if not (directory / TRUTH).exists():
+        raise UnknownNameError("dataset", directory.name, ())
+    problems = _problems(directory)
+    if not problems:
+        with closing(Collection(directory)) as collection:
+            return Repair(len(collection.truth), 0, 0, (), None)
+    lock = WriterLock(directory)
+    lock.acquire()
+    try:
+        with translated(directory), steady(directory, alone=True):
+            salvage, aside = _replace(directory)
+    finally:
+        lock.release()
+    with closing(Collection(directory)) as collection:
+        collection.rebuild()
+        return Repair(
+            len(collection.truth), salvage.lost, salvage.without_vector, (*problems, *salvage.complaints), aside
+        )
+
+
+def _problems(directory: Path) -> list[str]:
+    """What is wrong with the documents or the manifest; indexes that are damaged are built anew by the way."""
+    try:
+        with closing(Collection(directory)) as collection:
+            found = list(collection.verify().problems)
+            if not found or collection.truth.check():
+                return found
+            collection.rebuild()
+            return list(collection.verify().problems)
+    except CorruptStoreError as error:
+        return [str(error)]
+
+
+def _replace(directory: Path) -> tuple[_Salvage, Path]:
+    """Let a new directory with what is sound take the place of the damaged one, which is kept beside it."""
+    with directory_aside(directory.parent) as aside:
+        truth = Truth(aside / TRUTH)
+        try:
+            salvage = _save(directory / TRUTH, truth, aside / "damaged")
+        finally:
+            truth.close()
+        shutil.rmtree(aside / "damaged")
+        write_manifest(aside, {**_manifest(directory), "format": FORMAT, "identity": truth.identity})
+        kept = directory.with_name(f".{directory.name}.damaged-{time.time_ns()}")
+        directory.rename(kept)
+        aside.rename(directory)
+        sync_directory(directory.parent)
+    return salvage, kept
+
+
+def _manifest(directory: Path) -> dict[str, Any]:
+    """What the manifest says, as it is if it can be read."""
+    with suppress(CorruptStoreError):
+        return read_manifest(directory) or {}
+    try:
+        found = json.loads((directory / MANIFEST).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        found = {}
+    known = {"description": str(found.get("description", "")), "indexing_technique": "hybrid"}
+    if found.get("indexing_technique") in {"vector", "keyword"}:
+        known["indexing_technique"] = found["indexing_technique"]
+    return {**known, "name": directory.name}
+
+
+def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
+    """Write what is sound in a damaged file into a new one."""
+    work.mkdir()
+    copy = work / TRUTH
+    for suffix in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    with closing(_opened(copy, work)) as connection:
+        notes = _notes(connection)
+        dimensions = int(notes["dimensions"]) if {"embedder", "dimensions"} <= notes.keys() else 0
+        salvage = _Salvage(last=_last(connection), deleted=_deleted(connection))
+        rows = _sound_rows(connection, salvage, 4 * dimensions)
+        for batch in batched(rows, _TOGETHER):
+            # A row whose entry in the index of ids is damaged may be there twice; the later one is the newer one.
+            latest = {item.document.id: (item, vector) for item, vector in batch}
+            with_vector = [(item, vector) for item, vector in latest.values() if vector is not None]
+            without = [item for item, vector in latest.values() if vector is None]
+            truth.upsert([item for item, _ in with_vector], [vector for _, vector in with_vector])
+            truth.upsert(without)
+        truth.set_meta(**{name: value for name, value in notes.items() if name not in {"seq", "identity"}})
+    return salvage
+
+
+def _opened(copy: Path, work: Path) -> sqlite3.Connection:
+    """A connection to a copy of a damaged file, with a new first page if that is what is damaged."""
+    if not _listed(copy):
+        fresh = Truth(work / "fresh.sqlite")
+        fresh.close()
+        head = bytearray((work / "fresh.sqlite").read_bytes()[:_HEAD])
+        content = bytearray(copy.read_bytes())
+        head[28:32] = (len(content) // _HEAD).to_bytes(4, "big")  # how many pages there are
+        content[:_HEAD] = head
+        copy.write_bytes(content)
+    return _connected(copy)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None)
+
+
+def _listed(path: Path) -> bool:
+    """Whether the tables can be found."""
+    try:
+        with closing(_connected(path)) as connection:
+            return schema_rows() <= set(connection.execute("SELECT name, sql FROM sqlite_master").fetchall())
+    except sqlite3.Error as error:
+        log.info("the head of %s is damaged: %s", path, error)
+        return False
+
+
+def _notes(connection: sqlite3.Connection) -> dict[str, str]:
+    """The sound values of ``meta``."""
+    notes: dict[str, str] = {}
+    checked = _first(connection, "PRAGMA user_version") != 0
+    for (name,) in _all(connection, "SELECT name FROM meta"):
+        for (stored,) in _all(connection, "SELECT value FROM meta WHERE name = ?", name):
+            with suppress(ValueError):
+                notes[str(name)] = value_of(str(name), stored, checked=checked)
+    return notes
+
+
+def _last(connection: sqlite3.Connection) -> int:
+    """The greatest key that was ever given."""
+    statements = (
+        "SELECT max(key) FROM documents",
+        "SELECT max(key) FROM tombstones",
+        "SELECT seq FROM sqlite_sequence WHERE name = 'documents'",
+    )
+    return max(int(_first(connection, statement) or 0) for statement in statements)
+
+
+def _deleted(connection: sqlite3.Connection) -> int:
+    return int(_first(connection, "SELECT count(*) FROM tombstones") or 0)
+
+
+def _sound_rows(
+    connection: sqlite3.Connection, salvage: _Salvage, size: int
+) -> Iterator[tuple[Prepared, bytes | None]]:
+    """Documents whose checksums are right, and their vectors of ``size`` bytes."""
+    for start in range(1, salvage.last + 1, _PAGE):
+        end = min(start + _PAGE - 1, salvage.last)
+        vectors: Mapping[int, object] = dict(
+            _between(connection, "SELECT key, vector FROM vectors WHERE key BETWEEN ? AND ? ORDER BY key", start, end)
+        )
+        sql = f"SELECT {ROW} FROM documents WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  (ours)
+        for row in _between(connection, sql, start, end):
+            try:
+                document = document_of(row)
+            except ValueError as error:
+                salvage.complaints.append(f"lost: {error}")
+                continue
+            salvage.keys += 1
+            vector = None
+            if size:
+                with suppress(ValueError):
+                    vector = vector_of(row[-1], vectors.get(row[-1]))
+                if vector is None or len(vector) != size:
+                    salvage.without_vector += 1
+                    vector = None
+            yield Prepared(document, row[2], row[3][:16]), vector
+
+
+def _between(connection: sqlite3.Connection, sql: str, first: int, last: int) -> list[Any]:
+    """The rows of a range of keys that can be read."""
+    try:
+        return connection.execute(sql, (first, last)).fetchall()
+    except sqlite3.Error as error:
+        if first == last:
+            log.debug("key %d cannot be read: %s", first, error)
+            return []
+    middle = (first + last) // 2
+    return [*_between(connection, sql, first, middle), *_between(connection, sql, middle + 1, last)]
+
+
+def _all(connection: sqlite3.Connection, sql: str, *values: object) -> list[Any]:
+    try:
+        return connection.execute(sql, values).fetchall()
+    except sqlite3.Error as error:
+        log.warning("%s: %s", sql, error)
+        return []
+
+
+def _first(connection: sqlite3.Connection, sql: str) -> Any:
+    rows = _all(connection, sql)
+    return rows[0][0] if rows else None

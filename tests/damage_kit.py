@@ -1,0 +1,315 @@
+"""A workspace with one bit of one file flipped, and what comes of it, for the tests and for benchmarks/damage.py."""
+
+from __future__ import annotations
+
+import gc
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import numpy as np
+
+from pointsman import Document, Workspace
+from pointsman.errors import RetrievalError, StoreError
+from pointsman.filters import Equals
+from pointsman.models.cached import CachedEmbedder
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.server.keys import KeyStore
+from pointsman.store.local import vectors
+
+DOCUMENTS: Final = 300
+_WORDS: Final = [
+    "signal",
+    "lamp",
+    "train",
+    "brake",
+    "lever",
+    "points",
+    "track",
+    "bridge",
+    "driver",
+    "guard",
+    "whistle",
+    "engine",
+    "steam",
+    "wheel",
+    "carriage",
+    "platform",
+    "ticket",
+    "station",
+    "tunnel",
+    "river",
+    "timetable",
+    "junction",
+    "crossing",
+    "gate",
+    "sleeper",
+    "rail",
+    "ballast",
+    "coal",
+    "water",
+    "tender",
+    "boiler",
+    "valve",
+    "piston",
+]
+_QUERIES: Final = ("signal lamp at the bridge", "boiler valve", "tunnel gate crossing", "coal and water for the tender")
+_WAYS_BACK: Final = (
+    "open it with the version that wrote it",
+    "repair",
+    "restore",
+    "rebuild",
+    "delete",
+    "index the documents again",
+    "nobody is let in",
+)
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One bit of one file, by its path in the folder."""
+
+    file: str
+    place: int
+    bit: int
+
+    def apply(self, folder: Path) -> None:
+        """Flip it."""
+        path = folder / self.file
+        content = bytearray(path.read_bytes())
+        content[self.place] ^= 1 << self.bit
+        path.write_bytes(content)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a flip: ``sound`` (nothing changed, or it healed), ``named``, ``silent`` or ``foreign``."""
+
+    kind: str
+    message: str = ""
+
+
+class Patient:
+    """A workspace with everything that one has on disk, and what it answers while it is sound.
+
+    Args:
+        folder: a new one; ``folder/sound`` is never changed, ``folder/flipped`` is made anew for each flip.
+        killed: it was left as a kill leaves it, with the last transactions in SQLite's log; else it was closed.
+    """
+
+    def __init__(self, folder: Path, *, killed: bool) -> None:
+        self._sound, self._flipped = folder / "sound", folder / "flipped"
+        self.key = _make(folder / "made", self._sound, killed=killed)
+        with _undisturbed(self._sound, folder / "probe") as probe:
+            self._answers = _answers(probe, self.key)
+        self.files = sorted(
+            str(path.relative_to(self._sound))
+            for path in self._sound.rglob("*")
+            if path.is_file() and path.stat().st_size
+        )
+
+    @property
+    def documents(self) -> int:
+        """How many documents there are."""
+        return len(self._answers["documents"])
+
+    def flips(self, count: int, seed: int) -> Iterator[Flip]:
+        """Random flips; each file gets a share, however small it is, and the rest goes by size."""
+        rng = random.Random(seed)
+        sizes = {file: (self._sound / file).stat().st_size for file in self.files}
+        for number in range(count):
+            even = number % 2 == 0
+            file = rng.choice(self.files) if even else rng.choices(self.files, list(sizes.values()))[0]
+            yield Flip(file, rng.randrange(sizes[file]), rng.randrange(8))
+
+    def examine(self, flip: Flip) -> Outcome:
+        """Flip the bit in a copy, and compare what the copy answers."""
+        copy = self._damaged(flip)
+        outcomes = []
+        for name, ask in _QUESTIONS.items():
+            outcomes.append(self._ask(copy, name, ask))
+        return max(outcomes, key=lambda outcome: _BADNESS.index(outcome.kind))
+
+    def repair(self, flip: Flip) -> tuple[int, int]:
+        """Flip the bit in a copy and repair it; how many documents there are then, and how many of them are right.
+
+        Raises:
+            AssertionError: it is not sound afterwards.
+        """
+        copy = self._damaged(flip)
+        with _opened(copy) as workspace:
+            workspace.repair("notes")
+            dataset = workspace.dataset("notes", create=False)
+            report = dataset.verify()
+            assert report.problems == (), report.problems
+            documents = {document.id: document for document in dataset.store.documents()}
+        right = {document["id"] for document in self._answers["documents"]}
+        same = sum(_plain(document) in self._answers["documents"] for document in documents.values())
+        assert documents.keys() <= right, documents.keys() - right
+        return len(documents), same
+
+    def _damaged(self, flip: Flip) -> Path:
+        shutil.rmtree(self._flipped, ignore_errors=True)
+        shutil.copytree(self._sound, self._flipped)
+        flip.apply(self._flipped)
+        return self._flipped
+
+    def _ask(self, copy: Path, name: str, ask: Callable[[Path, Any], Any]) -> Outcome:
+        try:
+            answer = ask(copy, self.key)
+        except (StoreError, RetrievalError) as error:
+            message = str(error)
+            named = any(Path(file).name in message for file in self.files)
+            if named and any(way in message for way in _WAYS_BACK):
+                return Outcome("named", message)
+            return Outcome("foreign", f"{name}: no file or no way back in {message!r}")
+        except Exception as error:  # noqa: BLE001  (this is what is looked for)
+            return Outcome("foreign", f"{name}: {type(error).__name__}: {error}")
+        expected = self._answers[name]
+        return Outcome("sound") if answer == expected else Outcome("silent", f"{name}: {_difference(expected, answer)}")
+
+
+_BADNESS: Final = ("sound", "named", "silent", "foreign")
+
+
+def _make(folder: Path, copy: Path, *, killed: bool) -> str:
+    """A workspace, an embedding cache and a key; returns the key's text."""
+    rng = random.Random(5)
+    ignored = shutil.ignore_patterns("*-shm", "*.lock")
+    with patch.object(vectors, "_REBASE_ROWS", 100), _opened(folder) as workspace:
+        dataset = workspace.dataset("notes", description="Notes on trains")
+        with dataset.writing():  # at its end the merging of index files, which goes on behind, is waited for
+            for start in range(0, DOCUMENTS, 50):
+                dataset.add([_document(number, rng) for number in range(start, start + 50)])
+            dataset.add([_document(number, rng) for number in range(0, 30, 3)])
+            dataset.delete([f"d{number}" for number in range(1, 60, 6)])
+        dataset.search(_QUERIES[0])
+        keys = KeyStore(folder / "w" / "keys.json")
+        keys.create("reader", datasets=["other"], scopes=["read"])
+        text = keys.create("writer", datasets=["notes"]).text
+        if killed:
+            shutil.copytree(folder, copy, ignore=ignored)
+    gc.collect()  # the cache is closed when nobody has it any more
+    if not killed:
+        shutil.copytree(folder, copy, ignore=ignored)
+    return text
+
+
+def _document(number: int, rng: random.Random) -> Document:
+    text = f"note {number}: " + " ".join(rng.choices(_WORDS, k=rng.randint(5, 90)))
+    return Document(
+        f"d{number}", text, {"source": f"s{number % 20}.md", "page": number, "tags": rng.choices(_WORDS, k=2)}
+    )
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[Workspace]:
+    embedder = CachedEmbedder(HashingEmbedder(32), folder / "cache")
+    with Workspace(folder / "w", embedder=embedder) as workspace:
+        yield workspace
+
+
+@contextmanager
+def _undisturbed(sound: Path, probe: Path) -> Iterator[Path]:
+    shutil.copytree(sound, probe)
+    try:
+        yield probe
+    finally:
+        shutil.rmtree(probe)
+
+
+def _plain(document: Document | None) -> Any:
+    return None if document is None else {"id": document.id, "text": document.text, "metadata": dict(document.metadata)}
+
+
+def _searches(folder: Path, key: str) -> Any:
+    del key
+    with _opened(folder) as workspace:
+        dataset = workspace.dataset("notes", create=False)
+        answers = []
+        for query in _QUERIES:
+            context = dataset.search(query, 10, refuse=False)
+            assert not context.degraded, StoreError(str(context.degraded))
+            answers.append([(_plain(hit.document), round(hit.score, 5)) for hit in context.hits])
+        filtered = dataset.search(_QUERIES[0], 10, refuse=False, filters=Equals("source", "s3.md"))
+        answers.append([(_plain(hit.document), round(hit.score, 5)) for hit in filtered.hits])
+        return answers
+
+
+def _reading(folder: Path, key: str) -> Any:
+    del key
+    with _opened(folder) as workspace:
+        dataset = workspace.dataset("notes", create=False)
+        ids = [f"d{number}" for number in range(0, DOCUMENTS, 7)]
+        return {
+            "get": [_plain(document) for document in map(dataset.get, ids)],
+            "source": dataset.ids(source="s4.md"),
+            "count": len(dataset),
+            "about": (dataset.description, workspace.names()),
+        }
+
+
+def _documents(folder: Path, key: str) -> Any:
+    del key
+    with _opened(folder) as workspace:
+        return [_plain(document) for document in workspace.dataset("notes", create=False).store.documents()]
+
+
+def _embedding(folder: Path, key: str) -> Any:
+    del key
+    embedder = CachedEmbedder(HashingEmbedder(32), folder / "cache")
+    return np.round(embedder.embed_queries(list(_QUERIES)), 6).tolist()
+
+
+def _access(folder: Path, key: str) -> Any:
+    found = KeyStore(folder / "w" / "keys.json").check(key)
+    return found and (found.name, found.datasets, found.scopes)
+
+
+def _writing(folder: Path, key: str) -> Any:
+    """Add, update and delete, and see what is there then; the last question, since it changes the copy."""
+    del key
+    rng = random.Random(9)
+    with _opened(folder) as workspace:
+        dataset = workspace.dataset("notes", create=False)
+        result = dataset.add([_document(number, rng) for number in range(DOCUMENTS - 10, DOCUMENTS + 10)])
+        deleted = dataset.delete([f"d{number}" for number in range(100, 110)])
+        context = dataset.search(_QUERIES[1], 10, refuse=False)
+        assert not context.degraded, StoreError(str(context.degraded))
+        return {
+            "result": (result.added, result.updated, result.unchanged, deleted),
+            "ids": dataset.ids(),
+            "hits": [(_plain(hit.document), round(hit.score, 5)) for hit in context.hits],
+        }
+
+
+_QUESTIONS: Final[dict[str, Callable[[Path, Any], Any]]] = {
+    "searches": _searches,
+    "reading": _reading,
+    "documents": _documents,
+    "embedding": _embedding,
+    "access": _access,
+    "writing": _writing,
+}
+
+
+def _answers(folder: Path, key: str) -> dict[str, Any]:
+    return {name: ask(folder, key) for name, ask in _QUESTIONS.items()}
+
+
+def _difference(expected: Any, answer: Any) -> str:
+    """The first thing that is another one."""
+    if isinstance(expected, dict) and isinstance(answer, dict):
+        for name in expected:
+            if expected[name] != answer.get(name):
+                return f"{name}: {_difference(expected[name], answer.get(name))}"
+    if isinstance(expected, list) and isinstance(answer, list) and len(expected) == len(answer):
+        for one, other in zip(expected, answer, strict=True):
+            if one != other:
+                return _difference(one, other)
+    return f"{expected!r:.150} became {answer!r:.150}"

@@ -1,0 +1,208 @@
+"""Damage: what is read is what was written, or an error names the file and the way back. benchmarks/damage.py flips
+2,000 bits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from damage_kit import Flip, Patient
+from pointsman import Document, Workspace
+from pointsman.cli.app import app
+from pointsman.errors import CorruptStoreError, UnknownNameError
+from pointsman.models.scripted import HashingEmbedder
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["killed", "closed"])
+def patient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Patient:
+    return Patient(tmp_path_factory.mktemp("patient"), killed=request.param)
+
+
+def test_a_flipped_bit_is_never_silent_and_never_foreign(patient: Patient) -> None:
+    outcomes = [(flip, patient.examine(flip)) for flip in patient.flips(40, 7)]
+    assert [f"{flip}: {outcome}" for flip, outcome in outcomes if outcome.kind in {"silent", "foreign"}] == []
+    assert {"sound", "named"} <= {outcome.kind for _, outcome in outcomes}
+
+
+def test_what_is_repaired_is_sound_and_nothing_in_it_is_wrong(patient: Patient) -> None:
+    flips = [flip for flip in patient.flips(200, 11) if flip.file.endswith(("documents.sqlite", "manifest.json"))]
+    for flip in flips[:12]:
+        documents, right = patient.repair(flip)
+        assert documents == right, flip
+        assert documents >= patient.documents - 40, "a page has some of them"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    with Workspace(tmp_path / "w", embedder=HashingEmbedder(16)) as opened:
+        notes = opened.dataset("notes", description="Notes on trains")
+        notes.add([Document(f"d{number}", f"signal number {number}", {"page": number}) for number in range(50)])
+        notes.delete(["d7"])
+        opened.backend.put_record("policy", "", "{}")
+    return tmp_path / "w"
+
+
+def opened(path: Path) -> Workspace:
+    return Workspace(path, embedder=HashingEmbedder(16))
+
+
+def change(workspace: Path, sql: str, *values: object) -> None:
+    with closing(sqlite3.connect(workspace / "datasets" / "notes" / "documents.sqlite")) as connection:
+        connection.execute(sql, values)
+        connection.commit()
+
+
+CHANGES = {
+    "text": "UPDATE documents SET text = 'signal number 99' WHERE id = 'd5'",
+    "metadata": """UPDATE documents SET metadata = '{"page": 6}' WHERE id = 'd5'""",
+    "id": "UPDATE documents SET id = 'e5' WHERE id = 'd5'",
+    "sequence number": "UPDATE documents SET seq = 2 WHERE id = 'd5'",
+    "key": "UPDATE documents SET key = 1000 WHERE id = 'd5'",
+    "vector": "UPDATE vectors SET vector = zeroblob(length(vector)) WHERE key = 6",
+    "another's vector": "UPDATE vectors SET vector = (SELECT vector FROM vectors WHERE key = 1) WHERE key = 6",
+    "sequence": "UPDATE meta SET value = '7' || substr(value, 2) WHERE name = 'seq'",
+    "dimensions": "UPDATE meta SET value = replace(value, '16', '17') WHERE name = 'dimensions'",
+    "identity": "UPDATE meta SET value = 'x' || substr(value, 2) WHERE name = 'identity'",
+    "a row that is gone": "DELETE FROM documents WHERE id = 'd5'",
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_each_part_of_a_row_has_a_checksum(workspace: Path, what: str) -> None:
+    change(workspace, CHANGES[what])
+    with pytest.raises(CorruptStoreError, match=r"documents\.sqlite"), opened(workspace) as changed:  # noqa: PT012
+        notes = changed.dataset("notes", create=False)
+        if problems := notes.verify().problems:
+            raise CorruptStoreError(" ".join(problems))
+
+
+def test_a_hit_is_compared_when_it_is_read(workspace: Path) -> None:
+    change(workspace, CHANGES["text"])
+    with opened(workspace) as changed:
+        notes = changed.dataset("notes", create=False)
+        with pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged \(document 'd5', key 6"):
+            notes.get("d5")
+        assert notes.get("d6") is not None
+
+
+def test_a_list_of_ids_is_compared_too(workspace: Path) -> None:
+    change(workspace, CHANGES["id"])
+    with opened(workspace) as changed, pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged"):
+        changed.dataset("notes", create=False).ids()
+
+
+def test_the_manifest_has_a_checksum(workspace: Path) -> None:
+    path = workspace / "datasets" / "notes" / "manifest.json"
+    path.write_text(path.read_text().replace("Notes on trains", "Notes on trams"))
+    with opened(workspace) as changed:
+        with pytest.raises(CorruptStoreError, match=r"manifest\.json.*verify --repair"):
+            changed.dataset("notes", create=False)
+        assert changed.repair("notes").documents == 49
+        assert changed.dataset("notes", create=False).description == "Notes on trams"
+
+
+def without_checksums(workspace: Path) -> None:
+    """Make of a dataset what the first format was."""
+    folder = workspace / "datasets" / "notes"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["checksum"]
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": 1}))
+    change(workspace, "UPDATE documents SET digest = substr(digest, 1, 16)")
+    change(workspace, "UPDATE vectors SET vector = substr(vector, 1, 64)")
+    change(workspace, "UPDATE meta SET value = substr(value, 1, instr(value, char(10)) - 1)")
+    change(workspace, "PRAGMA user_version = 0")
+
+
+def test_a_dataset_of_the_first_format_opens_and_is_brought_up_to_date(workspace: Path) -> None:
+    with opened(workspace) as before:
+        expected = [(hit.id, hit.score) for hit in before.dataset("notes").search("signal 12", 5, refuse=False).hits]
+    without_checksums(workspace)
+    with opened(workspace) as old:
+        notes = old.dataset("notes", create=False)
+        assert [(hit.id, hit.score) for hit in notes.search("signal 12", 5, refuse=False).hits] == expected
+        assert notes.verify().problems == ()
+        assert notes.add([Document("d5", "signal number 5", {"page": 5}), Document("new", "a new one")]).unchanged == 1
+    manifest = json.loads((workspace / "datasets" / "notes" / "manifest.json").read_text())
+    assert manifest["format"] == 2
+    with opened(workspace) as new:
+        assert new.dataset("notes", create=False).verify().problems == ()
+    change(workspace, CHANGES["dimensions"])
+    with pytest.raises(CorruptStoreError), opened(workspace) as changed:
+        changed.dataset("notes", create=False).verify()
+
+
+def test_notes_of_several_lines_are_read_from_the_first_format(workspace: Path) -> None:
+    with opened(workspace) as before:
+        before.dataset("notes").store.annotate(remark="one\ntwo")
+    without_checksums(workspace)
+    change(workspace, "UPDATE meta SET value = 'one\ntwo' WHERE name = 'remark'")
+    with opened(workspace) as old:
+        assert old.dataset("notes", create=False).store.statistics().notes["remark"] == "one\ntwo"
+
+
+class TestRepair:
+    def test_a_sound_dataset_stays_as_it_is(self, workspace: Path) -> None:
+        before = (workspace / "datasets" / "notes" / "documents.sqlite").read_bytes()
+        with opened(workspace) as sound:
+            repair = sound.repair("notes")
+        assert (repair.documents, repair.lost, repair.problems, repair.aside) == (49, 0, (), None)
+        assert (workspace / "datasets" / "notes" / "documents.sqlite").read_bytes() == before
+
+    def test_damaged_documents_are_left_out_and_the_others_saved(self, workspace: Path) -> None:
+        change(workspace, CHANGES["text"])
+        change(workspace, "UPDATE vectors SET vector = zeroblob(length(vector)) WHERE key = 9")
+        with opened(workspace) as damaged:
+            damaged.dataset("notes", create=False).store.annotate(remark="kept")
+            repair = damaged.repair("notes")
+            assert (repair.documents, repair.lost, repair.without_vector) == (48, 1, 1)
+            assert any("'d5'" in problem for problem in repair.problems)
+            notes = damaged.dataset("notes", create=False)
+            assert notes.verify().problems == ()
+            assert notes.get("d5") is None
+            assert notes.get("d6") == Document("d6", "signal number 6", {"page": 6})
+            assert notes.store.statistics().notes["remark"] == "kept"
+            assert notes.description == "Notes on trains"
+            assert repair.aside is not None
+            assert (repair.aside / "documents.sqlite").exists()
+            assert damaged.names() == ["notes"]
+
+    @pytest.mark.parametrize("place", [0, 16, 18, 20, 31, 56])
+    def test_the_head_of_the_file_is_made_anew(self, workspace: Path, place: int) -> None:
+        Flip("datasets/notes/documents.sqlite", place, 0).apply(workspace)
+        with opened(workspace) as damaged:
+            repair = damaged.repair("notes")
+            assert (repair.documents, repair.lost, repair.without_vector) == (49, 0, 0)
+
+    def test_damaged_indexes_are_built_anew(self, workspace: Path) -> None:
+        shutil.rmtree(workspace / "datasets" / "notes" / "keyword")
+        with opened(workspace) as damaged:
+            assert damaged.repair("notes").aside is None
+            assert damaged.dataset("notes", create=False).verify().problems == ()
+
+    def test_a_name_that_is_none(self, workspace: Path) -> None:
+        with opened(workspace) as damaged, pytest.raises(UnknownNameError):
+            damaged.repair("other")
+
+    def test_on_the_command_line(self, workspace: Path) -> None:
+        change(workspace, CHANGES["text"])
+        place = ["-w", str(workspace)]
+        assert CliRunner().invoke(app, ["verify", *place]).exit_code == 1
+        result = CliRunner().invoke(app, ["verify", "--repair", "--json", *place])
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["notes"]["lost"] == 1
+        assert CliRunner().invoke(app, ["verify", *place]).exit_code == 0
+
+
+def test_a_document_that_lost_its_row_is_not_taken_for_a_deleted_one(workspace: Path) -> None:
+    with opened(workspace) as whole:
+        store = whole.dataset("notes").store
+        (key,) = store.keys(["d5"]).values()
+        change(workspace, CHANGES["a row that is gone"])
+        with pytest.raises(CorruptStoreError, match="was not deleted"):
+            store.fetch([key])
