@@ -167,7 +167,16 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
 def _confidence(context: RetrievalContext) -> str:
     if context.confidence is None or not context.hits:
         return ""
-    return f" · an answer is among them with {context.confidence:.0%}"
+    return f" · an answer is among them: {percent(context.confidence)}"
+
+
+def percent(chance: float) -> str:
+    """A probability as people read it; nothing is ever quite sure.
+
+    >>> percent(0.004), percent(0.47), percent(0.998)
+    ('under 1%', '47%', 'over 99%')
+    """
+    return "under 1%" if chance < 0.01 else "over 99%" if chance > 0.99 else f"{chance:.0%}"
 
 
 def _print_refusal(out: Console, refusal: Refusal) -> None:
@@ -212,7 +221,7 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
     from rich.text import Text
 
     name = _plain(hit.document.title or hit.id)
-    worth = f"{hit.score:.2f}" if hit.relevance is None else f"{hit.relevance:.0%}"
+    worth = f"{hit.score:.2f}" if hit.relevance is None else percent(hit.relevance)
     head = Text.assemble((f"{rank}. ", "bold"), (name, "bold cyan"), (f"  {worth}", "green"))
     head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
     where = hit.metadata.get("source")
