@@ -33,6 +33,10 @@ POLICY: Final = "policy"
 """The file in a workspace's folder that holds the policy fitted to it."""
 
 
+_RETIRED: Final = frozenset({"feedback", "feedback_top", "feedback_below"})
+"""What policies of earlier versions had, for a step that is gone; the rest of theirs holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The constants of the automatic choice.
@@ -117,6 +121,7 @@ class Policy:
             raise InputError(f"a policy is JSON, and this is not: {error}") from None
         if not isinstance(values, dict):
             raise InputError(f"a policy is a JSON object, not {type(values).__name__}")
+        values = {name: value for name, value in values.items() if name not in _RETIRED}
         unknown = sorted(set(values) - {one.name for one in fields(cls)})
         if unknown:
             raise InputError(
