@@ -587,6 +587,10 @@ class RemoteDataset:
         """The documents of these ids in their order; None where there is none. Each takes a request."""
         return [self.get(one) for one in ids]
 
+    async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
+        """`get_many`, awaited."""
+        return await in_thread(self.get_many, ids)
+
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
         """How many documents there are, or match."""
         if not self.exists:

@@ -191,8 +191,9 @@ class IndexStore(BaseStore):
         for name, answer in answers.items():
             if "error" in answer:
                 raise self._cluster.complaint(answer["error"])
-            if answer["_shards"]["failed"]:
-                degraded.append(f"{self._attached.place}: {answer['_shards']['failed']} shards did not answer")
+            # A part without any living copy is in `total`, but neither in `successful` nor in `failed`.
+            if silent := answer["_shards"]["total"] - answer["_shards"]["successful"]:
+                degraded.append(f"{self._attached.place}: {silent} shards did not answer")
             hits = answer["hits"]["hits"]
             rankings[name] = [(self._id(hit), hit["_score"]) for hit in hits]
             documents |= {self._id(hit): self._document(hit) for hit in hits}

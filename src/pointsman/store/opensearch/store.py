@@ -191,8 +191,10 @@ class OpenSearchStore(BaseStore):
             rankings[name] = [(key, -score) for score, key in sorted(scored)]
             documents |= {hit["_id"]: _document(hit["_source"]) for hit in hits}
             shards = answer["_shards"]
-            if shards["failed"] or answer.get("timed_out"):
-                degraded.append(f"{shards['failed']} of {shards['total']} parts of the {name} list did not answer")
+            # A part without any living copy is in `total`, but neither in `successful` nor in `failed`.
+            silent = shards["total"] - shards["successful"]
+            if silent or answer.get("timed_out"):
+                degraded.append(f"{silent} of {shards['total']} parts of the {name} list did not answer")
         scores: dict[str, dict[Any, float]] = {
             name: {key: score for key, score in ranking if score is not None} for name, ranking in rankings.items()
         }
