@@ -185,8 +185,7 @@ def test_the_openai_client_filters_and_ranks(client: openai.OpenAI) -> None:
     assert numbers
     assert all(n >= 10 and n % 2 == 0 and n != 12 for n in numbers)
     all_of_them = list(client.vector_stores.search("rails", query="bread", ranking_options={"ranker": "none"}))
-    least = all_of_them[0].score
-    assert least > 0
+    least = max(all_of_them[0].score, 0.01)  # scores of this embedder are no probabilities, and may be below 0
     above = client.vector_stores.search(
         "rails", query="bread", ranking_options={"ranker": "none", "score_threshold": least}
     )

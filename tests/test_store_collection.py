@@ -337,7 +337,7 @@ class TestHostileInput:
         deep = '{"source":"a.md","x":' + "[" * 2500 + "]" * 2500 + "}"
         with closing(truth.Truth(tmp_path / "documents.sqlite")) as made:
             other = prepare(Document("2", "y", {"source": "a.md"}))
-            made.upsert([Prepared(Document("1", "x"), deep, b"digest"), other])
+            made.upsert([Prepared(Document("1", "x"), deep, bytes(truth._DIGEST)), other])
             assert (made.ids(), made.ids(source="a.md")) == (["1", "2"], ["2"])
 
     def test_k_beyond_all_documents(self, store: Collection) -> None:

@@ -928,8 +928,8 @@ def serve_http(
         keyless=keyless,
         hosts=hosts,
     )
-    listening = bound(host, port)
-    configure_logging()  # the caller's logging stays as it is where nothing can be served
-    warn_if_closed(options, keys)
-    announce(workspace.place, f"{address(listening)}{PATH}", on_listening)
-    uvicorn.Server(configured(app)).run(sockets=[listening])
+    with bound(host, port) as listening:
+        configure_logging()  # the caller's logging stays as it is where nothing can be served
+        warn_if_closed(options, keys)
+        announce(workspace.place, f"{address(listening)}{PATH}", on_listening)
+        uvicorn.Server(configured(app)).run(sockets=[listening])

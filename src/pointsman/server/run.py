@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
@@ -89,23 +89,24 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
     from pointsman.server.logs import configure_logging
 
     _limits(options)
-    with closing(open_backend(options.workspace)) as backend:
-        keys = keys_of(backend)
-        check_closed(options, keys)
-        listening = bound(options.host, options.port)
-        configure_logging(options.log_level, json=options.log_json)
-        warn_if_closed(options, keys)
-    announce(redacted(options.workspace), address(listening), on_listening)
-    if options.workers == 1:
-        server = uvicorn.Server(configured(application(options), log_level=options.log_level))
-        server.run(sockets=[listening])
-        return
-    from uvicorn.supervisors import Multiprocess
+    with ExitStack() as stack:
+        with closing(open_backend(options.workspace)) as backend:
+            keys = keys_of(backend)
+            check_closed(options, keys)
+            listening = stack.enter_context(bound(options.host, options.port))  # closed whatever comes of it
+            configure_logging(options.log_level, json=options.log_json)
+            warn_if_closed(options, keys)
+        announce(redacted(options.workspace), address(listening), on_listening)
+        if options.workers == 1:
+            server = uvicorn.Server(configured(application(options), log_level=options.log_level))
+            server.run(sockets=[listening])
+            return
+        from uvicorn.supervisors import Multiprocess
 
-    os.environ[_VARIABLE] = json.dumps(asdict(options))
-    level, workers = options.log_level, options.workers
-    config = configured(f"{__name__}:from_environment", factory=True, workers=workers, log_level=level)
-    Multiprocess(config, sockets=[listening]).run()
+        os.environ[_VARIABLE] = json.dumps(asdict(options))
+        level, workers = options.log_level, options.workers
+        config = configured(f"{__name__}:from_environment", factory=True, workers=workers, log_level=level)
+        Multiprocess(config, sockets=[listening]).run()
 
 
 GRACE: Final = 30

@@ -149,10 +149,11 @@ class Cluster:
             return StoreUnavailableError(f"{self.label} does not answer ({text}); check that it runs and lets you in")
         return StoreError(f"{self.label}: {text}")
 
-    def complaint(self, error: Mapping[str, Any]) -> StoreError:
+    def complaint(self, error: Mapping[str, Any], status: int | None = None) -> StoreError:
         """What one part of a request complains of."""
         causes = error.get("root_cause") or [error]
-        return StoreError(f"{self.label}: {error.get('type')}: {causes[0].get('reason')!s:.300}")
+        kind = StoreUnavailableError if status is not None and status >= 500 else StoreError
+        return kind(f"{self.label}: {error.get('type')}: {causes[0].get('reason')!s:.300}")
 
     def gone(self) -> StoreError:
         """The error for a dataset that is not there any more."""

@@ -67,6 +67,7 @@ _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHA
 _FRESH_SECONDS: Final = 1.0  # for so long statistics are not asked for again
 _TOGETHER: Final = 500  # documents in one request
 _TOGETHER_BYTES: Final = 8_000_000
+_PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches that a node took with it are asked again
 _TRIES: Final = 20  # times that a write is begun anew when others have changed the same documents
 _SHOWN: Final = {"includes": ["id", "text", "metadata"]}
 _ORDER_BITS: Final = 20  # documents of one write are numbered below this
@@ -240,17 +241,22 @@ class OpenSearchStore(BaseStore):
         for search in searches:
             about = hashlib.blake2b(repr(search["query"]).encode("utf-8", "replace"), digest_size=6).hexdigest()
             lines += [{"search_type": "dfs_query_then_fetch", "preference": about}, search]
-        answer = self._cluster.ask_many(f"/{self._alias}/_msearch", lines)
-        for one in answer["responses"]:
-            if "error" in one:
-                raise self._told(one["error"], one.get("status"))
-        return list(answer["responses"])
+        for pause in (*_PAUSES, None):
+            responses = list(self._cluster.ask_many(f"/{self._alias}/_msearch", lines)["responses"])
+            failed = next((one for one in responses if "error" in one), None)
+            if failed is None:
+                break
+            # A node that goes takes the searches with it that wait for it; another copy answers in a moment.
+            if pause is None or failed.get("status", 500) < 500:
+                raise self._told(failed["error"], failed.get("status"))
+            time.sleep(pause)
+        return responses
 
     def _told(self, error: Mapping[str, Any], status: int | None) -> StoreError:
         """What one part of a request complains of."""
         if status == 404 and error.get("type") in {"index_not_found_exception", "alias_missing_exception"}:
             return self._cluster.gone()
-        return self._cluster.complaint(error)
+        return self._cluster.complaint(error, status)
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
