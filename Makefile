@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CHROMA := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pointsman-tests/chroma-1.5
 
-.PHONY: demo cluster-demo test check format docs clean
+.PHONY: demo cluster-demo mcp1 test check format docs site clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pointsman demo
@@ -12,18 +13,26 @@ cluster-demo: $(VENV)/.dev  ## the demo's data on three real OpenSearch nodes, o
 	test -d demo-workspace || $(BIN)/pointsman demo
 	$(BIN)/python benchmarks/cluster_demo.py
 
-test: $(VENV)/.dev $(VENV)/.browser
+test: $(VENV)/.dev $(VENV)/.browser $(CHROMA)/complete
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 3 --dist loadgroup
+
+mcp1: $(VENV)/.dev  ## both versions of the protocol's SDK against each other
+	$(PYTHON) -m venv .venv-mcp1
+	.venv-mcp1/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[server,mcp]' 'mcp<2'
+	POINTSMAN_MCP1=$(CURDIR)/.venv-mcp1/bin/python $(BIN)/pytest tests/test_mcp_versions.py
+
+site: $(VENV)/.dev  ## the documentation as a web site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.dev  ## write the commands' help pages and the OpenAPI description into docs
+docs: $(VENV)/.dev  ## write the help pages, the table of settings and the OpenAPI description into docs
 	$(BIN)/python tests/test_docs.py
 	$(BIN)/python tests/test_openapi.py
 
@@ -34,8 +43,13 @@ $(VENV)/.browser: $(VENV)/bin/python
 		|| echo "no Chromium here: the tests of the console will be skipped"
 	touch $@
 
+# Chroma takes 500 MB and pins packages of its own, so it lives in a virtual environment of its own.
+$(CHROMA)/complete:
+	@{ $(PYTHON) -m venv $(CHROMA) && $(CHROMA)/bin/python -m pip install --quiet --disable-pip-version-check \
+		'chromadb>=1.5,<1.6' && touch $@; } || echo "no Chroma here: its tests will be skipped"
+
 clean:
-	rm -rf $(VENV) demo-workspace .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-mcp1 demo-workspace site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
