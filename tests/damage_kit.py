@@ -66,7 +66,7 @@ _WAYS_BACK: Final = (
     "rebuild",
     "delete",
     "index the documents again",
-    "nobody is let in",
+    "nobody is admitted",
 )
 
 
@@ -98,12 +98,12 @@ class Patient:
     """A workspace with everything that one has on disk, and what it answers while it is sound.
 
     Args:
-        folder: a new one; ``folder/sound`` is never changed, ``folder/flipped`` is made anew for each flip.
+        folder: a new one; ``folder/sound`` is never changed, each flip has a copy of it below ``folder/flipped``.
         killed: it was left as a kill leaves it, with the last transactions in SQLite's log; else it was closed.
     """
 
     def __init__(self, folder: Path, *, killed: bool) -> None:
-        self._sound, self._flipped = folder / "sound", folder / "flipped"
+        self._sound, self._flipped, self._copies = folder / "sound", folder / "flipped", 0
         self.key = _make(folder / "made", self._sound, killed=killed)
         with _undisturbed(self._sound, folder / "probe") as probe:
             self._answers = _answers(probe, self.key)
@@ -154,10 +154,12 @@ class Patient:
         return len(documents), same
 
     def _damaged(self, flip: Flip) -> Path:
-        shutil.rmtree(self._flipped, ignore_errors=True)
-        shutil.copytree(self._sound, self._flipped)
-        flip.apply(self._flipped)
-        return self._flipped
+        shutil.rmtree(self._flipped, ignore_errors=True)  # merging threads of the last copy may still make a file
+        self._copies += 1
+        copy = self._flipped / str(self._copies)
+        shutil.copytree(self._sound, copy)
+        flip.apply(copy)
+        return copy
 
     def _ask(self, copy: Path, name: str, ask: Callable[[Path, Any], Any]) -> Outcome:
         try:

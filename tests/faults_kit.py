@@ -282,7 +282,7 @@ class _Refuser(Refuser):
     in_place = False
 
     def __init__(self, switches: Switches) -> None:
-        super().__init__((), thresholds=Threshold("rerank:_Reranker", 7.5))
+        super().__init__(thresholds=Threshold("rerank:_Reranker", 7.5))
         self.switches = switches
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:

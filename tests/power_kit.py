@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pointsman.server.keys import KeyStore
 from pointsman.store.local.collection import Collection
 from store_kit import sound
 
@@ -429,7 +430,9 @@ def _found(root: Path) -> State:
     """What there is; the stores of every dataset agree."""
     state: State = {}
     for path in sorted(root.iterdir()) if root.exists() else []:
-        if path.is_file() and not path.name.endswith(".tmp") and path.name != "workspace.json":
+        if path.name == "keys.json":
+            state[path.name] = {"": ", ".join(key.name for key in KeyStore(path).list() if key.revoked is None)}
+        elif path.is_file() and path.suffix not in {".tmp", ".lock"} and path.name != "workspace.json":
             state[path.name] = {"": path.read_text("utf-8")}
     names = sorted(path.parent.name for path in (root / "datasets").glob("[!.]*/manifest.json"))
     for name in names:

@@ -83,6 +83,7 @@ def on_workspace(root: Path) -> None:
     """The same through the workspace."""
     from pointsman.models.scripted import HashingEmbedder
     from pointsman.retrieval.policy import measured
+    from pointsman.server.keys import KeyStore
     from pointsman.workspace import Workspace
 
     embedder = HashingEmbedder()
@@ -93,13 +94,13 @@ def on_workspace(root: Path) -> None:
                 workspace.dataset(name).add(found)
 
         with step("make", "one"):
-            workspace.dataset("one")
+            workspace.dataset("one").make()
         fill("one", documents(12, 1))
         policy = measured()
         with step("put", "policy.json", policy.to_json()):
             workspace.keep(policy)
         with step("make", "two"):
-            workspace.dataset("two")
+            workspace.dataset("two").make()
         fill("two", documents(3, 2))
         with step("delete", "one", ["d1", "d2"]):
             workspace.dataset("one").delete(["d1", "d2"])
@@ -108,10 +109,17 @@ def on_workspace(root: Path) -> None:
         with step("drop", "two"):
             workspace.drop("two")
         with step("make", "two"):
-            workspace.dataset("two")
+            workspace.dataset("two").make()
         fill("two", documents(2, 5))
         with step("remove", "policy.json"):
             workspace.keep(None)
+        keys = KeyStore(root / "keys.json")
+        with step("put", "keys.json", "first"):
+            first = keys.create("first")
+        with step("put", "keys.json", "first, second"):
+            keys.create("second")
+        with step("put", "keys.json", "second"):
+            keys.revoke(first.key.id)
         with step("drop", "one"):
             workspace.drop("one")
 

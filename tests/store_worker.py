@@ -40,9 +40,10 @@ def write_for_ever(path: Path, seed: int) -> None:
 def hold(path: Path) -> None:
     """Become the writer, and stay it."""
     store = opened(path)
-    add(store, corpus(30))
-    say("held")
-    time.sleep(600)
+    with store.writing():
+        add(store, corpus(30))
+        say("held")
+        time.sleep(600)
 
 
 def try_to_write(path: Path) -> None:

@@ -26,7 +26,11 @@ from typing import Any, Final
 
 from pointsman.backup import backup, restore
 from pointsman.errors import PointsmanError
+from pointsman.models.cached import CachedEmbedder
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.policy import measured, read_policy
+from pointsman.server.keys import KeyStore
+from pointsman.store.backend import LocalBackend
 from pointsman.store.local import vectors
 from pointsman.store.local.collection import Collection
 from pointsman.types import Document
@@ -44,6 +48,10 @@ ERRORS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _CALLS: Final = (*_CREATING, *_WRITING, *_READING)
 _SECONDS: Final = 60.0
+OPERATIONS: Final = (
+    *("search", "add", "update", "delete", "rebuild", "describe", "backup", "restore", "make", "drop"),
+    *("policy", "keys", "embed"),
+)
 
 State = dict[str, str]
 
@@ -153,10 +161,29 @@ class Bench:
     def drop(self) -> None:
         self._opened().remove()
 
+    def policy(self) -> None:
+        """Keep one, and remove it."""
+        backend = LocalBackend(self.root)
+        backend.put_record("policy", "", measured().to_json())
+        backend.put_record("policy", "", None)
+
+    def keys(self) -> None:
+        """Make two, and revoke the first."""
+        keys = KeyStore(self.root / "keys.json")
+        first = keys.create("first")
+        keys.create("second")
+        keys.revoke(first.key.id)
+
+    def embed(self) -> None:
+        """The cache of vectors may fail in silence: they are right all the same."""
+        for _ in range(2):
+            vectors = CachedEmbedder(HashingEmbedder(), self.root / "cache").embed_documents(["rail", "lamp"])
+            if (vectors != HashingEmbedder().embed_documents(["rail", "lamp"])).any():
+                raise AssertionError("the vectors are other ones")
+
     @property
     def operations(self) -> Mapping[str, Callable[[], None]]:
-        names = ("search", "add", "update", "delete", "rebuild", "describe", "backup", "restore", "make", "drop")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in OPERATIONS}
 
     def _expected(self, operation: str) -> tuple[State | None, State | None]:
         """What there is before and after it; None for no dataset."""
@@ -225,6 +252,27 @@ class Bench:
                 sound(store)
         elif done and operation == "make":
             problems.append("acknowledged, but there is no new dataset")
+        return problems + self._compare_records(operation, done=done)
+
+    def _compare_records(self, operation: str, *, done: bool) -> list[str]:
+        """The policy and the keys: whole, or not there, or as acknowledged."""
+        record = LocalBackend(self.root).record("policy")
+        problems = []
+        if record is not None:
+            read_policy(record.value, "policy")
+            if done:
+                problems.append("acknowledged, but the policy is not removed")
+        keys = KeyStore(self.root / "keys.json").list()
+        states = [(key.name, key.revoked is not None) for key in keys]
+        if done and operation == "keys" and states != [("first", True), ("second", False)]:
+            problems.append(f"acknowledged, but the keys are {states}")
+        elif states not in [
+            [],
+            [("first", False)],
+            [("first", False), ("second", False)],
+            [("first", True), ("second", False)],
+        ]:
+            problems.append(f"the keys are {states}")
         return problems
 
     def _compare_copies(self, operation: str, *, done: bool) -> list[str]:

@@ -357,5 +357,5 @@ def test_b4_an_index_of_opensearch_is_searched_beside_our_own(opensearch: Cluste
             workspace.attach("other", opensearch.url, table="nothing", **columns)
         with pytest.raises(InputError, match="no field 'text'"):
             workspace.attach("other", opensearch.url, table="shop", **{**columns, "text": "text"})
-        with pytest.raises(InputError, match="no knn_vector"):
+        with pytest.raises(InputError, match="not a knn_vector"):
             workspace.attach("other", opensearch.url, table="shop", **{**columns, "vector": "year"})

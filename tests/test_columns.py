@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, parse_filter
+from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith, parse_filter
 from pointsman.store.local import columns as module
 from pointsman.store.local.columns import Columns
 from test_filters import filters, metadatas
@@ -51,7 +52,11 @@ def test_every_history_and_filter_agrees_with_the_reference(
     start: dict[int, dict[str, Any]], steps: list[Step], last: Filter
 ) -> None:
     truth = dict(start)
-    columns = Columns(lambda: list(truth.items()))
+
+    def scan(condition: Any) -> Any:
+        return np.array([key for key, metadata in truth.items() if condition.matches(metadata)], np.int64)
+
+    columns = Columns(lambda: list(truth.items()), scan)
     for what, argument in [*steps, ("ask", last)]:
         if what == "put":
             truth.update(argument)
@@ -228,3 +233,26 @@ def test_threads_may_ask_while_one_changes() -> None:
     for reader in readers:
         reader.join()
     assert failures == []
+
+
+def test_long_strings_are_not_all_held() -> None:
+    """20,000 strings of 2,000 characters take a tenth of their size, and answers are the same."""
+    texts = [f"{number % 100:03}" + "x" * 1990 + f"{number:07}" for number in range(20_000)]
+    scans = []
+
+    def scan(condition: Any) -> Any:
+        scans.append(condition)
+        return np.array([key for key, text in enumerate(texts) if condition.matches({"a": text})], np.int64)
+
+    columns = Columns(lambda: ((key, {"a": text}) for key, text in enumerate(texts)), scan)
+    tracemalloc.start()
+    assert columns.allowed(Equals("a", texts[7])).tolist() == [7]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 6_000_000
+    assert len(columns.allowed(StartsWith("a", "007x"))) == 200
+    assert len(columns.allowed(Range("a", gte="007", lt="009"))) == 400
+    assert not scans
+    assert columns.allowed(Contains("a", "x0000123")).tolist() == [123]
+    assert columns.allowed(Range("a", gt=texts[7], lt=texts[107] + "x")).tolist() == [107]
+    assert len(scans) == 2

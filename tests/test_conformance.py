@@ -176,7 +176,7 @@ def both() -> ScriptedLLM:
 
 class TestRefuser(RefinerConformance):
     def make(self) -> BaseRefiner:
-        return Refuser(embedder="multilingual-e5-small-q4-2")
+        return Refuser()
 
 
 class TestDiversifier(RefinerConformance):

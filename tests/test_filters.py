@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import doctest
 import math
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pointsman import _values
 from pointsman import filters as module
-from pointsman.errors import FilterError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, parse_filter
+from pointsman._values import values_of
+from pointsman.errors import FilterError, InputError
+from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith, facts, parse_filter
+from pointsman.store.prepared import prepare
+from pointsman.types import Document
 
-KEYS = ["year", "lang", "not", "a b`\\\n"]
+KEYS = ["year", "lang", "lang.x", "not", "a b`\\\n"]
 keys = st.sampled_from(KEYS)
 numbers = st.one_of(
-    st.integers(-3, 3), st.sampled_from([-0.5, 2.0, 1e22, 0.1, math.inf, -math.inf, 2**53 + 1, 10**400])
+    st.integers(-3, 3),
+    st.sampled_from([-0.5, 2.0, 1e22, 0.1, math.inf, -math.inf, 2**53, 2**53 + 1, 2**53 + 2, -(2**70) - 1, 10**400]),
 )
-strings = st.one_of(st.sampled_from(["", "ru", "en", "环保", "2020-01-01", "a\x00", "\ud83d"]), st.text(max_size=3))
+strings = st.one_of(
+    st.sampled_from(["", "ru", "RU", "en", "环保", "2020-01-01", "a\x00", "\ud83d", "r" * 70, "2020-01-01T01:00Z"]),
+    st.text(max_size=3),
+)
 scalars = st.one_of(numbers, strings, st.booleans())
 metadatas = st.dictionaries(
     keys,
-    st.one_of(scalars, st.lists(scalars, max_size=3), st.sampled_from([None, math.nan, {"x": 1}, [None], [[1]]])),
+    st.one_of(
+        scalars,
+        st.lists(scalars, max_size=3),
+        st.sampled_from([None, math.nan, {"x": 1}, [{"x": "ru"}, {"x": [2]}], [None], [[1]]]),
+    ),
     max_size=4,
 )
 
@@ -41,6 +57,8 @@ leaves = st.one_of(
     st.builds(In, keys, st.lists(scalars, max_size=12).map(tuple)),
     ranges(),
     st.builds(Exists, keys),
+    st.builds(Contains, keys, strings, st.booleans()),
+    st.builds(StartsWith, keys, strings, st.booleans()),
 )
 filters: st.SearchStrategy[Filter] = st.recursive(
     leaves,
@@ -55,6 +73,7 @@ filters: st.SearchStrategy[Filter] = st.recursive(
 
 def test_examples_in_the_text() -> None:
     assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(_values).failed == 0
 
 
 @settings(deadline=None)
@@ -88,6 +107,51 @@ def test_the_laws_of_logic(one: Filter, other: Filter, metadata: dict[str, Any])
     assert (~one).matches(metadata) == (not a)
 
 
+@settings(deadline=None)
+@given(metadatas)
+def test_a_condition_sees_what_the_stores_keep(metadata: dict[str, Any]) -> None:
+    every = facts(metadata)
+    for key in {*KEYS, *every}:
+        assert sorted(values_of(metadata, key), key=repr) == sorted(every.get(key, []), key=repr)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (datetime(2024, 5, 1, 2, tzinfo=timezone(timedelta(hours=3))), "2024-05-01T02:00:00+03:00"),
+        (date(2024, 5, 1), "2024-05-01"),
+        (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+        (Decimal("1.5"), 1.5),
+        (Decimal(2**53 + 1), 2**53 + 1),
+        (np.int64(2**53 + 1), 2**53 + 1),
+        (np.float32(0.5), 0.5),
+        (np.bool_(True), True),
+        (np.str_("x"), "x"),
+        (np.datetime64("2024-05-01"), "2024-05-01"),
+    ],
+)
+def test_values_that_json_has_not(value: Any, expected: Any) -> None:
+    """Row 4: stored as JSON has them, and a filter may have either."""
+    stored = prepare(Document("1", "", {"a": value, "b": {"c": [value]}})).document.metadata
+    assert stored == {"a": expected, "b": {"c": [expected]}}
+    assert isinstance(stored["a"], type(expected))
+    for wanted in (Equals("a", value), Equals("b.c", expected), In("a", (value,)), parse_filter({"a": value})):
+        assert wanted.matches(stored)
+        assert wanted.matches({"a": value, "b": {"c": value}})
+        assert parse_filter(str(wanted)) == wanted
+
+
+def test_a_key_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InputError, match="the key 1 is not a text"):
+        prepare(Document("1", "", {"a": {1: "x"}}))
+
+
+@pytest.mark.parametrize("value", [object(), b"x", {1, 2}, Decimal("NaN"), time(3)])
+def test_values_that_cannot_be_stored_are_refused(value: Any) -> None:
+    with pytest.raises(InputError, match="not JSON"):
+        prepare(Document("1", "", {"a": value}))
+
+
 MEANING = [
     ("year = 2020", {"year": 2020.0}, True),
     ("year = 1", {"year": True}, False),
@@ -112,11 +176,40 @@ MEANING = [
     ("a exists", {"a": ""}, True),
     ("exists(a)", {"a": math.nan}, False),
     ("n < 5", {"n": math.nan}, False),
-    ("a.b = 1", {"a": {"b": 1}}, False),
+    ("a.b = 1", {"a": {"b": 1}}, True),
     ("a.b = 1", {"a.b": 1}, True),
+    ("a.b = 1", {"a": [{"b": 2}, {"b": [3, 1]}]}, True),
+    ("a.b.c = 1", {"a.b": {"c": 1}}, True),
+    ("a.b = 1", {"a": [[{"b": 1}]]}, False),
+    ("_a.b = 1", {"_a": {"b": 1}}, False),
+    ("a = null", {}, True),
+    ("a = null", {"a": [None]}, True),
+    ("a = null", {"a": 0}, False),
+    ("a != null", {"a": 0}, True),
+    ("a in [1, null]", {"b": 1}, True),
+    ("a in [1, null]", {"a": 2}, False),
+    ("a not in [1, null]", {"a": 2}, True),
+    ("a contains ell", {"a": ["no", "hello"]}, True),
+    ("a contains ELL", {"a": "hello"}, False),
+    ("a icontains ELL", {"a": "hello"}, True),
+    ("a contains 1", {"a": 1}, False),
+    ("a contains ''", {"a": ""}, True),
+    ("a contains ''", {"b": ""}, False),
+    ("a startswith he", {"a": "hello"}, True),
+    ("a startswith ell", {"a": "hello"}, False),
+    ("a istartswith ПОЕ", {"a": "поезд"}, True),
+    ("a icontains STRASSE", {"a": "Straße"}, False),
+    ("a icontains 'straẞe'", {"a": "Straße"}, True),
+    ("n in [9007199254740993]", {"n": 9007199254740993}, True),
+    ("n > 9007199254740992", {"n": 9007199254740993}, True),
+    ("at > '2024-05-01T00:00:00+00:00'", {"at": "2024-05-01T02:00:00+03:00"}, False),
+    ("at = '2024-05-01T00:00:00Z'", {"at": "2024-05-01T03:00:00+03:00"}, True),
+    ("at = '2024-02-30T00:00:00Z'", {"at": "2024-02-30T00:00:00Z"}, True),
+    ("_id startswith 'rail'", {"_id": "rails-7"}, True),
+    ("_text icontains LAMP", {"_text": "a red lamp"}, True),
     ("and()", {}, True),
     ("or()", {}, False),
-    ("n = 9007199254740993", {"n": 9007199254740992}, True),
+    ("n = 9007199254740993", {"n": 9007199254740992}, False),
     ("s = x", {"s": "x" * 5000}, False),
     (f"s > {'x' * 2000}", {"s": "x" * 5000}, True),
 ]
@@ -166,7 +259,8 @@ REFUSED = [
     ("a in [1 2]", 9, "','"),
     ("a in 1", 6, "'['"),
     ("a = in", 5, "quote it"),
-    ("a = null", 5, "not exists(key)"),
+    ("a > null", 5, "not exists(key)"),
+    ("a contains [x]", 12, "a text (in quotes)"),
     ("2fa = true", 1, "backticks"),
     ("1 = a", 3, "< <= > >="),
     ("1 < a > 2", 7, "other bound"),
@@ -262,7 +356,7 @@ BAD_MAPPINGS: list[tuple[Any, str]] = [
     ({"year": {"above": 3}}, r"unknown operator 'above'; known: eq, ne, in"),
     ({"$nor": []}, r"unknown operator '\$nor'; known here: \$and"),
     ({"a": {}}, "empty mapping"),
-    ({"a": None}, "not exists"),
+    ({"a": {"gt": None}}, "not exists"),
     ({"a": {"gt": None}}, "None"),
     ({"a": [[1]]}, "compares strings"),
     ({"a": {"in": "ru"}}, "list of values"),

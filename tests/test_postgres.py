@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 import trio
 
+import pointsman
 from pointsman import errors
 from pointsman.filters import And, Equals, Not, Range
+from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.base import NEAR, WORDS, Capability, Look
 from pointsman.testing import StoreConformance
 from pointsman.testing.stores import EMBEDDER, bm25, odd_documents, vector_of, vectors_of
@@ -234,6 +236,28 @@ class TestAway:
             backend.datasets()
         assert time.monotonic() - begun < 1  # who asks again at once is told at once
 
+    def test_connections_of_ones_own(self, postgres: PostgresServer) -> None:
+        """A pool that is handed in is used, gets its connections back, and keeps how they were."""
+        pool_of = pytest.importorskip("psycopg_pool").ConnectionPool
+        from pointsman.store.postgres import PostgresBackend
+
+        with pool_of(postgres.url, min_size=1, max_size=2, open=True) as pool:
+            backend = PostgresBackend("postgresql://nobody@127.0.0.1:1/none?schema=pooled", pool=pool)
+            with pointsman.open(backend, embedder=HashingEmbedder()) as workspace:
+                workspace.dataset("rails").add([{"id": "a", "text": "a signal lamp"}])
+                for question in ("lamp", "nothing of the kind"):  # an empty answer gives its connection back too
+                    for _ in range(5):
+                        workspace.search(question, refuse=False)
+                        asyncio.run(workspace.asearch(question, refuse=False))
+                with pytest.raises(errors.StoreError):
+                    backend._connections.run(lambda connection: connection.execute(b"select nothing"))
+                assert [hit.id for hit in workspace.search("lamp", refuse=False)] == ["a"]
+            with pool.connection() as connection:
+                assert not connection.autocommit
+                assert connection.execute("show hnsw.ef_search").fetchone() == ("400",)
+            assert pool.get_stats()["pool_size"] <= 2
+            assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]
+
     def test_a_wrong_password_is_told_at_once(self, postgres: PostgresServer) -> None:
         from pointsman.store.postgres import PostgresBackend
 
@@ -379,6 +403,28 @@ class TestKeeping:
                 with pytest.raises(errors.StoreError, match="connect as a role that may do this"):
                     call()
         assert store.count() == len(documents)
+
+    def test_a_role_that_writes_needs_no_more_than_its_schema(self, postgres: PostgresServer) -> None:
+        """As docs/stores.md grants it: it makes its schema, and can neither read nor change what is beside it."""
+        import psycopg
+
+        from pointsman.store.postgres import PostgresBackend
+
+        with psycopg.connect(postgres.url, autocommit=True) as connection:
+            connection.execute("create extension if not exists vector")
+            connection.execute("create table if not exists public.others (secret text)")
+            connection.execute("create role writer login")
+            connection.execute("grant create on database postgres to writer")
+        url = f"{postgres.url.replace('pointsman@', 'writer@')}?schema=writers"
+        with PostgresBackend(url) as backend:
+            own = backend.create("rails", {})
+            own.write([Document("1", "a lamp")], vectors_of([Document("1", "a lamp")]), EMBEDDER)
+            assert own.search([Look("lamp", vector_of("lamp"))])[0].documents
+            assert own.delete(["1"]) == 1
+            for sql in (b"select * from public.others", b"drop table public.others", b"drop schema tests cascade"):
+                with pytest.raises(errors.StoreError):
+                    backend._connections.run(lambda connection, sql=sql: connection.execute(sql))  # type: ignore[misc]
+            backend.drop("rails")
 
     def test_techniques(self, backend: PostgresBackend) -> None:
         document = Document("1", "lamp")

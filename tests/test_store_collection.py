@@ -119,9 +119,9 @@ class TestWriting:
         ("rows", "message"),
         [
             (np.zeros((2, DIMENSIONS)), "all zeros"),
-            (np.full((2, DIMENSIONS), np.nan), "no finite numbers"),
-            (np.full((2, DIMENSIONS), np.inf), "no finite numbers"),
-            (np.full((2, DIMENSIONS), 1e38), "no finite numbers"),
+            (np.full((2, DIMENSIONS), np.nan), "not finite numbers"),
+            (np.full((2, DIMENSIONS), np.inf), "not finite numbers"),
+            (np.full((2, DIMENSIONS), 1e38), "not finite numbers"),
             (np.ones((3, DIMENSIONS)), "one row for each"),
             (np.ones(DIMENSIONS), "one row for each"),
             (np.ones((2, 0)), "one row for each"),
@@ -330,7 +330,7 @@ class TestHostileInput:
     @pytest.mark.parametrize("key", [1, True, None, 1.5])
     def test_a_key_that_is_no_text_is_refused_and_not_made_one(self, key: object) -> None:
         for metadata in ({key: "a"}, {"a": {key: 1}}, {"a": [{key: 1}]}):
-            with pytest.raises(InputError, match="is no text"):
+            with pytest.raises(InputError, match="is not a text"):
                 prepare(Document("x", "x", metadata))  # type: ignore[arg-type]
 
     def test_metadata_too_deep_for_sqlite_has_no_source(self, tmp_path: Path) -> None:

@@ -9,9 +9,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from disk_kit import NoSmallDiskError, fill, small_disk
+from pointsman import Client, Workspace
 from pointsman.errors import StorageFullError, StoreError
+from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local import vectors
 from pointsman.store.local.collection import Collection, drop_collection
 from pointsman.types import Document
@@ -21,36 +25,19 @@ SIZE = 12 << 20
 
 
 @pytest.fixture(scope="module")
-def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A file system of a few megabytes."""
-    place = tmp_path_factory.mktemp("disk")
-    mount = shutil.which("mount")
-    if mount is None or os.getuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    command = [mount, "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)]
-    if (outcome := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {outcome.stderr}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+def whole_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    try:
+        with small_disk(tmp_path_factory.mktemp("disk"), SIZE) as place:
+            yield place
+    except NoSmallDiskError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
-def disk(small_disk: Path) -> Iterator[Path]:
-    yield small_disk
-    for path in small_disk.iterdir():
+def disk(whole_disk: Path) -> Iterator[Path]:
+    yield whole_disk
+    for path in whole_disk.iterdir():
         path.unlink() if path.is_file() else shutil.rmtree(path)
-
-
-def fill(disk: Path, leave: int) -> Path:
-    """Fill the disk but for so many bytes; gives the file to delete."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 512)
-        except OSError:
-            file.truncate(max(0, file.tell() - leave))
-    return filler
 
 
 def answers(store: Collection) -> tuple[list[int], list[int], list[Document | None]]:
@@ -87,7 +74,7 @@ def test_searching_goes_on_and_writing_says_what_was_kept(
             message = str(error)
         if message:
             refused += 1
-            assert "make room" in message
+            assert "free some space" in message
             ids = set(store.truth.ids())
             stored = [one for one in documents if one.id in ids]
             assert len(stored) in {0, 80}
@@ -111,6 +98,41 @@ def test_searching_goes_on_and_writing_says_what_was_kept(
     again = opened(disk)
     sound(again)
     again.close()
+
+
+def test_a_service_says_that_the_disk_is_full_and_goes_on_searching(disk: Path) -> None:
+    pytest.importorskip("fastapi", reason="the packages of the extra 'server' are not installed")
+    from pointsman.server import create_app
+    from serving import serving
+
+    texts = [{"id": one.id, "text": one.text} for one in corpus(40)]
+    asked = {"query": "rail lamp guard", "refuse": False, "k": 10}
+    app = create_app(Workspace(disk / "workspace", embedder=HashingEmbedder()))
+    with serving(app) as address, Client(address) as client:
+        notes = client.dataset("notes")
+        notes.add(texts)
+        expected = httpx.post(f"{address}/api/retrieval/search", json=asked).json()["results"]
+        filler = fill(disk, 0)
+        refused = 0
+        for number in range(5):
+            more = [{"id": f"n{number}-{one['id']}", "text": one["text"]} for one in texts]
+            answer = httpx.post(f"{address}/api/datasets/notes/documents", json={"documents": more})
+            refused += answer.status_code == 507
+            assert answer.status_code in {200, 507}, answer.text
+            if answer.status_code == 507:
+                assert answer.json()["type"] == "/problems/storage-full"
+                assert str(disk) not in answer.text
+                assert "kept" in answer.json()["detail"] or "are stored" in answer.json()["detail"]
+        assert refused
+        with pytest.raises(StorageFullError, match="no room is left"):  # noqa: PT012  (a few may still find room)
+            for number in range(20):
+                notes.add([{"id": f"c{number}-{one['id']}", "text": one["text"]} for one in texts])
+        found = httpx.post(f"{address}/api/retrieval/search", json=asked)
+        assert found.status_code == 200
+        assert len(found.json()["results"]) == len(expected) == 10
+        filler.unlink()
+        assert notes.add([{"id": "after", "text": "the tunnel after it"}]).added == 1
+        assert notes.verify().problems == ()
 
 
 def test_what_is_full_can_be_dropped(disk: Path) -> None:

@@ -14,11 +14,24 @@ from pointsman.errors import CorruptStoreError, LockedError, ReplacedError
 from pointsman.store.local.collection import Collection, create_collection, drop_collection
 from pointsman.store.local.files import collect_leftovers, directory_aside, steady
 from store_kit import add, corpus, opened, sound
-from two_kit import Two
+from two_kit import Two, Workers
 
 
-def test_two_processes_and_one_name(tmp_path: Path) -> None:
-    two = Two(tmp_path, seed=3)
+def test_three_workers_and_one_name(tmp_path: Path) -> None:
+    pytest.importorskip("fastapi", reason="the packages of the extra 'server' are not installed")
+    three = Workers(tmp_path, seed=5)
+    try:
+        for number in range(8):
+            three.interleave(number)
+    finally:
+        three.close()
+    assert three.problems == []
+    assert sum(count for outcome, count in three.outcomes.items() if outcome.endswith(" 200")) > 20
+
+
+@pytest.mark.parametrize("where", ["store", "workspace"])
+def test_two_processes_and_one_name(tmp_path: Path, where: str) -> None:
+    two = Two(tmp_path, 3, where)
     for number in range(20):
         two.interleave(number)
     two.close()
@@ -51,7 +64,7 @@ class TestMaking:
         (tmp_path / "dataset").write_text("noise")
         from pointsman.errors import StoreError
 
-        with pytest.raises(StoreError, match="no directory"):
+        with pytest.raises(StoreError, match="not a directory"):
             opened(tmp_path)
 
 
@@ -116,10 +129,11 @@ class TestDropping:
     def test_not_while_another_process_writes(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
         add(store, corpus(3))
-        with pytest.raises(LockedError):
-            drop_collection(tmp_path / "dataset")
-        with pytest.raises(LockedError):
-            opened(tmp_path).remove()
+        with store.writing():
+            with pytest.raises(LockedError):
+                drop_collection(tmp_path / "dataset")
+            with pytest.raises(LockedError):
+                opened(tmp_path).remove()
         store.remove()
         assert list(tmp_path.iterdir()) == []
 

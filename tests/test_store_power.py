@@ -15,8 +15,9 @@ WORKER = Path(__file__).with_name("power_worker.py")
 pytestmark = pytest.mark.skipif(STRACE is None, reason="strace, which records the calls, is not installed")
 
 
-def test_what_was_acknowledged_survives(tmp_path: Path) -> None:
-    replay = Replay(WORKER, tmp_path)
+@pytest.mark.parametrize("where", ["store", "workspace"])
+def test_what_was_acknowledged_survives(tmp_path: Path, where: str) -> None:
+    replay = Replay(WORKER, tmp_path, where)
     replay.every(20, [None, random.Random(1)])
     assert replay.problems == []
     assert replay.replays > 100

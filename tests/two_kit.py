@@ -11,17 +11,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from pointsman.errors import InputError, LockedError, PointsmanError, UnknownNameError
+from pointsman.backup import backup, restore
+from pointsman.errors import InputError, LockedError, PointsmanError, RetrievalError, UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.store.local.collection import Collection, drop_collection, read_manifest
 from pointsman.types import Document
 from pointsman.workspace import Workspace
+from server_kit import Served
 from store_kit import add, sound
 
-OPERATIONS: Final = ("make", "add", "add", "describe", "drop", "search")
+OPERATIONS: Final = ("make", "add", "add", "describe", "drop", "search", "restore")
 NAME: Final = "notes"
 
 
@@ -29,7 +32,7 @@ class Stores:
     """The operations, on the stores themselves."""
 
     def __init__(self, root: Path) -> None:
-        self._directory = root / "datasets" / NAME
+        self._root, self._directory = root, root / "datasets" / NAME
         self._store: Collection | None = None
 
     def _opened(self) -> Collection:
@@ -69,6 +72,14 @@ class Stores:
             raise UnknownNameError("dataset", NAME)
         return ""
 
+    def restore(self) -> str:
+        """Into the same folder; it is refused unless that is empty."""
+        try:
+            restore(self._root.parent / "kept", self._root)
+        except InputError as error:
+            raise LockedError(f"{error}") from error  # somebody was there before
+        return ""
+
     def forget(self) -> None:
         """Open it again next time."""
         store, self._store = self._store, None
@@ -80,7 +91,7 @@ class Workspaces(Stores):
     """The same on a workspace."""
 
     def __init__(self, root: Path) -> None:
-        self._workspace = Workspace(root, embedder=HashingEmbedder())
+        self._root, self._workspace = root, Workspace(root, embedder=HashingEmbedder())
 
     def make(self) -> str:
         return self._workspace.dataset(NAME).make().info.identity
@@ -120,7 +131,8 @@ def serve(where: str) -> None:
             try:
                 answers.append(["", getattr(stores, operation)(*arguments), ""])
             except Exception as error:  # noqa: BLE001  (this is what is looked for)
-                expected = isinstance(error, LockedError | UnknownNameError)
+                causes = error.causes.values() if isinstance(error, RetrievalError) else [error]
+                expected = all(isinstance(cause, LockedError | UnknownNameError) for cause in causes)
                 ours = isinstance(error, PointsmanError)
                 kind_of = type(error).__name__ if expected else f"{'' if ours else 'foreign '}{type(error).__name__}!"
                 answers.append([kind_of, "", f"{error}"])
@@ -139,6 +151,10 @@ class Two:
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
         ]
         self._folder, self._chance = folder, random.Random(seed)
+        sound_one = (Workspaces if where == "workspace" else Stores)(folder / "sound")
+        sound_one.make()
+        sound_one.add("kept")
+        backup(folder / "sound", folder / "kept")
         self.outcomes: Counter[str] = Counter()
         self.problems: list[str] = []
 
@@ -188,6 +204,9 @@ class Two:
                 store = Collection(directory)
                 ids = set(store.truth.ids())
                 lost = [id_ for id_, identity in added if identity == store.truth.identity and id_ not in ids]
+                replaced = [id_ for id_, identity in added if identity != store.truth.identity]
+                if replaced and not dropped:
+                    self.problems.append(f"{number}: replaced, and nobody has dropped it: {replaced}")
                 if lost:
                     self.problems.append(f"{number}: acknowledged and lost: {lost}")
                 sound(store)
@@ -202,6 +221,70 @@ class Two:
         """End the processes."""
         for process in self._processes:
             process.communicate()
+
+
+class Workers:
+    """The same by clients of one service, each request over a connection of its own, so that any worker takes it."""
+
+    def __init__(self, folder: Path, seed: int, clients: int = 3, workers: int = 3) -> None:
+        self._chance, self._clients = random.Random(seed), clients
+        self._served = Served(folder / "workspace", "--workers", str(workers), "--log-level", "error").ready()
+        self.outcomes: Counter[str] = Counter()
+        self.problems: list[str] = []
+
+    def interleave(self, number: int) -> None:
+        """One random script for each client, at once, and a look at what came of it."""
+        operations = ("make", "add", "add", "describe", "drop", "search")
+        scripts = [self._chance.choices(operations, k=5) for _ in range(self._clients)]
+        with ThreadPoolExecutor(self._clients) as threads:
+            answers = [list(each) for each in threads.map(self._script, scripts, [f"{number}-{n}" for n in range(9)])]
+        added = {id_ for each in answers for operation, id_, status in each if (operation, status) == ("add", 200)}
+        if not any("drop" in script for script in scripts):
+            self._compare(number, added)
+
+    def _script(self, script: list[str], prefix: str) -> list[tuple[str, str, int]]:
+        answers = []
+        for place, operation in enumerate(script):
+            id_ = f"{prefix}-{place}"
+            status, answer = self._served.request(*_request(operation, id_))
+            self.outcomes[f"{operation}: {status}"] += 1
+            if status not in {200, 201, 404, 409} and not (status == 503 and _has_lost(answer)):
+                told = self._served.log
+                self.problems.append(f"{prefix}: {operation}: {status} {answer} {told[-1:]}")
+            answers.append((operation, id_, status))
+        return answers
+
+    def _compare(self, number: int, added: set[str]) -> None:
+        for id_ in added:
+            status, _ = self._served.get(f"/api/datasets/{NAME}/document?id={id_}")
+            if status != 200:
+                self.problems.append(f"{number}: acknowledged and lost: {id_}")
+        status, verification = self._served.post(f"/api/datasets/{NAME}/verify", None)
+        if status != 404 and (status != 200 or verification["problems"]):
+            self.problems.append(f"{number}: verify: {status} {verification}")
+
+    def close(self) -> None:
+        """End the service."""
+        with self._served:
+            self._served.stop()
+
+
+def _has_lost(problem: dict[str, Any]) -> bool:
+    """Whether it says that somebody else is at it: to be asked again."""
+    failed = set(problem.get("failed", {}).values())
+    return problem["type"] == "/problems/locked" or failed == {"ReplacedError"}
+
+
+def _request(operation: str, id_: str) -> tuple[str, str, Any]:
+    """Method, path and body."""
+    dataset = f"/api/datasets/{NAME}"
+    return {
+        "make": ("POST", "/api/datasets", {"name": NAME}),
+        "add": ("POST", f"{dataset}/documents", {"documents": [{"id": id_, "text": f"rail signal {id_}"}]}),
+        "describe": ("POST", "/api/datasets", {"name": NAME, "description": id_}),
+        "drop": ("DELETE", dataset, None),
+        "search": ("POST", "/api/retrieval/search", {"query": "rail", "datasets": [NAME], "refuse": False}),
+    }[operation]
 
 
 if __name__ == "__main__":

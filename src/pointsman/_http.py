@@ -20,16 +20,16 @@ def address(url: str) -> SplitResult:
         parts = urlsplit(url)
         port_is_number = parts.port is None or parts.port > 0
     except (ValueError, AttributeError, TypeError):
-        raise InputError("url cannot be read as an address; give one such as http://localhost:8080") from None
+        raise InputError("url is not a valid address; use one such as http://localhost:8080") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or not port_is_number:
-        raise InputError("url begins with http:// or https:// and a host; give one such as http://localhost:8080")
+        raise InputError("url must begin with http:// or https:// and a host, such as http://localhost:8080")
     if "@" in parts.netloc:
-        raise InputError(f"the address of {parts.hostname} holds a user or password; give a key as the key")
+        raise InputError(f"the address of {parts.hostname} contains a user or password; pass the key separately")
     return parts._replace(fragment="")
 
 
 def is_here(parts: SplitResult) -> bool:
-    """Whether an address is one of this machine's own, which nobody can listen to on the way.
+    """Whether an address belongs to this machine, so that the traffic never crosses a network.
 
     >>> is_here(urlsplit("http://127.0.0.1:8080")), is_here(urlsplit("http://example.org"))
     (True, False)
@@ -42,7 +42,7 @@ def is_here(parts: SplitResult) -> bool:
 
 
 def seconds_of(retry_after: str | None) -> float | None:
-    """What a header ``Retry-After`` says, seconds or a date; None where it says nothing that can be read.
+    """The seconds that a ``Retry-After`` header asks to wait, given as seconds or a date; None if it is invalid.
 
     >>> seconds_of("3"), seconds_of("soon")
     (3.0, None)

@@ -33,7 +33,7 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of a dataset, how many of its documents are done, and of how many."""
 
 BATCH: Final = 500
-RECORDS: Final = ("policy",)
+RECORDS: Final = ("policy", "calibration")
 """The kinds of records that go along: what was fitted, and no keys."""
 _UNDER_WAY: Final = "copy"
 _PASSES: Final = 5  # through a source that is being written to
@@ -41,7 +41,7 @@ _PASSES: Final = 5  # through a source that is being written to
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a dataset holds, told from anything else; the order of the documents does not matter.
+    """A fingerprint of a dataset's contents; the order of the documents does not matter.
 
     Attributes:
         documents: how many there are.
@@ -79,11 +79,11 @@ def copy(
         StoreError: what arrived is not what was sent, or the source is being written to all the while.
     """
     records = {record.name: record for record in source.datasets()}
-    wanted = list(records) if names is None else list(dict.fromkeys(names))
-    for name in wanted:
+    selection = list(records) if names is None else list(dict.fromkeys(names))
+    for name in selection:
         if name not in records:
             raise UnknownNameError("dataset", name, tuple(records))
-    reports = [_copied(source, target, records[name], on_progress or (lambda *_: None)) for name in wanted]
+    reports = [_copied(source, target, records[name], on_progress or (lambda *_: None)) for name in selection]
     if names is None:
         for kind in RECORDS:
             for name, record in source.records(kind).items():
@@ -110,7 +110,7 @@ def _number(document: Document, vector: NDArray[np.float32] | None) -> int:
     return int.from_bytes(hashlib.blake2b(framed, digest_size=16).digest(), "little")
 
 
-def _copied(source: Backend, target: Backend, about: DatasetRecord, told: Progress) -> CopyReport:
+def _copied(source: Backend, target: Backend, about: DatasetRecord, report: Progress) -> CopyReport:
     name = about.name
     store = source.open(name)
     if store is None:
@@ -121,9 +121,9 @@ def _copied(source: Backend, target: Backend, about: DatasetRecord, told: Progre
             if copied.done:
                 content = content_of(store)
                 if content != content_of(other):
-                    raise _taken(target, name)
+                    raise _name_clash(target, name)
             else:
-                content = _pass_on(target, copied, store, other, told)
+                content = _pass_on(target, copied, store, other, report)
         finally:
             other.close()
     finally:
@@ -133,7 +133,7 @@ def _copied(source: Backend, target: Backend, about: DatasetRecord, told: Progre
 
 
 @dataclass(frozen=True, slots=True)
-class _Copied:
+class _CopyState:
     """How far a copy has come; a record in the target."""
 
     name: str
@@ -143,7 +143,7 @@ class _Copied:
     done: bool = False
 
 
-def _begin(target: Backend, about: DatasetRecord) -> tuple[Store, _Copied]:
+def _begin(target: Backend, about: DatasetRecord) -> tuple[Store, _CopyState]:
     """The dataset to copy into, and how far a copy has come that was begun before.
 
     Raises:
@@ -152,39 +152,39 @@ def _begin(target: Backend, about: DatasetRecord) -> tuple[Store, _Copied]:
     name = about.name
     record, other = target.record(_UNDER_WAY, name), target.open(name)
     if other is not None:
-        copied = None if record is None else _Copied(name, **json.loads(record.value))
+        copied = None if record is None else _CopyState(name, **json.loads(record.value))
         if copied is not None and (copied.source, copied.target) == (about.identity, other.info.identity):
             return other, copied
         if copied is not None or other.count():
             other.close()
-            raise _taken(target, name)
+            raise _name_clash(target, name)
     settings = {"description": about.description, "indexing_technique": about.indexing_technique, **about.settings}
     other = other or target.create(name, settings)
-    copied = _Copied(name, about.identity, other.info.identity)
+    copied = _CopyState(name, about.identity, other.info.identity)
     _note(target, copied)
     return other, copied
 
 
-def _taken(target: Backend, name: str) -> InputError:
+def _name_clash(target: Backend, name: str) -> InputError:
     return InputError(f"{target.url} has another dataset {name!r} already; drop it there, or copy to another place")
 
 
-def _note(target: Backend, copied: _Copied) -> None:
+def _note(target: Backend, copied: _CopyState) -> None:
     value = {"source": copied.source, "target": copied.target, "after": copied.after, "done": copied.done}
     target.put_record(_UNDER_WAY, copied.name, json.dumps(value))
 
 
-def _pass_on(target: Backend, copied: _Copied, store: Store, other: Store, told: Progress) -> Content:
+def _pass_on(target: Backend, copied: _CopyState, store: Store, other: Store, report: Progress) -> Content:
     """Copy, and again what has changed meanwhile, until both sides are the same.
 
     Raises:
         StoreError: they do not become the same.
     """
     for number in range(_PASSES):
-        _write_all(target, copied, store, other, told)
+        _write_all(target, copied, store, other, report)
         if number or copied.after is not None:  # an earlier pass may have copied what was deleted since
-            kept = set(store.ids())
-            other.delete([id_ for id_ in other.ids() if id_ not in kept])
+            ids = set(store.ids())
+            other.delete([id_ for id_ in other.ids() if id_ not in ids])
         ours, theirs = content_of(store), content_of(other)
         if ours == theirs:
             other.annotate(**_portable(store))
@@ -196,20 +196,20 @@ def _pass_on(target: Backend, copied: _Copied, store: Store, other: Store, told:
     )
 
 
-def _write_all(target: Backend, copied: _Copied, store: Store, other: Store, told: Progress) -> None:
+def _write_all(target: Backend, copied: _CopyState, store: Store, other: Store, report: Progress) -> None:
     embedder, total = store.info.embedder, store.count()
-    done = other.count() if copied.after is not None else 0
+    count = other.count() if copied.after is not None else 0
     writer: Any = getattr(other, "writer", nullcontext)
     with writer():
         for batch, rows, having in _batches(
             store, copied.after, lambda after: _note(target, replace(copied, after=after))
         ):
             for has_vector in set(having):
-                places = [place for place, one in enumerate(having) if one == has_vector]
+                places = [place for place, flag in enumerate(having) if flag == has_vector]
                 part = [batch[place] for place in places]
                 _ = other.write(part, rows[places], embedder) if has_vector else other.write(part)
-            done += len(batch)
-            told(copied.name, min(done, total), total)
+            count += len(batch)
+            report(copied.name, min(count, total), total)
 
 
 def _batches(
@@ -233,17 +233,17 @@ def _vectors(store: Store, documents: Sequence[Document]) -> tuple[NDArray[np.fl
     if dimensions is None:
         return np.zeros((len(documents), 0), np.float32), [False] * len(documents)
     keys = store.keys([document.id for document in documents])
-    held = [keys[document.id] for document in documents if document.id in keys]
-    found = store.vectors(held)
-    if len(found) == len(documents):
-        return found, [True] * len(documents)
+    present = [keys[document.id] for document in documents if document.id in keys]
+    vectors = store.vectors(present)
+    if len(vectors) == len(documents):
+        return vectors, [True] * len(documents)
     probe = np.eye(1, dimensions, dtype=np.float32)[0]
-    cosines = store.score([Look(None, probe)], [held])[0][NEAR]
+    cosines = store.score([Look(None, probe)], [present])[0][NEAR]
     having = [not np.isnan(cosines.get(keys.get(document.id), np.nan)) for document in documents]
-    if sum(having) != len(found):
+    if sum(having) != len(vectors):
         raise StoreError("documents were written while their vectors were read; copy again")
     rows = np.zeros((len(documents), dimensions), np.float32)
-    rows[having] = found
+    rows[having] = vectors
     return rows, having
 
 

@@ -9,27 +9,37 @@ category == "环保" and 2020 <= year < 2024
 What a filter means, here and in every store (``matches`` is the reference that all of them are tested
 against):
 
-- Values are strings, numbers and booleans. ``None``, NaN and nested objects are no values. A list stands
-  for its members: it matches when one of them does. A key *exists* when it has at least one value.
-- Numbers compare as IEEE doubles (``2 == 2.0``); a boolean is no number (``True`` is not 1); strings
-  compare by code points, so ISO dates are in order. A range sees only values of its bounds' own kind, and
-  one and the same value has to lie between both bounds.
+- Values are strings, numbers and booleans; dates, UUIDs, decimals and numpy's scalars are what JSON has in their
+  place. ``None`` and NaN are no values. A list stands for its members: it matches when one of them does. A key
+  *exists* when it has at least one value, and is ``null`` when it has none.
+- Numbers compare exactly, integers of any size too (``2 == 2.0``, ``2**53 != 2**53 + 1``); beyond the doubles they
+  are infinite. A boolean is no number (``True`` is not 1). Strings compare by code points, so ISO dates are in order;
+  a date and time with a zone stands for its instant, and is compared, also in parts, as it is in UTC.
+- A range sees only values of its bounds' own kind, and one and the same value has to lie between both bounds.
+- A part of a string may begin and end anywhere. Without its case a letter is compared as one letter (``ß`` is ``ẞ``,
+  not ``ss``).
 - ``Not`` is plain negation: a document without the key matches ``key != 1``.
-- A key is one name; ``a.b`` is no path. ``And(())`` matches everything, ``Or(())`` nothing.
+- ``a.b`` is the key of that name, and ``b`` within the mapping ``a``, or within the mappings of a list ``a``; what
+  stands in mappings under a key that begins with ``_`` is only kept.
+- ``_id`` is the document's id and ``_text`` its text; metadata of these names cannot be filtered on.
+- ``And(())`` matches everything, ``Or(())`` nothing.
 
 Expressions::
 
     year >= 2020     2020 <= year < 2024     lang = ru     lang != "ru"     tag in [a, 'b c']
-    tag not in [a]   exists(draft)           draft exists  not …            … and …          … or …     ( … )
+    tag not in [a]   exists(draft)           draft exists  draft = null     tag in [a, null]
+    title contains "signal"   title startswith "The "      title icontains "SIGNAL"   title istartswith "the "
+    not …            … and …                 … or …        ( … )
 
-``and`` binds tighter than ``or``. A key that is not made of letters, digits, ``_``, ``-`` and ``.``, or
-begins with none of letter and ``_``, goes in backticks. Strings go in single or double quotes with the
-escapes of JSON, or bare where they are one word. ``and()`` and ``or()`` write trees of fewer than two
-parts. Full-width Chinese punctuation is understood.
+``icontains`` and ``istartswith`` ignore the case. ``and`` binds tighter than ``or``. A key that is not made of
+letters, digits, ``_``, ``-`` and ``.``, or begins with none of letter and ``_``, goes in backticks. Strings go in
+single or double quotes with the escapes of JSON, or bare where they are one word. ``and()`` and ``or()`` write trees
+of fewer than two parts. Full-width Chinese punctuation is understood.
 
 Mappings: ``{"lang": "ru", "tag": ["a", "b"], "year": {"gte": 2020}}`` demands everything named; a list
-means *in*; the operators are eq ne in nin gt gte lt lte exists, with or without a leading ``$``;
-``{"$and": […]}``, ``{"$or": […]}``, ``{"$not": {…}}`` combine (the ``$`` is required: a key may be named ``and``).
+means *in*, and null *without a value*; the operators are eq ne in nin gt gte lt lte exists contains icontains
+startswith istartswith, with or without a leading ``$``: ``{"title": {"contains": "signal"}}``; ``{"$and": […]}``,
+``{"$or": […]}``, ``{"$not": {…}}`` combine (the ``$`` is required: a key may be named ``and``).
 """
 
 from __future__ import annotations
@@ -40,9 +50,32 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from pointsman._values import ID, TEXT, Kind, Typed, facts, folded, typed, typed_values, values_of
 from pointsman.errors import FilterError
+
+__all__ = [
+    "And",
+    "Contains",
+    "Equals",
+    "Exists",
+    "Filter",
+    "In",
+    "Interval",
+    "Kind",
+    "Not",
+    "Or",
+    "Range",
+    "StartsWith",
+    "Typed",
+    "equal_to",
+    "facts",
+    "one_of",
+    "parse_filter",
+    "typed",
+    "typed_values",
+]
 
 T = TypeVar("T")
 
@@ -50,53 +83,17 @@ MAX_LENGTH = 10_000
 MAX_DEPTH = 64
 MAX_LEAVES = 1_000
 
-Kind = Literal["string", "number", "boolean"]
-
-Typed = tuple[Kind, Any]
-"""A value with its kind: a ``str``, or a ``float`` (a boolean is 0.0 or 1.0)."""
-
-
-def typed(value: object) -> Typed | None:
-    """The value as filters compare it, or None for what cannot be filtered on.
-
-    >>> typed(2), typed(True), typed("2"), typed(None)
-    (('number', 2.0), ('boolean', 1.0), ('string', '2'), None)
-    """
-    if isinstance(value, str):
-        return "string", value
-    if isinstance(value, bool):
-        return "boolean", float(value)
-    if not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:  # an int beyond the doubles
-        number = math.inf if value > 0 else -math.inf
-    return None if math.isnan(number) else ("number", number)
-
-
-def typed_values(value: object) -> list[Typed]:
-    """The values that a metadata entry stands for: a list's own, or the one.
-
-    >>> typed_values(["a", None, 1])
-    [('string', 'a'), ('number', 1.0)]
-    """
-    if isinstance(value, list | tuple):
-        return [one for item in value if (one := typed(item)) is not None]
-    one = typed(value)
-    return [] if one is None else [one]
-
 
 class Filter(ABC):
-    """A condition on metadata; combine with ``&``, ``|`` and ``~``."""
+    """A condition on documents; combine with ``&``, ``|`` and ``~``."""
 
     __slots__ = ()
     depth: int
     leaves: int
 
     @abstractmethod
-    def matches(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether a document with this metadata is wanted."""
+    def matches(self, fields: Mapping[str, Any]) -> bool:
+        """Whether a document is wanted: one with these `pointsman.Document.fields`, or with this metadata."""
 
     def __and__(self, other: Filter) -> And:
         return And((*_parts(And, self), *_parts(And, other))) if isinstance(other, Filter) else NotImplemented
@@ -129,9 +126,9 @@ class Equals(_Leaf):
         _check_key(self.key)
         object.__setattr__(self, "typed", _operand(self.key, self.value))
 
-    def matches(self, metadata: Mapping[str, Any]) -> bool:
+    def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
-        return self.typed in typed_values(metadata.get(self.key))
+        return self.typed in values_of(fields, self.key)
 
     def __str__(self) -> str:
         return self._written("==")
@@ -155,9 +152,9 @@ class In(_Leaf):
         object.__setattr__(self, "values", tuple(self.values))
         object.__setattr__(self, "typed", frozenset(_operand(self.key, value) for value in self.values))
 
-    def matches(self, metadata: Mapping[str, Any]) -> bool:
+    def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
-        return not self.typed.isdisjoint(typed_values(metadata.get(self.key)))
+        return not self.typed.isdisjoint(values_of(fields, self.key))
 
     def __str__(self) -> str:
         return self._written("in")
@@ -168,7 +165,7 @@ class In(_Leaf):
 
 
 class Interval(NamedTuple):
-    """A stretch of one kind of values; ``low`` or ``high`` is None where it is open-ended."""
+    """An interval of values of one kind; ``low`` or ``high`` is None where it is open-ended."""
 
     kind: Kind
     low: Any = None
@@ -196,9 +193,9 @@ class Range(_Leaf):
 
     def __post_init__(self) -> None:
         _check_key(self.key)
-        for one, other in (("gt", "gte"), ("lt", "lte")):
-            if getattr(self, one) is not None and getattr(self, other) is not None:
-                raise FilterError(f"{self.key!r}: give {one} or {other}, not both")
+        for strict, inclusive in (("gt", "gte"), ("lt", "lte")):
+            if getattr(self, strict) is not None and getattr(self, inclusive) is not None:
+                raise FilterError(f"{self.key!r}: give {strict} or {inclusive}, not both")
         low, high = (
             None if bound is None else _operand(self.key, bound)
             for bound in (
@@ -216,10 +213,10 @@ class Range(_Leaf):
         interval = Interval(kinds.pop(), low and low[1], self.gte is not None, high and high[1], self.lte is not None)
         object.__setattr__(self, "interval", interval)
 
-    def matches(self, metadata: Mapping[str, Any]) -> bool:
+    def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
         kind, contains = self.interval.kind, self.interval.contains
-        return any(one[0] == kind and contains(one[1]) for one in typed_values(metadata.get(self.key)))
+        return any(value[0] == kind and contains(value[1]) for value in values_of(fields, self.key))
 
     def __str__(self) -> str:
         kind, low, low_included, high, high_included = self.interval
@@ -232,6 +229,70 @@ class Range(_Leaf):
 
 
 @dataclass(frozen=True, slots=True)
+class _Part(_Leaf):
+    """A condition on parts of strings."""
+
+    key: str
+    part: str
+    ignore_case: bool = False
+    operator: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        _check_key(self.key)
+        if not isinstance(self.part, str):
+            raise FilterError(f"{self.key!r}: {self.operator} takes a text, not {self.part!r:.80}")
+
+    @property
+    def test(self) -> Callable[[str], bool]:
+        """Whether a string has the part; made once for many of them."""
+        raise NotImplementedError
+
+    def matches(self, fields: Mapping[str, Any]) -> bool:
+        """See the module's rules."""
+        test = self.test
+        return any(kind == "string" and test(value) for kind, value in values_of(fields, self.key))
+
+    def __str__(self) -> str:
+        return f"{_name(self.key)} {'i' * self.ignore_case}{self.operator} {_quoted(self.part, chr(34))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contains(_Part):
+    """One of the key's strings has ``part`` somewhere."""
+
+    operator: ClassVar[str] = "contains"
+
+    @property
+    def test(self) -> Callable[[str], bool]:
+        """Whether a string has the part somewhere."""
+        if self.ignore_case:
+            part = folded(self.part)
+            return lambda value: part in folded(value)
+        return lambda value: self.part in value
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith(_Part):
+    """One of the key's strings begins with ``part``."""
+
+    operator: ClassVar[str] = "startswith"
+
+    @property
+    def test(self) -> Callable[[str], bool]:
+        """Whether a string begins with the part."""
+        if self.ignore_case:
+            prefix = folded(self.part)
+            return lambda value: folded(value[: len(prefix)]) == prefix
+        return lambda value: value.startswith(self.part)
+
+
+_PARTS: dict[str, tuple[type[Contains | StartsWith], bool]] = {
+    "i" * ignoring + make.operator: (make, ignoring) for make in (Contains, StartsWith) for ignoring in (False, True)
+}
+"""The operators on parts of strings, and whether each ignores the case."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exists(_Leaf):
     """The key has a value that can be filtered on."""
 
@@ -240,9 +301,9 @@ class Exists(_Leaf):
     def __post_init__(self) -> None:
         _check_key(self.key)
 
-    def matches(self, metadata: Mapping[str, Any]) -> bool:
+    def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
-        return bool(typed_values(metadata.get(self.key)))
+        return bool(values_of(fields, self.key))
 
     def __str__(self) -> str:
         return f"exists({_name(self.key)})"
@@ -277,9 +338,9 @@ class And(_Junction):
 
     word: ClassVar[str] = "and"
 
-    def matches(self, metadata: Mapping[str, Any]) -> bool:
+    def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
-        return all(part.matches(metadata) for part in self.parts)
+        return all(part.matches(fields) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +349,9 @@ class Or(_Junction):
 
     word: ClassVar[str] = "or"
 
-    def matches(self, metadata: Mapping[str, Any]) -> bool:
+    def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
-        return any(part.matches(metadata) for part in self.parts)
+        return any(part.matches(fields) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,9 +367,9 @@ class Not(Filter):
         object.__setattr__(self, "depth", _bounded_depth(1 + self.part.depth))
         object.__setattr__(self, "leaves", self.part.leaves)
 
-    def matches(self, metadata: Mapping[str, Any]) -> bool:
+    def matches(self, fields: Mapping[str, Any]) -> bool:
         """See the module's rules."""
-        return not self.part.matches(metadata)
+        return not self.part.matches(fields)
 
     def __str__(self) -> str:
         if isinstance(self.part, Equals | In):
@@ -331,6 +392,29 @@ def parse_filter(source: str | Mapping[str, Any] | Filter) -> Filter:
     raise FilterError(f"a filter is an expression or a mapping, not {type(source).__name__}: {source!r:.80}")
 
 
+def equal_to(key: str, value: object) -> Filter:
+    """The key has this value, or, for None, has none.
+
+    >>> print(equal_to("draft", None))
+    not exists(draft)
+    """
+    return Not(Exists(key)) if value is None else Equals(key, value)  # type: ignore[arg-type]  # checked there
+
+
+def one_of(key: str, values: Iterable[object]) -> Filter:
+    """The key has one of these values, or, where None is among them, has none.
+
+    >>> print(one_of("lang", ["ru", None]))
+    lang in ["ru"] or not exists(lang)
+    """
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        return In(key, values)  # type: ignore[arg-type]  # which says what is wrong
+    every = tuple(values)
+    values = tuple(value for value in every if value is not None)
+    rest = In(key, values)  # type: ignore[arg-type]  # checked there
+    return rest if len(values) == len(every) else Or((rest, Not(Exists(key))))
+
+
 # --- checks -------------------------------------------------------------------------------------------------
 
 
@@ -350,11 +434,13 @@ def _check_part(part: object) -> None:
 
 
 def _operand(key: str, value: object) -> Typed:
-    one = typed(value)
-    if one is None:
+    if key in (ID, TEXT) and isinstance(value, str):
+        return "string", value
+    operand = typed(value)
+    if operand is None:
         remedy = "; for documents without a value use not exists" if value is None else ""
         raise FilterError(f"{key!r}: a filter compares strings, numbers and booleans, not {value!r:.80}{remedy}")
-    return one
+    return operand
 
 
 def _bounded_depth(depth: int) -> int:
@@ -404,6 +490,8 @@ def _literal(value: Typed) -> str:
         return "true" if content else "false"
     if math.isinf(content):
         return "1e999" if content > 0 else "-1e999"
+    if isinstance(content, int):
+        return str(content)
     return str(int(content)) if content.is_integer() and abs(content) < 2**53 else repr(content)
 
 
@@ -459,8 +547,8 @@ class _Parser:
     def _scan(self) -> Iterable[_Token]:
         position = 0
         while True:
-            found = _SPACE.match(self._source, position)
-            position = found.end() if found else position
+            space = _SPACE.match(self._source, position)
+            position = space.end() if space else position
             if position == len(self._source):
                 break
             token = _TOKEN.match(self._source, position)
@@ -550,25 +638,36 @@ class _Parser:
             bounds[bound] = self._value()
         return Range(key, **bounds)
 
-    def _key_first(self) -> Filter:
+    def _key_first(self) -> Filter:  # noqa: PLR0911  (one for each operator)
         key = self._key()
         token = self._take()
         if token.word("exists"):
             return Exists(key)
         if token.word("in"):
-            return In(key, self._values())
+            return one_of(key, self._values())
         if token.word("not") and self._peek().word("in"):
             self._next += 1
-            return Not(In(key, self._values()))
+            return Not(one_of(key, self._values()))
+        if token.word(*_PARTS):
+            make, ignore_case = _PARTS[token.text.lower()]
+            return make(key, self._part(), ignore_case)
         if token.kind == "sign":
             if token.text in {"=", "=="}:
-                return Equals(key, self._value())
+                return equal_to(key, self._value(null=True))
             if token.text == "!=":
-                return Not(Equals(key, self._value()))
+                return Not(equal_to(key, self._value(null=True)))
             if token.text in _BOUNDS:
                 return Range(key, **{_BOUNDS[token.text]: self._value()})
         self._next -= 1
-        raise self._unexpected("== != > >= < <= in, not in or exists")
+        raise self._unexpected(f"== != > >= < <= in, not in, exists, {', '.join(_PARTS)}")
+
+    def _part(self) -> str:
+        """What a string is to have: in quotes, or one bare word, also one of digits."""
+        token = self._peek()
+        if token.kind not in {"number", "word", "string"}:
+            raise self._unexpected("a text (in quotes)")
+        self._next += 1
+        return self._unescaped(token) if token.kind == "string" else token.text
 
     def _key(self) -> str:
         token = self._peek()
@@ -582,9 +681,9 @@ class _Parser:
         self._next += 1
         return token.text
 
-    def _values(self) -> tuple[str | float | bool, ...]:
+    def _values(self) -> tuple[object, ...]:
         opening = "(" if self._peek().text == "(" else "["
-        return self._listed(opening, ")" if opening == "(" else "]", self._value)
+        return self._listed(opening, ")" if opening == "(" else "]", lambda: self._value(null=True))
 
     def _listed(self, opening: str, closing: str, item: Callable[[], T]) -> tuple[T, ...]:
         self._expect(opening)
@@ -596,8 +695,11 @@ class _Parser:
         self._expect(closing)
         return tuple(items)
 
-    def _value(self) -> str | float | bool:
+    def _value(self, *, null: bool = False) -> str | float | bool | None:
         token = self._peek()
+        if null and token.word("null"):
+            self._next += 1
+            return None
         if token.kind not in {"number", "string", "word"}:
             raise self._unexpected("a value: a number, true, false or a string (in quotes)")
         if token.kind == "word" and token.text.lower() in _RESERVED - {"true", "false"}:
@@ -609,7 +711,7 @@ class _Parser:
         if token.kind == "word":
             return token.word("true") if token.word("true", "false") else token.text
         # Python refuses to read ints of thousands of digits
-        return float(token.text) if re.search(r"[.eE]", token.text) or len(token.text) > 300 else int(token.text)
+        return float(token.text) if re.search(r"[.eE]", token.text) or len(token.text) > 310 else int(token.text)
 
     def _unescaped(self, token: _Token) -> str:
         def plain(escape: re.Match[str]) -> str:
@@ -626,21 +728,21 @@ class _Parser:
 
     def _unexpected(self, expected: str) -> FilterError:
         token = self._peek()
-        found = token.text if token.kind == "end" else f"{token.text!r:.40}"
-        return self._error(f"expected {expected}, found {found}", token.position)
+        actual = token.text if token.kind == "end" else f"{token.text!r:.40}"
+        return self._error(f"expected {expected}, found {actual}", token.position)
 
     def _error(self, message: str, position: int) -> FilterError:
         start = max(0, position - 60)
-        shown = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in self._source[start : position + 30])
+        excerpt = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in self._source[start : position + 30])
         # Chinese characters are two columns wide
-        columns = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown[: position - start])
-        return FilterError(f"filter, character {position + 1}: {message}\n  {shown}\n  {' ' * columns}^")
+        columns = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in excerpt[: position - start])
+        return FilterError(f"filter, character {position + 1}: {message}\n  {excerpt}\n  {' ' * columns}^")
 
 
 # --- reading mappings ---------------------------------------------------------------------------------------
 
 _COMBINING = ("$and", "$or", "$not")
-_OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
+_OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists", *_PARTS)
 
 
 class _MappingReader:
@@ -656,40 +758,40 @@ class _MappingReader:
             return source
         if not isinstance(source, Mapping):
             raise FilterError(f"the parts of a filter are mappings, not {source!r:.80}")
-        parts = [part for key, wanted in source.items() for part in self._entry(key, wanted, depth)]
+        parts = [part for key, operand in source.items() for part in self._entry(key, operand, depth)]
         if not parts:
             self._count(1)
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
-    def _entry(self, key: object, wanted: object, depth: int) -> list[Filter]:
+    def _entry(self, key: object, operand: object, depth: int) -> list[Filter]:
         _check_key(key)
         assert isinstance(key, str)
         if key == "$not":
-            return [Not(self.read(wanted, depth + 1))]
+            return [Not(self.read(operand, depth + 1))]
         if key in _COMBINING:
-            if not isinstance(wanted, list | tuple):
-                raise FilterError(f"{key} takes a list of mappings, not {wanted!r:.80}")
-            if not wanted:
+            if not isinstance(operand, list | tuple):
+                raise FilterError(f"{key} takes a list of mappings, not {operand!r:.80}")
+            if not operand:
                 self._count(1)
-            return [(And if key == "$and" else Or)(tuple(self.read(part, depth + 1) for part in wanted))]
+            return [(And if key == "$and" else Or)(tuple(self.read(part, depth + 1) for part in operand))]
         if key.startswith("$"):
             raise FilterError(f"unknown operator {key!r}; known here: {', '.join(_COMBINING)}")
-        if isinstance(wanted, Mapping):
-            return self._operators(key, wanted)
+        if isinstance(operand, Mapping):
+            return self._operators(key, operand)
         self._count(1)
-        return [In(key, tuple(wanted)) if isinstance(wanted, list | tuple) else Equals(key, wanted)]  # type: ignore[arg-type]  # checked there
+        return [one_of(key, operand) if isinstance(operand, list | tuple) else equal_to(key, operand)]
 
-    def _operators(self, key: str, wanted: Mapping[Any, Any]) -> list[Filter]:
+    def _operators(self, key: str, conditions: Mapping[Any, Any]) -> list[Filter]:
         operators: dict[str, Any] = {}
-        for given, value in wanted.items():
-            name = str(given).removeprefix("$")
+        for operator, value in conditions.items():
+            name = str(operator).removeprefix("$")
             if name not in _OPERATORS:
-                raise FilterError(f"{key!r}: unknown operator {given!r:.80}; known: {', '.join(_OPERATORS)}")
+                raise FilterError(f"{key!r}: unknown operator {operator!r:.80}; known: {', '.join(_OPERATORS)}")
             if name in operators:
                 raise FilterError(f"{key!r}: {name} is given twice, with and without $")
             operators[name] = value
         if not operators:
-            raise FilterError(f"{key!r}: an empty mapping says nothing; known operators: {', '.join(_OPERATORS)}")
+            raise FilterError(f"{key!r}: an empty mapping is not a condition; known operators: {', '.join(_OPERATORS)}")
         bounds = {name: operators.pop(name) for name in ("gt", "gte", "lt", "lte") if name in operators}
         for name, bound in bounds.items():
             _operand(f"{key} {name}", bound)  # None would pass for a bound not given
@@ -707,5 +809,8 @@ def _operator(key: str, name: str, value: Any) -> Filter:
         if not isinstance(value, bool):
             raise FilterError(f"{key!r}: exists takes true or false, not {value!r:.80}")
         return Exists(key) if value else Not(Exists(key))
-    part = Equals(key, value) if name in {"eq", "ne"} else In(key, value)
+    if name in _PARTS:
+        make, ignore_case = _PARTS[name]
+        return make(key, value, ignore_case)
+    part = equal_to(key, value) if name in {"eq", "ne"} else one_of(key, value)
     return Not(part) if name in {"ne", "nin"} else part

@@ -1,4 +1,4 @@
-"""Collections that somebody else keeps: a table of PostgreSQL, an index of OpenSearch, searched as they are (B4).
+"""Collections that somebody else keeps, such as a table of PostgreSQL, searched as they are (B4).
 
 They are only read. Their scores are theirs, so they are fused with others by rank.
 """
@@ -6,19 +6,30 @@ They are only read. Their scores are theirs, so they are fused with others by ra
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+
+import numpy as np
 
 from pointsman._places import redacted
 from pointsman.errors import CorruptStoreError, InputError
-from pointsman.filters import And, Filter, Not, Or
-from pointsman.store.base import NEAR, Scale
+from pointsman.filters import And, Equals, Filter, In, Not, Or
+from pointsman.registry import COLLECTIONS
+from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics
+from pointsman.store.prepared import position
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from pointsman.store.base import BaseStore, Ranking
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Typed
+    from pointsman.store.base import Ranking
+    from pointsman.types import Document
+
+T = TypeVar("T")
 
 ATTACHED: Final = "attached"
 """The kind of their records in a workspace."""
@@ -27,9 +38,10 @@ TEXT: Final = "text"
 BOTH: Final = "text and vector"
 """Both lists as one: a collection has one vote among others, however many ways it can be searched."""
 _RRF_K: Final = 60
+_TOGETHER: Final = 1000
+"""Documents that are read at a time."""
 CACHED_SECONDS: Final = 600.0
 """There is no sequence number here: what was computed from a collection is computed again after so long."""
-SCHEMES: Final = ("postgresql", "postgres", "opensearch", "opensearch+https")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +50,8 @@ class Attachment:
 
     Attributes:
         url: of its server; it is kept with the workspace as it is, so a password is better elsewhere.
-        table: the table or view (``orders``, ``sales.orders``), or the index.
-        id: the column or field that tells documents apart; ``_id`` of an index.
+        table: the table or view (``orders``, ``sales.orders``), the index or the collection.
+        id: the column or field that tells documents apart; ``_id`` of an index of OpenSearch.
         text: the column or field with the text.
         vector: with the vectors; None: search by words alone.
         metadata: columns or fields that filters see; the keys of a JSON column count as columns.
@@ -78,15 +90,15 @@ class Attachment:
         """
         try:
             value = json.loads(text)
-            if not isinstance(value, Mapping) or value.keys() != {one.name for one in fields(cls)}:
+            if not isinstance(value, Mapping) or value.keys() != {item.name for item in fields(cls)}:
                 raise ValueError("other fields than it has")
             spread = None if value["spread"] is None else (float(value["spread"][0]), float(value["spread"][1]))
             return cls(**{**value, "metadata": tuple(value["metadata"]), "spread": spread})
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            told = f"what is attached as {name!r} cannot be read ({error}); detach it, and attach it again"
-            raise CorruptStoreError(told) from error
+            message = f"what is attached as {name!r} cannot be read ({error}); detach it, and attach it again"
+            raise CorruptStoreError(message) from error
 
-    def open(self) -> BaseStore:
+    def open(self) -> AttachedStore:
         """The collection as a store; its server is asked when it is first needed.
 
         Raises:
@@ -94,28 +106,146 @@ class Attachment:
             MissingDependencyError: the package for it is not installed.
         """
         scheme = self.url.partition(":")[0].lower()
-        if scheme in {"postgresql", "postgres"}:
-            from pointsman.store.postgres.table import TableStore
-
-            return TableStore(self)
-        if scheme in {"opensearch", "opensearch+https"}:
-            from pointsman.store.opensearch.foreign import IndexStore
-
-            return IndexStore(self)
-        raise InputError(f"tables and indexes are attached by URLs of {', '.join(SCHEMES)}, not {scheme[:40]!r}")
+        if scheme not in COLLECTIONS:
+            schemes = ", ".join(COLLECTIONS.names())
+            raise InputError(f"collections are attached by URLs of {schemes}, not {scheme[:40]!r}")
+        store: AttachedStore = COLLECTIONS.create(scheme, self)
+        return store
 
 
-def unknown_keys(wanted: Filter | None, known: Collection[str], place: str) -> Iterator[str]:
+class AttachedStore(BaseStore):
+    """What the stores of attached collections share: they are only read.
+
+    Args:
+        attached: where the collection is, and what is what in it.
+    """
+
+    def __init__(self, attachment: Attachment) -> None:
+        self._attached = attachment
+
+    @property
+    def technique(self) -> Literal["hybrid", "keyword", "vector"]:
+        """By what it is searched."""
+        return "keyword" if self._attached.vector is None else "hybrid"
+
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (asked before embedding)
+        """See `Store`; whoever asks is about to write, which cannot be done here."""
+        raise self._cannot(Capability.WRITE)
+
+    def statistics(self) -> Statistics:
+        """See `Store`; the sequence number is that of the clock."""
+        spread = self._attached.spread
+        notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
+        return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
+
+
+def unit_rows(
+    vectors: Mapping[str, Sequence[float]], keys: Sequence[str] | None, dimensions: int | None
+) -> NDArray[np.float32]:
+    """Vectors by key as rows of length 1, in the order of ``keys`` where those are given."""
+    order = list(vectors) if keys is None else [key for key in keys if key in vectors]
+    rows = np.array([vectors[key] for key in order], np.float32).reshape(len(order), dimensions or 0)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit
+
+
+def unknown_keys(filters: Filter | None, keys: Collection[str], place: str) -> Iterator[str]:
     """For each key of a filter that cannot be asked for in a collection, a note that says so."""
-    if isinstance(wanted, And | Or):
-        for part in wanted.parts:
-            yield from unknown_keys(part, known, place)
-    elif isinstance(wanted, Not):
-        yield from unknown_keys(wanted.part, known, place)
-    elif wanted is not None:
-        key = getattr(wanted, "key", None)
-        if isinstance(key, str) and key not in known:
-            yield f"{place} has no {key!r} to filter by among {', '.join(known) or 'its metadata'}: it counts as absent"
+    for key in keys_of(filters):
+        if key not in keys:
+            yield f"{place} has no {key!r} to filter by among {', '.join(keys) or 'its metadata'}: it counts as absent"
+
+
+def keys_of(filters: Filter | None) -> Iterator[str]:
+    """The keys that a filter asks for."""
+    if isinstance(filters, And | Or):
+        for part in filters.parts:
+            yield from keys_of(part)
+    elif isinstance(filters, Not):
+        yield from keys_of(filters.part)
+    elif isinstance(key := getattr(filters, "key", None), str):
+        yield key
+
+
+def as_written(condition: Equals | In) -> list[Typed]:
+    """What a condition compares with, and its texts as they were given: a collection has instants in its own form."""
+    values = (condition.value,) if isinstance(condition, Equals) else condition.values
+    compared = [condition.typed] if isinstance(condition, Equals) else list(condition.typed)
+    return list(dict.fromkeys([*compared, *(("string", value) for value in values if isinstance(value, str))]))
+
+
+Row = tuple[str, float, "Document"]
+"""A key with its score, and the document."""
+
+
+def narrowed(filters: Filter | None, leaf: Callable[[Filter], T | None], both: Callable[[str, list[T]], T]) -> T | None:
+    """What a database is to be asked so that all that match are among the answers; None where that is everything.
+
+    Args:
+        filters: the filter.
+        leaf: the condition for a part on one key; None where the database has none that lets all of them through.
+        both: joins conditions by ``"and"`` or ``"or"``.
+    """
+    if isinstance(filters, And | Or):
+        parts = [narrowed(part, leaf, both) for part in filters.parts]
+        able = [part for part in parts if part is not None]
+        if not able or (isinstance(filters, Or) and len(able) < len(parts)):
+            return None
+        return able[0] if len(able) == 1 else both(filters.word, able)
+    return None if filters is None or isinstance(filters, Not) else leaf(filters)
+
+
+def matching(
+    filters: Filter | None, depth: int, most: int, ask: Callable[[int], Sequence[Sequence[Row]]]
+) -> tuple[list[list[Row]], bool]:
+    """The best that match, of lists in a database whose filters mean something else.
+
+    Args:
+        filters: the filter; it is compared here.
+        depth: how many are wanted of each list.
+        most: how many the database is asked for at most.
+        ask: gives the first so many of each list.
+
+    Returns:
+        The lists, and whether there may be more that match beyond ``most``.
+    """
+    size = min(depth, most)
+    while True:
+        lists = ask(size)
+        matches = [[row for row in rows if filters is None or filters.matches(row[2].fields)] for rows in lists]
+        short = [
+            len(rows) >= size and len(matching_rows) < depth for rows, matching_rows in zip(lists, matches, strict=True)
+        ]
+        if not any(short) or size >= most:
+            return [matching_rows[:depth] for matching_rows in matches], any(short) and filters is not None
+        size = min(8 * size, most)
+
+
+def page_of(
+    documents: Callable[[int, int], Sequence[Document]], after: str | None, limit: int, filters: Filter | None
+) -> Page:
+    """A page of a collection that gives its documents by number.
+
+    Args:
+        documents: gives those from a number on, at most so many.
+        after: what the page before said.
+        limit: how many at most.
+        filters: those that match alone.
+    """
+    begin = position(after)
+    documents_shown: list[Document] = []
+    while len(documents_shown) < limit:
+        batch = documents(begin, _TOGETHER if filters is not None else limit)
+        if not batch:
+            return Page(documents_shown, None)
+        for document in batch:
+            begin += 1
+            if filters is None or filters.matches(document.fields):
+                documents_shown.append(document)
+                if len(documents_shown) == limit:
+                    break
+    return Page(documents_shown, str(begin))
 
 
 def one_list(rankings: Mapping[str, Ranking], depth: int) -> dict[str, Ranking]:
@@ -129,6 +259,6 @@ def one_list(rankings: Mapping[str, Ranking], depth: int) -> dict[str, Ranking]:
     return {BOTH: sorted(sums.items(), key=lambda item: -item[1])[:depth]}
 
 
-def scales_of(attached: Attachment) -> dict[str, Scale]:
+def scales_of(attachment: Attachment) -> dict[str, Scale]:
     """What the scores of a collection's lists are."""
-    return {TEXT: Scale.FOREIGN, **({NEAR: Scale.FOREIGN, BOTH: Scale.RANK} if attached.vector else {})}
+    return {TEXT: Scale.FOREIGN, **({NEAR: Scale.FOREIGN, BOTH: Scale.RANK} if attachment.vector else {})}

@@ -28,7 +28,6 @@ from pointsman.errors import (
     FormatVersionError,
     InputError,
     LockedError,
-    StoreError,
     UnknownNameError,
 )
 from pointsman.registry import STORES
@@ -48,6 +47,7 @@ NEW: Final = ""
 _MANIFEST: Final = "workspace.json"
 _DATASETS: Final = "datasets"
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _LONGEST_NAME: Final = 128
 _PATIENCE: Final = 10.0  # seconds; another change of a record takes milliseconds
 
@@ -102,7 +102,7 @@ class Backend(Protocol):
         ...
 
     def open(self, name: str, bm25: Mapping[str, float] | None = None) -> Store | None:
-        """The store of a dataset; None when there is none of this name.
+        """Returns the store of a dataset; None if no dataset has this name.
 
         Args:
             name: of the dataset.
@@ -128,7 +128,7 @@ class Backend(Protocol):
         ...
 
     def record(self, kind: str, name: str = "") -> Record | None:
-        """A small text; None when there is none."""
+        """Returns a record; None if it does not exist."""
         ...
 
     def records(self, kind: str) -> dict[str, Record]:
@@ -170,16 +170,18 @@ class BaseBackend:
         self.close()
 
 
-def check_record(kind: str, name: str) -> None:
-    """Refuse what a record cannot be called.
+def check_record(kind: str, name: str, value: str | None = None) -> None:
+    """Refuse what a record cannot be called or hold.
 
     Raises:
-        InputError: kind or name cannot be used.
+        InputError: kind, name or value cannot be used.
     """
     if not _KIND.fullmatch(kind):
         raise InputError(f"the kind of a record is lower-case letters, digits and _, not {kind!r:.80}")
     if not name.isprintable() or len(name) > _LONGEST_NAME:
         raise InputError(f"a record's name is up to {_LONGEST_NAME} printable characters, not {name!r:.80}")
+    if value is not None and _SURROGATE.search(value):
+        raise InputError(f"the value of record {kind} {name!r} has a lone surrogate, which no UTF-8 text can hold")
 
 
 def check_version(record: Record | None, expected: str | None, what: str) -> None:
@@ -189,7 +191,7 @@ def check_version(record: Record | None, expected: str | None, what: str) -> Non
         ConflictError: it is not.
     """
     if expected is not None and expected != (NEW if record is None else record.version):
-        raise ConflictError(f"{what} was changed by somebody else meanwhile; read it again")
+        raise ConflictError(f"{what} was changed by another process; read it again")
 
 
 class LocalBackend(BaseBackend):
@@ -216,12 +218,12 @@ class LocalBackend(BaseBackend):
         return str(self.path)
 
     def make(self) -> None:
-        """Make the folder with nothing in it, unless it is there."""
-        from pointsman.store.local.files import make_directory, replacing
+        """Creates the empty folder unless it exists."""
+        from pointsman.store.local.files import make_directory, replacing, translated
 
         if not (self.path / _MANIFEST).exists():
             make_directory(self.path)
-            with replacing(self.path / _MANIFEST) as file:
+            with translated(self.path), replacing(self.path / _MANIFEST) as file:
                 file.write(json.dumps({"format": FORMAT}).encode())
 
     def folder(self, name: str) -> Path:
@@ -230,7 +232,11 @@ class LocalBackend(BaseBackend):
 
     def datasets(self) -> list[DatasetRecord]:
         """See `Backend`."""
-        records = (self.about(path.name) for path in sorted((self.path / _DATASETS).glob("*")))
+        from pointsman.store.local.files import translated
+
+        with translated(self.path):
+            folders = sorted((self.path / _DATASETS).glob("*"))
+        records = (self.about(path.name) for path in folders)
         return [record for record in records if record is not None]
 
     def create(self, name: str, about: Mapping[str, Any]) -> LocalStore:
@@ -238,8 +244,8 @@ class LocalBackend(BaseBackend):
         from pointsman.store.local.store import LocalStore
 
         self.make()
-        told = {"name": name, "description": "", "indexing_technique": "hybrid", **about}
-        return LocalStore(self.folder(name), told, **_bm25(told))
+        settings = {"name": name, "description": "", "indexing_technique": "hybrid", **about}
+        return LocalStore(self.folder(name), settings, **_bm25(settings))
 
     def open(self, name: str, bm25: Mapping[str, float] | None = None) -> LocalStore | None:
         """See `Backend`."""
@@ -251,10 +257,14 @@ class LocalBackend(BaseBackend):
     def describe(self, name: str, description: str) -> None:
         """See `Backend`."""
         from pointsman.store.local.collection import read_manifest, write_manifest
+        from pointsman.store.local.files import steady, translated
 
-        with _changing(self._existing(name) / "manifest"):
-            about = read_manifest(self.folder(name)) or {}
-            write_manifest(self.folder(name), {**about, "description": description})
+        folder = self._existing(name)
+        with translated(folder), steady(folder, alone=True):
+            about = read_manifest(folder)
+            if about is None:  # another process has just deleted it
+                raise UnknownNameError("dataset", name, tuple(self.names()))
+            write_manifest(folder, {**about, "description": description})
 
     def drop(self, name: str) -> None:
         """See `Backend`; whatever has the name goes, a damaged dataset too."""
@@ -275,21 +285,25 @@ class LocalBackend(BaseBackend):
 
     def records(self, kind: str) -> dict[str, Record]:
         """See `Backend`."""
-        files = [self._file(kind, ""), *sorted((self.path / kind).glob("*.json"))]
-        found = ((unquote(path.stem) if path.parent != self.path else "", self._read(path)) for path in files)
-        return {name: record for name, record in found if record is not None}
+        from pointsman.store.local.files import translated
+
+        with translated(self.path):
+            files = [self._file(kind, ""), *sorted((self.path / kind).glob("*.json"))]
+        records = ((unquote(path.stem) if path.parent != self.path else "", self._read(path)) for path in files)
+        return {name: record for name, record in records if record is not None}
 
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
         """See `Backend`."""
-        from pointsman.store.local.files import make_directory, replacing
+        from pointsman.store.local.files import make_directory, remove_file, replacing
 
+        check_record(kind, name, value)
         path = self._file(kind, name)
         self.make()
         make_directory(path.parent)
         with _changing(self.path / kind):  # one lock file for all of a kind
             check_version(self._read(path), expected_version, f"{kind} {name}".strip())
             if value is None:
-                path.unlink(missing_ok=True)
+                remove_file(path)
                 return NEW
             with replacing(path) as file:
                 Path(file.name).chmod(0o600)  # before there is anything in it
@@ -306,7 +320,11 @@ class LocalBackend(BaseBackend):
             return Record(data.decode(), _version(data))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            from pointsman.store.local.files import store_error
+
+            raise store_error(path, error) from error
+        except UnicodeDecodeError as error:
             raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
 
     def _existing(self, name: str) -> Path:
@@ -316,11 +334,14 @@ class LocalBackend(BaseBackend):
 
     def names(self) -> list[str]:
         """The names of all datasets, sorted."""
-        manifests = (self.path / _DATASETS).glob("*/manifest.json")
+        from pointsman.store.local.files import translated
+
+        with translated(self.path):
+            manifests = list((self.path / _DATASETS).glob("*/manifest.json"))
         return sorted(path.parent.name for path in manifests if not path.parent.name.startswith("."))  # those are going
 
     def about(self, name: str) -> DatasetRecord | None:
-        """What is known of a dataset; None when there is none of this name."""
+        """Returns the record of a dataset; None if no dataset has this name."""
         from pointsman.store.local.collection import read_manifest
 
         about = None if name.startswith(".") else read_manifest(self.folder(name))  # those with a dot are going
@@ -335,15 +356,20 @@ class LocalBackend(BaseBackend):
         return DatasetRecord(name, about.get("description", ""), technique, about.get("identity", ""), settings)
 
     def _check(self) -> None:
+        from pointsman.store.local.files import translated
+
         manifest = self.path / _MANIFEST
-        if not manifest.exists():
-            if self.path.exists() and (
-                not self.path.is_dir() or (any(self.path.iterdir()) and not (self.path / _DATASETS).exists())
-            ):
-                raise InputError(f"{self.path} is not a workspace and not an empty folder; name another path")
-            return
+        with translated(self.path):
+            if not manifest.exists():
+                if self.path.exists() and (
+                    not self.path.is_dir() or (any(self.path.iterdir()) and not (self.path / _DATASETS).exists())
+                ):
+                    raise InputError(f"{self.path} is not a workspace and not an empty folder; name another path")
+                return
         try:
-            version = json.loads(manifest.read_text("utf-8"))["format"]
+            with translated(manifest):
+                text = manifest.read_text("utf-8")
+            version = json.loads(text)["format"]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptStoreError(
                 f"{manifest} cannot be read ({error}); restore it from a backup, or delete it: it says nothing else "
@@ -365,15 +391,17 @@ def _changing(path: Path) -> Iterator[None]:
     except Timeout as error:
         raise LockedError(f"{path} is being changed by another process; try again") from error
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+        from pointsman.store.local.files import store_error
+
+        raise store_error(path, error) from error
 
 
 def _bm25(settings: Mapping[str, Any]) -> dict[str, float]:
     """What the settings of a dataset say of BM25; those of `Dataset.save` are in a mapping of their own."""
-    kept = settings.get("bm25", {})
+    bm25 = settings.get("bm25", {})
     return {
-        "k1": float(settings.get("bm25_k1", kept.get("k1", 1.2))),
-        "b": float(settings.get("bm25_b", kept.get("b", 0.75))),
+        "k1": float(settings.get("bm25_k1", bm25.get("k1", 1.2))),
+        "b": float(settings.get("bm25_b", bm25.get("b", 0.75))),
     }
 
 
@@ -381,11 +409,12 @@ def _version(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
-def open_backend(where: str | os.PathLike[str], **options: Any) -> Backend:
+def open_backend(where: str | os.PathLike[str] | Backend, **options: Any) -> Backend:
     """The backend of a URL, or of a folder.
 
     Args:
-        where: a path, or a URL such as ``file:rails`` or ``postgresql://user@host/database?schema=rails``.
+        where: a path, or a URL such as ``file:rails`` or ``postgresql://user@host/database?schema=rails``; a backend
+            stays as it is.
         options: for the backend of that scheme.
 
     Raises:
@@ -393,6 +422,8 @@ def open_backend(where: str | os.PathLike[str], **options: Any) -> Backend:
         MissingDependencyError: a package for it is not installed.
         StoreUnavailableError: it cannot be reached.
     """
+    if isinstance(where, Backend):
+        return where
     if not is_url(where):
         return LocalBackend(where, **options)
     scheme, _, rest = str(where).partition(":")
@@ -400,22 +431,3 @@ def open_backend(where: str | os.PathLike[str], **options: Any) -> Backend:
         return LocalBackend(unquote(urlsplit(str(where)).path if rest.startswith("//") else rest), **options)
     backend: Backend = STORES.create(scheme.lower(), str(where), **options)
     return backend
-
-
-def _postgresql(url: str, **options: Any) -> Backend:
-    from pointsman.store.postgres import PostgresBackend
-
-    return PostgresBackend(url, **options)
-
-
-def _opensearch(url: str, **options: Any) -> Backend:
-    from pointsman.store.opensearch import OpenSearchBackend
-
-    return OpenSearchBackend(url, **options)
-
-
-STORES.register("file", LocalBackend)
-STORES.register("opensearch", _opensearch)
-STORES.register("opensearch+https", _opensearch)
-STORES.register("postgresql", _postgresql)
-STORES.register("postgres", _postgresql)

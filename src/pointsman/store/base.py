@@ -161,7 +161,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a store knows of its contents as a whole; None where it cannot tell.
+    """Facts about a store's contents as a whole; None for those it does not know.
 
     Attributes:
         sequence: grows with every write, so that what was computed from the store can be dated.
@@ -194,7 +194,7 @@ class Store(Protocol):
         ...
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
-        """The documents of these keys in their order; None where one is gone."""
+        """Returns the documents with these keys in order, None for deleted ones."""
         ...
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class Store(Protocol):
         ...
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents of these ids in their order; None where there is none."""
+        """Returns the documents with these ids in order, None for unknown ids."""
         ...
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
@@ -343,7 +343,7 @@ class BaseStore(ABC):
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
-        return sum(filters is None or filters.matches(document.metadata) for document in self.documents())
+        return sum(filters is None or filters.matches(document.fields) for document in self.documents())
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
         """See `Store`."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from pointsman._values import plain
 from pointsman.errors import InputError
 from pointsman.text import DEFAULT_ANALYZER, repair
 from pointsman.types import Document
@@ -38,6 +39,7 @@ class Prepared:
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False).encode
+_encode_plain = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False, default=plain).encode
 
 
 def digest(text: str, metadata: str) -> bytes:
@@ -49,7 +51,7 @@ def prepare(document: Document) -> Prepared:
     """Check a document and make it storable.
 
     Lone surrogates, which no UTF-8 store can hold, become U+FFFD in text and metadata; in an id they are refused,
-    since an id must come back as it was given.
+    since an id must come back as it was given. Dates, UUIDs, decimals and numpy's scalars become JSON.
 
     Raises:
         InputError: the id is too long or not encodable, or the metadata is not JSON, has a key that is no text, or is
@@ -65,9 +67,14 @@ def prepare(document: Document) -> Prepared:
     text = repair(document.text)
     try:
         _check_nesting(document.metadata)
-        given = _encode(dict(document.metadata)) if document.metadata else "{}"
-        metadata = repair(given)
-        if text is not document.text or metadata is not given:
+        raw = metadata = "{}"
+        if document.metadata:
+            try:
+                raw = _encode(dict(document.metadata))
+                metadata = repair(raw)
+            except TypeError:  # rarely: values that JSON has not
+                metadata = repair(_encode_plain(dict(document.metadata)))
+        if text is not document.text or metadata is not raw:
             document = Document(document.id, text, metadata_of(metadata))
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"document {document.id!r}: metadata is not JSON: {error}") from error
@@ -87,7 +94,7 @@ def _check_nesting(metadata: Mapping[str, Any]) -> None:
             if isinstance(value, Mapping):
                 for key in value:
                     if not isinstance(key, str):
-                        raise TypeError(f"the key {key!r:.80} is no text")
+                        raise TypeError(f"the key {key!r:.80} is not a text")
         level = [
             child
             for value in level
@@ -119,7 +126,7 @@ def metadata_of(text: str) -> Any:
     except StopIteration:
         end = -1
     if end != len(text):
-        raise ValueError(f"its metadata is no JSON: {text!r:.80}")
+        raise ValueError(f"its metadata is not JSON: {text!r:.80}")
     return value
 
 
@@ -146,7 +153,7 @@ def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> ND
     wrong = ~(np.isfinite(lengths) & (lengths > 0))
     if wrong.any():
         first = int(np.argmax(wrong))
-        what = "points nowhere: it is all zeros" if lengths[first] == 0 else "has values that are no finite numbers"
+        what = "is all zeros" if lengths[first] == 0 else "has values that are not finite numbers"
         raise InputError(
             f"the vector of document {prepared[first].document.id!r} {what}; "
             "check the embedder, or leave the document out"
@@ -165,5 +172,20 @@ def direction(vector: NDArray[np.float32], dimensions: int) -> NDArray[np.float3
         raise InputError(f"a query vector has shape ({dimensions},) here, not {vector.shape}")
     length = float(np.sqrt(vector @ vector))
     if not math.isfinite(length):
-        raise InputError("the query vector has values that are no finite numbers; check the embedder")
+        raise InputError("the query vector has values that are not finite numbers; check the embedder")
     return vector if abs(length - 1) < 1e-6 or not length else vector / np.float32(length)
+
+
+def position(after: str | None) -> int:
+    """The number after which a page begins.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        number = int(after or 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 2**63:
+        raise InputError(f"a page begins after what the page before said, or after nothing, not after {after!r:.80}")
+    return number

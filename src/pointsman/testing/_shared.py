@@ -164,10 +164,10 @@ class Conformance:
     def _view(self, answer: Any) -> Any:
         return answer
 
-    def _agree(self, one: Any, other: Any, what: str) -> None:
+    def _agree(self, first: Any, second: Any, what: str) -> None:
         if self.deterministic:
-            assert self._view(one) == self._view(other), (
-                f"{what} give different answers: {self._view(one)!r:.300} and {self._view(other)!r:.300}"
+            assert self._view(first) == self._view(second), (
+                f"{what} give different answers: {self._view(first)!r:.300} and {self._view(second)!r:.300}"
             )
 
     def test_answers_are_sound(self) -> None:
@@ -189,8 +189,8 @@ class Conformance:
         subject, texts = self.make(), (self.query(), OTHER)
         with answering("asking from eight threads at once"):
             alone = [self._ask(subject, text) for text in texts]
-            found = at_once([lambda text=texts[place % 2]: self._ask(subject, text) for place in range(8)])  # type: ignore[misc]
-            for place, answer in enumerate(found):
+            answers = at_once([lambda text=texts[place % 2]: self._ask(subject, text) for place in range(8)])  # type: ignore[misc]
+            for place, answer in enumerate(answers):
                 self._sound(subject, answer, texts[place % 2])
                 self._agree(alone[place % 2], answer, "one thread and eight")
 

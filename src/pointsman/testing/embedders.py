@@ -78,8 +78,8 @@ class EmbedderConformance(TextConformance):
             with answering(name):
                 among = np.asarray(embed(texts))
                 alone = np.concatenate([np.asarray(embed([text])) for text in texts])
-                turned = np.asarray(embed(texts[::-1]))[::-1]
-            for how, other in (("alone", alone), ("in reverse order", turned)):
+                backward = np.asarray(embed(texts[::-1]))[::-1]
+            for how, other in (("alone", alone), ("in reverse order", backward)):
                 apart = float(np.abs(among - other).max())
                 assert apart <= self.tolerance, (
                     f"{name}: a text {how} has another vector than among others, by {apart:.2g}; "

@@ -56,14 +56,14 @@ class DocumentStoreConformance(_StoreConformance):
         return store.fetch(keys if text == self.query() else list(keys)[::-1])
 
     def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
-        wanted = list(self.documents()) if text == self.query() else list(self.documents())[::-1]
-        self._same(answer, wanted)
+        expected = list(self.documents()) if text == self.query() else list(self.documents())[::-1]
+        self._same(answer, expected)
 
-    def _same(self, found: Any, wanted: Sequence[Document | None]) -> None:
-        assert isinstance(found, list), f"fetch returns a list, not {type(found).__name__}"
-        assert len(found) == len(wanted), f"{len(found)} documents for {len(wanted)} keys"
-        for one, other in zip(found, wanted, strict=True):
-            assert one == other, f"fetch gives {one!r:.200} where {other!r:.200} is stored"
+    def _same(self, actual: Any, expected: Sequence[Document | None]) -> None:
+        assert isinstance(actual, list), f"fetch returns a list, not {type(actual).__name__}"
+        assert len(actual) == len(expected), f"{len(actual)} documents for {len(expected)} keys"
+        for document, other in zip(actual, expected, strict=True):
+            assert document == other, f"fetch gives {document!r:.200} where {other!r:.200} is stored"
 
     def test_the_order_of_the_keys(self) -> None:
         """In any order, and as often as a key is given."""
@@ -101,8 +101,8 @@ class _IndexConformance(_StoreConformance):
     """How far scores may be apart that should be the same, relative to the larger one."""
 
     def _search(self, index: Any, k: int, filters: Filter | None = None) -> Any:
-        wanted = self._wanted(self.query())
-        return index.search(wanted, k) if filters is None else index.search(wanted, k, filters)
+        query = self._wanted(self.query())
+        return index.search(query, k) if filters is None else index.search(query, k, filters)
 
     def _wanted(self, text: str) -> Any:
         raise NotImplementedError
@@ -115,20 +115,20 @@ class _IndexConformance(_StoreConformance):
         _, keys = subject
         self._sound_ranking(answer, 5, keys, f"search({text!r:.60}, 5)")
 
-    def _sound_ranking(self, found: Any, k: int, keys: Sequence[Any], what: str) -> None:
-        assert isinstance(found, list), f"{what} returns a list, not {type(found).__name__}"
-        for pair in found:
+    def _sound_ranking(self, ranking: Any, k: int, keys: Sequence[Any], what: str) -> None:
+        assert isinstance(ranking, list), f"{what} returns a list, not {type(ranking).__name__}"
+        for pair in ranking:
             assert isinstance(pair, tuple), f"{what} returns pairs of key and score, not {pair!r:.80}"
             assert len(pair) == 2, f"{what} returns pairs of key and score, not {pair!r:.80}"
             assert pair[0] in keys, f"{what} found the key {pair[0]!r}, which no document has"
             assert is_number(pair[1]), f"{what}: a score is a finite float, that of {pair[0]!r} is {pair[1]!r}"
-        assert len(found) <= k, f"{what} returned {len(found)} keys, more than the {k} asked for"
-        scores = [score for _, score in found]
+        assert len(ranking) <= k, f"{what} returned {len(ranking)} keys, more than the {k} asked for"
+        scores = [score for _, score in ranking]
         assert scores == sorted(scores, reverse=True), f"{what}: keys come best first, these scores rise: {scores}"
-        assert len(dict(found)) == len(found), f"{what} returned keys more than once: {[key for key, _ in found]}"
+        assert len(dict(ranking)) == len(ranking), f"{what} returned keys more than once: {[key for key, _ in ranking]}"
 
-    def _near(self, one: float, other: float) -> bool:
-        return math.isclose(one, other, rel_tol=self.close, abs_tol=self.close)
+    def _near(self, first: float, second: float) -> bool:
+        return math.isclose(first, second, rel_tol=self.close, abs_tol=self.close)
 
     def test_at_most_k(self) -> None:
         """The first of a longer ranking, and never more than were asked for."""
@@ -138,62 +138,66 @@ class _IndexConformance(_StoreConformance):
             self._sound_ranking(every, 100, keys, "search(…, 100)")
             assert len(every) >= 2, f"{len(every)} documents found for {self.query()!r}; override query()"
             for k in (1, 2, 3):
-                found = self._search(index, k)
-                self._sound_ranking(found, k, keys, f"search(…, {k})")
-                assert len(found) == min(k, len(every)), f"{k} of {len(every)} were asked for, {len(found)} came"
-                for (_, one), (_, other) in zip(found, every, strict=False):
-                    assert self._near(one, other), f"the best {k} of {len(every)} have other scores than the first {k}"
+                ranking = self._search(index, k)
+                self._sound_ranking(ranking, k, keys, f"search(…, {k})")
+                assert len(ranking) == min(k, len(every)), f"{k} of {len(every)} were asked for, {len(ranking)} came"
+                for (_, score), (_, other) in zip(ranking, every, strict=False):
+                    assert self._near(score, other), (
+                        f"the best {k} of {len(every)} have other scores than the first {k}"
+                    )
 
     def test_search_and_score_agree(self) -> None:
         """What a search says of a document is what it scores when it is asked for."""
         index, keys = self.make()
         with answering("search and score"):
-            found = self._search(index, 100)
-            scores = index.score(self._wanted(self.query()), [key for key, _ in found])
-            turned = index.score(self._wanted(self.query()), list(keys)[::-1])
+            ranking = self._search(index, 100)
+            scores = index.score(self._wanted(self.query()), [key for key, _ in ranking])
+            backward = index.score(self._wanted(self.query()), list(keys)[::-1])
         assert isinstance(scores, list), f"score returns a list, not {type(scores).__name__}"
-        assert len(scores) == len(found), f"{len(scores)} scores for {len(found)} keys"
-        for (key, one), other in zip(found, scores, strict=True):
-            assert self._near(one, other), f"search gives {key!r} the score {one}, and score gives it {other}"
-        by_key = dict(zip(list(keys)[::-1], turned, strict=True))
-        for key, one in found:
-            assert self._near(one, by_key[key]), f"scores are not in the order of the keys: {key!r}"
+        assert len(scores) == len(ranking), f"{len(scores)} scores for {len(ranking)} keys"
+        for (key, score), other in zip(ranking, scores, strict=True):
+            assert self._near(score, other), f"search gives {key!r} the score {score}, and score gives it {other}"
+        by_key = dict(zip(list(keys)[::-1], backward, strict=True))
+        for key, score in ranking:
+            assert self._near(score, by_key[key]), f"scores are not in the order of the keys: {key!r}"
 
     def test_no_keys(self) -> None:
         """Nothing in, nothing out."""
         index, _ = self.make()
         with answering("score(…, [])"):
-            found = index.score(self._wanted(self.query()), [])
-        assert found == [], f"no keys have no scores, not {found!r:.80}"
+            scores = index.score(self._wanted(self.query()), [])
+        assert scores == [], f"no keys have no scores, not {scores!r:.80}"
 
     def test_filters_are_honoured(self) -> None:
         """Just those that the filter lets through, by the meaning that `Filter.matches` gives it."""
         index, keys = self._filtering()
         metadata = dict(zip(keys, (document.metadata for document in self.documents()), strict=True))
         every = dict(self._search(index, 100))
-        for wanted in FILTERS:
-            with answering(f"searching with the filter {wanted}"):
-                found = self._search(index, 100, wanted)
-            self._sound_ranking(found, 100, keys, f"a search with the filter {wanted}")
-            allowed = {key for key in every if wanted.matches(metadata[key])}
-            outside = [key for key, _ in found if key not in allowed]
-            assert not outside, f"the filter {wanted} does not let {outside} through, and they were found"
-            missing = allowed - {key for key, _ in found}
-            assert not missing, f"the filter {wanted} lets {missing} through, and they were not found"
+        for condition in FILTERS:
+            with answering(f"searching with the filter {condition}"):
+                ranking = self._search(index, 100, condition)
+            self._sound_ranking(ranking, 100, keys, f"a search with the filter {condition}")
+            allowed = {key for key in every if condition.matches(metadata[key])}
+            outside = [key for key, _ in ranking if key not in allowed]
+            assert not outside, f"the filter {condition} does not let {outside} through, and they were found"
+            missing = allowed - {key for key, _ in ranking}
+            assert not missing, f"the filter {condition} lets {missing} through, and they were not found"
 
     def test_filters_act_before_the_cut(self) -> None:
         """The best of those that are let through, even where all others are better (I9)."""
         index, keys = self._filtering()
         metadata = dict(zip(keys, (document.metadata for document in self.documents()), strict=True))
         every = self._search(index, 100)
-        for wanted in FILTERS:
-            allowed = [score for key, score in every if wanted.matches(metadata[key])]
-            with answering(f"searching for one with the filter {wanted}"):
-                found = self._search(index, 1, wanted)
-            assert len(found) == min(1, len(allowed)), (
-                f"one with the filter {wanted} was asked for, {len(allowed)} meet it, {len(found)} came"
+        for condition in FILTERS:
+            allowed = [score for key, score in every if condition.matches(metadata[key])]
+            with answering(f"searching for one with the filter {condition}"):
+                ranking = self._search(index, 1, condition)
+            assert len(ranking) == min(1, len(allowed)), (
+                f"one with the filter {condition} was asked for, {len(allowed)} meet it, {len(ranking)} came"
             )
-            assert not found or self._near(found[0][1], allowed[0]), f"with the filter {wanted} it is not the best"
+            assert not ranking or self._near(ranking[0][1], allowed[0]), (
+                f"with the filter {condition} it is not the best"
+            )
 
     def _filtering(self) -> tuple[Any, Sequence[Any]]:
         if not self.filterable:
@@ -234,31 +238,31 @@ class KeywordIndexConformance(_IndexConformance, TextConformance):
         """English and Russian whatever their endings, Chinese without spaces."""
         index, keys = self.make()
         ids = dict(zip(keys, (document.id for document in self.documents()), strict=True))
-        for query, wanted in self.words().items():
+        for query, expected in self.words().items():
             with answering(f"searching for {query!r}"):
-                found = [ids[key] for key, _ in index.search(query, 3)]
-            assert found[:1] == [wanted], f"{query!r} finds {found}, and {wanted!r} has it"
+                ids_found = [ids[key] for key, _ in index.search(query, 3)]
+            assert ids_found[:1] == [expected], f"{query!r} finds {ids_found}, and {expected!r} has it"
 
     def test_what_has_no_word_scores_nothing(self) -> None:
         """0 for what `search` does not find, and for keys that nobody has; above 0 for what it finds."""
         index, keys = self.make()
         query = next(iter(self.words()))
         with answering("search and score"):
-            found = dict(index.search(query, 100))
+            by_key = dict(index.search(query, 100))
             scores = index.score(query, [*keys, self.unknown_key()])
             nothing = index.search("qwxzv", 5)
         assert nothing == [], f"a word that no document has finds {nothing!r:.80}"
-        assert all(score > 0 for score in found.values()), f"what was found scores above 0: {found}"
+        assert all(score > 0 for score in by_key.values()), f"what was found scores above 0: {by_key}"
         for key, score in zip([*keys, self.unknown_key()], scores, strict=True):
-            assert key in found or score == 0, f"{key!r} has no word of {query!r} and scores {score}"
+            assert key in by_key or score == 0, f"{key!r} has no word of {query!r} and scores {score}"
 
     def test_rare_words_count_more(self) -> None:
         """BM25: of two words the rarer one decides."""
         index, keys = self.make()
         ids = dict(zip(keys, (document.id for document in self.documents()), strict=True))
         with answering("search"):
-            found = [ids[key] for key, _ in index.search("engine boiler", 3)]
-        assert found[:2] == ["en-3", "en-2"], f"'engine boiler' finds {found}; en-3 has both words, en-2 one of them"
+            top = [ids[key] for key, _ in index.search("engine boiler", 3)]
+        assert top[:2] == ["en-3", "en-2"], f"'engine boiler' finds {top}; en-3 has both words, en-2 one of them"
 
 
 class VectorIndexConformance(_IndexConformance):
@@ -288,9 +292,9 @@ class VectorIndexConformance(_IndexConformance):
         vector = self._wanted(self.query())
         cosines = dict(zip(keys, (self.vectors() @ vector).tolist(), strict=True))
         with answering("search"):
-            found = index.search(vector, len(cosines))
-        assert len(found) == len(cosines), f"{len(found)} of {len(cosines)} vectors were found"
-        for key, score in found:
+            ranking = index.search(vector, len(cosines))
+        assert len(ranking) == len(cosines), f"{len(ranking)} of {len(cosines)} vectors were found"
+        for key, score in ranking:
             assert self._near(score, cosines[key]), f"{key!r} has the cosine {cosines[key]}, not {score}"
 
     def test_odd_vectors(self) -> None:
@@ -305,9 +309,9 @@ class VectorIndexConformance(_IndexConformance):
             "no number": vector[:0],
             "a matrix": np.stack([vector, vector]),
         }
-        for name, one in odd.items():
+        for name, query in odd.items():
             with answering(f"searching with a vector of {name}", PointsmanError):
-                self._sound_ranking(index.search(one, 5), 5, keys, f"a search with a vector of {name}")
+                self._sound_ranking(index.search(query, 5), 5, keys, f"a search with a vector of {name}")
 
     def test_unknown_keys_have_no_cosine(self) -> None:
         """NaN, in their place."""

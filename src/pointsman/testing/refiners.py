@@ -75,10 +75,10 @@ class RefinerConformance(TwinConformance):
         assert is_name(answer.scale), f"a ranking's scale is a name, not {answer.scale!r}"
         bad = [(hit.id, hit.score) for hit in answer.hits if not is_number(hit.score)]
         assert not bad, f"scores are finite floats, these are not: {bad[:5]}"
-        keys, known = [hit.key for hit in answer.hits], {hit.key for hit in ranked.hits}
-        assert set(keys) <= known, f"hits nobody gave it: {sorted(set(keys) - known, key=str)[:5]}"
+        keys, originals = [hit.key for hit in answer.hits], {hit.key for hit in ranked.hits}
+        assert set(keys) <= originals, f"hits nobody gave it: {sorted(set(keys) - originals, key=str)[:5]}"
         assert len(set(keys)) == len(keys), f"hits more than once: {keys}"
-        untold = known - set(keys) - answer.dropped.keys()
+        untold = originals - set(keys) - answer.dropped.keys()
         assert not untold, f"hits that are gone without a reason in dropped: {sorted(untold, key=str)[:5]}"
         both = set(keys) & answer.dropped.keys()
         assert not both, f"hits that are there and in dropped as well: {sorted(both, key=str)[:5]}"
@@ -110,8 +110,8 @@ class RefinerConformance(TwinConformance):
     def test_odd_documents(self) -> None:
         """Texts of documents are as odd as queries are."""
         documents = [Document(f"odd {place}", text) for place, text in enumerate(ODD_TEXTS.values())]
-        found = (Provenance("bm25", 1, 1.0), Provenance("vector", 1, 0.5))
-        ranked = Ranked(tuple(Hit(one, 1.0, "rails", found) for one in documents), "calibrated")
+        provenance = (Provenance("bm25", 1, 1.0), Provenance("vector", 1, 0.5))
+        ranked = Ranked(tuple(Hit(document, 1.0, "rails", provenance) for document in documents), "calibrated")
         with answering("refining odd documents", PointsmanError):
             self._sound_ranking(self.make().refine(Query(self.query()), ranked, len(documents)), ranked)
 
@@ -153,8 +153,8 @@ class RerankerConformance(RefinerConformance):
 
     def _sound_ranking(self, answer: Any, ranked: Ranked) -> None:
         super()._sound_ranking(answer, ranked)
-        lost = [hit.id for hit in ranked.hits if hit.key not in {other.key for other in answer.hits}]
-        assert not lost, f"a reranker keeps every hit, these are gone: {lost[:5]}"
+        missing = [hit.id for hit in ranked.hits if hit.key not in {other.key for other in answer.hits}]
+        assert not missing, f"a reranker keeps every hit, these are gone: {missing[:5]}"
         scores = [hit.score for hit in answer.hits]
         assert scores == sorted(scores, reverse=True), f"hits come best first, these scores rise: {scores[:10]}"
 
@@ -163,14 +163,16 @@ class RerankerConformance(RefinerConformance):
 
     def test_rerank_gives_back_the_documents(self) -> None:
         """All of them, each once, as they were but for the score."""
-        given = {document.id: document for document in self.documents()}
+        originals = {document.id: document for document in self.documents()}
         with answering("rerank"):
-            found = self._rerank(self.make())
-        assert isinstance(found, list), f"rerank returns a list, not {type(found).__name__}"
-        assert sorted(document.id for document in found) == sorted(given), "top_n=None gives every document once"
-        for document in found:
-            metadata = {**given[document.id].metadata, "score": document.metadata.get("score")}
-            assert document == replace(given[document.id], metadata=metadata), f"{document.id!r} is not as it was given"
+            answer = self._rerank(self.make())
+        assert isinstance(answer, list), f"rerank returns a list, not {type(answer).__name__}"
+        assert sorted(document.id for document in answer) == sorted(originals), "top_n=None gives every document once"
+        for document in answer:
+            metadata = {**originals[document.id].metadata, "score": document.metadata.get("score")}
+            assert document == replace(originals[document.id], metadata=metadata), (
+                f"{document.id!r} is not as it was given"
+            )
 
     def test_scores_stand_in_the_metadata(self) -> None:
         """Finite floats, best first."""
@@ -185,32 +187,32 @@ class RerankerConformance(RefinerConformance):
         with answering("rerank"):
             order = [document.id for document in self._rerank(subject)]
             for count in (1, 2, len(order), 100):
-                cut = [document.id for document in self._rerank(subject, count)]
-                assert cut == order[:count], f"top_n={count} gives {cut}, and the first of all are {order[:count]}"
+                top = [document.id for document in self._rerank(subject, count)]
+                assert top == order[:count], f"top_n={count} gives {top}, and the first of all are {order[:count]}"
             usual = [document.id for document in subject.rerank(self.query(), self.documents())]
         assert usual == order[:4], f"without top_n there are {usual}, and the first four of all are {order[:4]}"
 
     def test_documents_are_left_as_they_were(self) -> None:
         """The score goes on a copy (R5)."""
-        given = [deepcopy(document) for document in self.documents()]
-        before = deepcopy(given)
+        documents = [deepcopy(document) for document in self.documents()]
+        before = deepcopy(documents)
         with answering("rerank"):
-            self.make().rerank(self.query(), given, None)
-        assert given == before, "rerank changed the documents it was given, or their list"
+            self.make().rerank(self.query(), documents, None)
+        assert documents == before, "rerank changed the documents it was given, or their list"
 
     def test_equal_documents_stay_in_order(self) -> None:
         """What is equally relevant stays as it was given."""
         text = self.documents()[0].text
-        given = [Document(str(number), text) for number in (3, 1, 4, 2, 5)]
+        documents = [Document(str(number), text) for number in (3, 1, 4, 2, 5)]
         with answering("reranking documents of one text"):
-            found = self.make().rerank(self.query(), given, None)
-        places = [int(document.id) for document in found]
+            answer = self.make().rerank(self.query(), documents, None)
+        places = [int(document.id) for document in answer]
         by_score: dict[Any, list[int]] = {}
-        for document in found:
+        for document in answer:
             by_score.setdefault(document.metadata["score"], []).append(int(document.id))
         for score, ids in by_score.items():
-            wanted = [number for number in (3, 1, 4, 2, 5) if number in ids]
-            assert ids == wanted, f"documents of the same score ({score}) are out of order: {places}"
+            expected = [number for number in (3, 1, 4, 2, 5) if number in ids]
+            assert ids == expected, f"documents of the same score ({score}) are out of order: {places}"
 
     def test_rerank_awaited_and_with_a_query(self) -> None:
         """The same, by every way of asking."""
@@ -221,9 +223,11 @@ class RerankerConformance(RefinerConformance):
                 "rerank with a Query": subject.rerank(Query(text), documents, 3),
                 "arerank": wait_for(subject.arerank, text, documents, 3),
             }
-        told = {way: [(one.id, one.metadata["score"]) for one in found] for way, found in ways.items()}
+        answers = {
+            way: [(document.id, document.metadata["score"]) for document in answer] for way, answer in ways.items()
+        }
         if self.deterministic:
-            assert len(set(map(str, told.values()))) == 1, f"different answers: {told}"
+            assert len(set(map(str, answers.values()))) == 1, f"different answers: {answers}"
 
     def test_no_documents(self) -> None:
         """Nothing in, nothing out."""
@@ -263,11 +267,11 @@ class RerankerConformance(RefinerConformance):
         queries = [Query(self.query()), Query(OTHER), Query(self.query())]
         rankings = [ranked, Ranked((), "none"), replace(ranked, hits=ranked.hits[:3])]
         with answering("refine_many"):
-            found = subject.refine_many(queries, rankings, 5)
-            alone = [subject.refine(query, one, 5) for query, one in zip(queries, rankings, strict=True)]
-        assert len(found) == len(alone), f"{len(found)} rankings for {len(alone)}"
-        for one, other in zip(found, alone, strict=True):
-            self._agree(one, other, "refine_many and refine")
+            together = subject.refine_many(queries, rankings, 5)
+            alone = [subject.refine(query, ranking, 5) for query, ranking in zip(queries, rankings, strict=True)]
+        assert len(together) == len(alone), f"{len(together)} rankings for {len(alone)}"
+        for first, second in zip(together, alone, strict=True):
+            self._agree(first, second, "refine_many and refine")
 
     def test_a_failure_leaves_the_order_and_is_told(self) -> None:
         """`refine` passes the ranking on with the reason in ``degraded``; `rerank` raises a `ModelError`."""

@@ -54,9 +54,9 @@ class RetrieverConformance(TwinConformance):
     def test_finds_something(self) -> None:
         """At least two documents for `answerable_query`; without them the other tests would show nothing."""
         with answering("asking the answerable query"):
-            found = self.make().retrieve(self.answerable_query(), 5)
-        assert len(found) >= 2, (
-            f"{len(found)} hits for {self.answerable_query()!r}; override answerable_query() with a query that has some"
+            hits = self.make().retrieve(self.answerable_query(), 5)
+        assert len(hits) >= 2, (
+            f"{len(hits)} hits for {self.answerable_query()!r}; override answerable_query() with a query that has some"
         )
 
     def test_at_most_top_k(self) -> None:
@@ -89,9 +89,9 @@ class RetrieverConformance(TwinConformance):
         subject, text = self.make(), self.answerable_query()
         with answering("asking twice"):
             first = subject.retrieve(text, 5)
-            kept = list(first)
+            copy = list(first)
             first.clear()
-            self._agree(kept, subject.retrieve(text, 5), "before and after the caller emptied the list, calls")
+            self._agree(copy, subject.retrieve(text, 5), "before and after the caller emptied the list, calls")
 
     def test_a_bad_top_k_is_refused(self) -> None:
         """A number of hits is an int from 1 up."""
@@ -109,12 +109,12 @@ class RetrieverConformance(TwinConformance):
     def test_filters_are_honoured(self) -> None:
         """Nothing outside a filter is ever found; the negation of each filter is tried as well."""
         subject, text = self.make(), self.answerable_query()
-        for wanted in self._both_ways():
-            with answering(f"asking with the filter {wanted}"):
-                found = subject.retrieve(Query(text, wanted), 100)
-            sound_hits(found, 100, f"a search with the filter {wanted}")
-            outside = [hit.id for hit in found if not wanted.matches(hit.metadata)]
-            assert not outside, f"the filter {wanted} does not let {outside[:5]} through, and they were found"
+        for condition in self._both_ways():
+            with answering(f"asking with the filter {condition}"):
+                hits = subject.retrieve(Query(text, condition), 100)
+            sound_hits(hits, 100, f"a search with the filter {condition}")
+            outside = [hit.id for hit in hits if not condition.matches(hit.document.fields)]
+            assert not outside, f"the filter {condition} does not let {outside[:5]} through, and they were found"
 
     def test_filters_act_before_the_cut(self) -> None:
         """A document that the filter lets through is found also where one alone is asked for (I9)."""
@@ -122,14 +122,18 @@ class RetrieverConformance(TwinConformance):
         both_ways = self._both_ways()
         with answering("asking without a filter"):
             everything = subject.retrieve(text, 100)
-        for wanted in both_ways:
-            known = [hit.id for hit in everything if wanted.matches(hit.metadata)]
-            assert known, f"nothing found for {text!r} meets {wanted}; give filters() that some meet and others do not"
-            with answering(f"asking for one hit with the filter {wanted}"):
-                found = subject.retrieve(Query(text, wanted), 1)
-            assert found, f"one hit with the filter {wanted} was asked for, {known[:3]} meet it, and none was found"
+        for condition in both_ways:
+            matching = [hit.id for hit in everything if condition.matches(hit.document.fields)]
+            assert matching, (
+                f"nothing found for {text!r} meets {condition}; give filters() that some meet and others do not"
+            )
+            with answering(f"asking for one hit with the filter {condition}"):
+                hits = subject.retrieve(Query(text, condition), 1)
+            assert hits, (
+                f"one hit with the filter {condition} was asked for, {matching[:3]} meet it, and none was found"
+            )
 
     def _both_ways(self) -> list[Filter]:
         if not (filters := self.filters()):
             raise SkipTest("filters() gives none; override it if this retriever honours filters")
-        return [way for wanted in filters for way in (wanted, ~wanted)]
+        return [way for condition in filters for way in (condition, ~condition)]

@@ -33,12 +33,12 @@ class RouterConformance(TwinConformance):
         if RouterConformance._shared is None:
             from pointsman.dataset import Dataset
 
-            made = []
+            datasets = []
             for language, description in (("en", "Railways"), ("zh", "铁路"), ("ru", "Железные дороги")):
                 dataset = Dataset(language, description, "keyword")
                 dataset.add(document for document in DOCUMENTS if document.metadata["language"] == language)
-                made.append(dataset)
-            RouterConformance._shared = made
+                datasets.append(dataset)
+            RouterConformance._shared = datasets
         return RouterConformance._shared
 
     def _ask(self, subject: Any, text: str) -> Any:
@@ -53,9 +53,9 @@ class RouterConformance(TwinConformance):
     def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
         assert isinstance(answer, RouteDecision), f"decide returns a RouteDecision, not {type(answer).__name__}"
         names = [dataset.name for dataset in answer.datasets]
-        known = [dataset.name for dataset in self.datasets()]
+        names_known = [dataset.name for dataset in self.datasets()]
         assert names, "no dataset was chosen; who cannot tell chooses all"
-        assert set(names) <= set(known), f"datasets nobody gave it: {sorted(set(names) - set(known))}"
+        assert set(names) <= set(names_known), f"datasets nobody gave it: {sorted(set(names) - set(names_known))}"
         assert len(set(names)) == len(names), f"a dataset is chosen once: {names}"
         assert is_name(answer.reason), f"a decision has a reason: {answer.reason!r}"
         confidence = answer.confidence
@@ -81,6 +81,6 @@ class RouterConformance(TwinConformance):
 
     def test_bad_datasets_are_refused(self) -> None:
         """None at all, or two of one name."""
-        subject, one = self.make(), self.datasets()[0]
+        subject, dataset = self.make(), self.datasets()[0]
         refused("routing to no datasets", lambda: subject.decide(self.query(), []))
-        refused("routing to two datasets of one name", lambda: subject.decide(self.query(), [one, one]))
+        refused("routing to two datasets of one name", lambda: subject.decide(self.query(), [dataset, dataset]))

@@ -74,8 +74,8 @@ class SelectorConformance(TwinConformance):
         for answer in answers:
             _sound_selection(answer, 1, abstains=abstains)
             assert abstains or list(answer.inds) == [0], f"of one choice it selected {list(answer.inds)}"
-        asked = self.calls(subject) - before
-        assert abstains or not asked, f"its model was asked {asked} times about one choice"
+        calls = self.calls(subject) - before
+        assert abstains or not calls, f"its model was asked {calls} times about one choice"
 
     def test_no_choices_are_refused(self) -> None:
         """There is nothing to select from."""
@@ -87,7 +87,7 @@ class SelectorConformance(TwinConformance):
         """One string would be taken for its letters."""
         subject: Any = self.make()
         for choices in ("ab", [1, 2], [None, None]):
-            refused(f"select({choices!r}, …)", lambda given=choices: subject.select(given, self.query()))  # type: ignore[misc]
+            refused(f"select({choices!r}, …)", lambda value=choices: subject.select(value, self.query()))  # type: ignore[misc]
 
     def test_text_and_query_choose_the_same(self) -> None:
         """A string is a query, and a string is a choice without a description."""

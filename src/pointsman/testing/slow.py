@@ -77,16 +77,18 @@ class SlowStore(BaseStore):
     def _with_documents(self, answers: list[Lists]) -> list[Lists]:
         if not self._documents:
             return answers
-        keys = list({key: None for one in answers for ranking in one.rankings.values() for key, _ in ranking})
-        documents = {key: one for key, one in zip(keys, self.store.fetch(keys), strict=True) if one is not None}
+        keys = list({key: None for answer in answers for ranking in answer.rankings.values() for key, _ in ranking})
+        documents = {
+            key: document for key, document in zip(keys, self.store.fetch(keys), strict=True) if document is not None
+        }
         return [
             Lists(
-                one.rankings,
-                one.scores,
-                {key: documents[key] for ranking in one.rankings.values() for key, _ in ranking if key in documents},
-                one.degraded,
+                answer.rankings,
+                answer.scores,
+                {key: documents[key] for ranking in answer.rankings.values() for key, _ in ranking if key in documents},
+                answer.degraded,
             )
-            for one in answers
+            for answer in answers
         ]
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
@@ -143,10 +145,10 @@ class SlowStore(BaseStore):
 
     def statistics(self) -> Statistics:
         """See `Store`: those of the last second, where they were asked for then."""
-        known = self._known
-        if known is None or time.monotonic() - known[0] > 1:
-            self._known = known = (time.monotonic(), self._far("statistics", self.store.statistics))
-        return known[1]
+        cached = self._known
+        if cached is None or time.monotonic() - cached[0] > 1:
+            self._known = cached = (time.monotonic(), self._far("statistics", self.store.statistics))
+        return cached[1]
 
     def annotate(self, **notes: str) -> None:
         """See `Store`."""

@@ -64,10 +64,10 @@ class WorkspaceConformance(TwinConformance):
 
     def _sound_hits(self, answer: Any, most: int, what: str) -> None:
         sound_hits(list(answer.hits), most, what)
-        known = {document.id: document for document in DOCUMENTS}
+        originals = {document.id: document for document in DOCUMENTS}
         for hit in answer.hits:
             assert hit.dataset == self.filled(), f"{what}: hit {hit.id!r} says that it is of dataset {hit.dataset!r}"
-            assert hit.document == known.get(hit.id), f"{what}: hit {hit.id!r} is not the document that was added"
+            assert hit.document == originals.get(hit.id), f"{what}: hit {hit.id!r} is not the document that was added"
             assert hit.provenance, f"{what}: hit {hit.id!r} does not say how it was found"
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -85,23 +85,27 @@ class WorkspaceConformance(TwinConformance):
         """A plain string is a `Query` without filters and history."""
         subject, text = self.make(), self.query()
         with answering("asking with a Query"):
-            found = subject.search(Query(text), 5, datasets=self.filled(), refuse=False)
-            self._agree(self._ask(subject, text), found, "the text and the Query")
+            answer = subject.search(Query(text), 5, datasets=self.filled(), refuse=False)
+            self._agree(self._ask(subject, text), answer, "the text and the Query")
 
     def test_filters_are_honoured(self) -> None:
         """Nothing outside a filter is found, whether it is given as a filter, as its text, or within the query."""
         subject, text = self.make(), self.query()
         options = {"datasets": self.filled(), "refuse": False}
-        for wanted in FILTERS:
-            inside = {document.id for document in DOCUMENTS if wanted.matches(document.metadata)}
-            with answering(f"asking with the filter {wanted}"):
-                found = subject.search(text, 100, filters=wanted, **options)
-                self._agree(found, subject.search(text, 100, filters=str(wanted), **options), "a filter and its text")
-                within = subject.search(Query(text, wanted), 100, **options)
-                self._agree(found, within, "a filter beside the query and within it")
-            assert {hit.id for hit in found} <= inside, f"the filter {wanted} does not let through all of {found.hits}"
-            assert len(found) > 0 or not inside, f"the filter {wanted} lets {inside} through, and nothing was found"
-            assert within.query.filters == wanted, f"the answer says that the filter was {within.query.filters}"
+        for condition in FILTERS:
+            inside = {document.id for document in DOCUMENTS if condition.matches(document.fields)}
+            with answering(f"asking with the filter {condition}"):
+                answer = subject.search(text, 100, filters=condition, **options)
+                self._agree(
+                    answer, subject.search(text, 100, filters=str(condition), **options), "a filter and its text"
+                )
+                within = subject.search(Query(text, condition), 100, **options)
+                self._agree(answer, within, "a filter beside the query and within it")
+            assert {hit.id for hit in answer} <= inside, (
+                f"the filter {condition} does not let through all of {answer.hits}"
+            )
+            assert len(answer) > 0 or not inside, f"the filter {condition} lets {inside} through, and nothing was found"
+            assert within.query.filters == condition, f"the answer says that the filter was {within.query.filters}"
 
     def test_a_filter_that_cannot_be_read_is_told(self) -> None:
         """As a `FilterError`."""
@@ -138,8 +142,10 @@ class WorkspaceConformance(TwinConformance):
         try:
             answer = call()
         except UnknownNameError as error:
-            told = (error.kind, error.name)
-            assert told == (kind, name), f"{what} complains of {told}, and what is unknown is the {kind} {name!r}"
+            complaint = (error.kind, error.name)
+            assert complaint == (kind, name), (
+                f"{what} complains of {complaint}, and what is unknown is the {kind} {name!r}"
+            )
             return
         except Exception as error:
             raise AssertionError(f"{what} with the unknown {kind} {name!r} raised {type(error).__name__}") from error
@@ -155,9 +161,11 @@ class WorkspaceConformance(TwinConformance):
             together = subject.search_many(queries, 3, **options)
             awaited = wait_for(lambda: subject.asearch_many(queries, 3, **options))
             nothing = subject.search_many([], 3, **options)
-        for found in (together, awaited):
-            assert [self._ids(one) for one in found] == alone, f"alone {alone}, together {[*map(self._ids, found)]}"
-            assert found[1].query.filters == FILTERS[0], "an answer does not say what its filter was"
+        for answers in (together, awaited):
+            assert [self._ids(answer) for answer in answers] == alone, (
+                f"alone {alone}, together {[*map(self._ids, answers)]}"
+            )
+            assert answers[1].query.filters == FILTERS[0], "an answer does not say what its filter was"
         assert nothing == [], f"no questions gave {nothing!r:.100}"
 
     def _ids(self, context: Any) -> list[str]:
@@ -169,14 +177,20 @@ class WorkspaceConformance(TwinConformance):
         with answering("explaining"):
             context = subject.search(self.query(), 3, datasets=self.filled(), refuse=False)
             for rank, hit in enumerate(context.hits, 1):
-                told = context.explain(hit.id, hit.dataset)
-                assert (told.id, told.rank) == (hit.id, rank), f"{hit.id!r} is number {rank}, not {told.rank}"
-                assert any(step.stage == "retrieve" and step.rank for step in told.steps), f"nothing found {hit.id!r}"
-            others = [one.id for one in DOCUMENTS if one.id not in self._ids(context)]
+                explanation = context.explain(hit.id, hit.dataset)
+                assert (explanation.id, explanation.rank) == (hit.id, rank), (
+                    f"{hit.id!r} is number {rank}, not {explanation.rank}"
+                )
+                assert any(step.stage == "retrieve" and step.rank for step in explanation.steps), (
+                    f"nothing found {hit.id!r}"
+                )
+            others = [document.id for document in DOCUMENTS if document.id not in self._ids(context)]
             for id_ in (others[0], "nowhere"):
-                told = context.explain(id_)
-                assert told.rank is None, f"{id_!r} is not in the answer, and is said to be number {told.rank}"
-                assert is_name(told.verdict), f"why {id_!r} is not in the answer is not told"
+                explanation = context.explain(id_)
+                assert explanation.rank is None, (
+                    f"{id_!r} is not in the answer, and is said to be number {explanation.rank}"
+                )
+                assert is_name(explanation.verdict), f"why {id_!r} is not in the answer is not told"
         refused("explain(7)", lambda: context.explain(7))
 
     def test_what_is_planned_is_done(self) -> None:
@@ -186,12 +200,14 @@ class WorkspaceConformance(TwinConformance):
             dataset = subject.dataset(self.filled(), create=False)
             plan, asked_for = subject.plan([dataset]), subject.plan([dataset], "bm25")
             route = subject.route(text, [dataset])
-            done = self._ask(subject, text)
-        assert plan.datasets == done.plan.datasets, f"planned for {plan.datasets}, done in {done.plan.datasets}"
-        assert plan.strategy == done.plan.strategy, f"planned as {plan.strategy}, done as {done.plan.strategy}"
+            answer = self._ask(subject, text)
+        assert plan.datasets == answer.plan.datasets, f"planned for {plan.datasets}, done in {answer.plan.datasets}"
+        assert plan.strategy == answer.plan.strategy, f"planned as {plan.strategy}, done as {answer.plan.strategy}"
         assert asked_for.strategy == "bm25", f"asked for bm25, and {asked_for.strategy} is planned"
         assert route.plan == plan, f"route plans {route.plan}, plan {plan}"
-        assert [one.name for one in route.decision.datasets] == [self.filled()], f"it leads to {route.decision!r:.200}"
+        assert [dataset.name for dataset in route.decision.datasets] == [self.filled()], (
+            f"it leads to {route.decision!r:.200}"
+        )
         assert route.heuristic["route"] in {"bm25", "dense", "hybrid"}, f"by its look: {route.heuristic}"
 
     def test_a_dataset_is_searched_alone(self) -> None:
@@ -199,12 +215,12 @@ class WorkspaceConformance(TwinConformance):
         subject, text = self.make(), self.query()
         with answering("a dataset's own search"):
             dataset = subject.dataset(self.filled())
-            found = dataset.search(text, 5)
+            answer = dataset.search(text, 5)
             awaited = wait_for(lambda: dataset.asearch(text, 5))
-        self._sound_hits(found, 5, "a dataset's own search")
-        self._agree(found, awaited, "a dataset's own search and the awaited one")
-        wanted = subject.search(text, 5, datasets=self.filled())
-        self._agree(found, wanted, "a dataset's own search and the workspace's")
+        self._sound_hits(answer, 5, "a dataset's own search")
+        self._agree(answer, awaited, "a dataset's own search and the awaited one")
+        expected = subject.search(text, 5, datasets=self.filled())
+        self._agree(answer, expected, "a dataset's own search and the workspace's")
 
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -224,17 +240,17 @@ class WorkspaceConformance(TwinConformance):
             assert (len(dataset), list(dataset), dataset.page(), bool(dataset)) == (0, [], ([], None), True), (
                 "not empty"
             )
-            counted = dataset.add(iter(all_of_them))
-            assert counted == AddResult(added=10), f"adding 10 documents is {counted}"
+            result = dataset.add(iter(all_of_them))
+            assert result == AddResult(added=10), f"adding 10 documents is {result}"
             assert list(dataset) == all_of_them, "they do not come back as they were added"
-            assert dataset.ids() == [one.id for one in all_of_them], f"the ids are {dataset.ids()}"
+            assert dataset.ids() == [document.id for document in all_of_them], f"the ids are {dataset.ids()}"
             first, following = dataset.page(0, 4)
             rest, end = dataset.page(following, 100)
             assert (first + rest, end) == (all_of_them, None), "pages do not make up the whole"
             changed = Document("en-1", "Changed.", {"source": "чертёж 7"})
             mapping = {"id": changed.id, "text": changed.text, "metadata": changed.metadata}
-            counted = dataset.add([*all_of_them[1:], mapping])
-            assert counted == AddResult(updated=1, unchanged=9), f"changing one of them is {counted}"
+            result = dataset.add([*all_of_them[1:], mapping])
+            assert result == AddResult(updated=1, unchanged=9), f"changing one of them is {result}"
             assert dataset.get("en-1") == changed, f"it was changed, and is {dataset.get('en-1')}"
             assert dataset.ids(source="чертёж 7") == ["en-1"], f"of that source are {dataset.ids(source='чертёж 7')}"
             assert (dataset.delete("en-1"), dataset.delete(["en-2", "none"]), dataset.delete([])) == (1, 1, 0), (
@@ -246,8 +262,8 @@ class WorkspaceConformance(TwinConformance):
                 True,
                 None,
             ), "what was deleted is still there"
-            found = {hit.id for hit in subject.search(self.query(), 100, datasets=self.scratch(), refuse=False)}
-            assert not found & {"en-1", "en-2"}, f"what was deleted is found: {found}"
+            ids = {hit.id for hit in subject.search(self.query(), 100, datasets=self.scratch(), refuse=False)}
+            assert not ids & {"en-1", "en-2"}, f"what was deleted is found: {ids}"
             assert dataset.verify().problems == (), f"the stores do not agree: {dataset.verify()}"
 
     def test_odd_documents_come_back(self) -> None:
@@ -258,10 +274,10 @@ class WorkspaceConformance(TwinConformance):
         with answering("odd documents"), self._made(subject, indexing_technique="keyword") as dataset:
             dataset.add(Document(id_, text, metadata) for id_, text in texts.items())
             for id_, text in texts.items():
-                wanted = Document(id_, text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), metadata)
-                found = dataset.get(id_)
-                assert found == wanted, f"document {id_!r} came back as {found!r:.200}"
-            assert [one.id for one in dataset] == list(texts), "they have another order now"
+                expected = Document(id_, text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), metadata)
+                actual = dataset.get(id_)
+                assert actual == expected, f"document {id_!r} came back as {actual!r:.200}"
+            assert [document.id for document in dataset] == list(texts), "they have another order now"
 
     def test_bad_documents_are_refused(self) -> None:
         """And nothing is added."""
@@ -272,38 +288,42 @@ class WorkspaceConformance(TwinConformance):
             *({"id": "x", "text": "x", "metadata": {"a": math.nan}}, {"id": "\ud800", "text": "x"}),
         )
         with answering("bad documents"), self._made(subject, indexing_technique="keyword") as dataset:
-            for one in bad:
-                refused(f"the document {one!r}", lambda one=one: dataset.add([DOCUMENTS[0], one]))  # type: ignore[misc]
+            for document in bad:
+                refused(f"the document {document!r}", lambda document=document: dataset.add([DOCUMENTS[0], document]))  # type: ignore[misc]
             assert len(dataset) == 0, f"{list(dataset)} was added together with a bad document"
 
     def test_progress_is_told(self) -> None:
         """While documents are added, in numbers that come to all of them; from an iterable that is read once."""
-        subject, told = self.make(), list[int]()
+        subject, counts = self.make(), list[int]()
         many = ({"id": str(number), "text": f"signal {number}"} for number in range(700))
         with answering("adding 700 documents"), self._made(subject, indexing_technique="keyword") as dataset:
-            counted = dataset.add(many, on_progress=told.append)
-        assert counted == AddResult(added=700), f"adding 700 documents is {counted}"
-        assert sum(told) == 700, f"of 700 documents {sum(told)} were told of"
-        assert len(told) > 1, "all 700 documents were told of at once"
+            result = dataset.add(many, on_progress=counts.append)
+        assert result == AddResult(added=700), f"adding 700 documents is {result}"
+        assert sum(counts) == 700, f"of 700 documents {sum(counts)} were told of"
+        assert len(counts) > 1, "all 700 documents were told of at once"
 
     def test_datasets_are_kept(self) -> None:
         """By name, with what they are for, until they are dropped."""
         subject, name = self.make(), self.scratch()
         with answering("keeping datasets"):
             assert name not in subject.names(), f"{name!r} is there already"
-            with self._made(subject, description="铁路", indexing_technique="keyword") as made:
-                assert (made.name, made.description, made.indexing_technique) == (name, "铁路", "keyword"), (
+            with self._made(subject, description="铁路", indexing_technique="keyword") as dataset:
+                assert (dataset.name, dataset.description, dataset.indexing_technique) == (name, "铁路", "keyword"), (
                     "the dataset is not as it was made"
                 )
-                made.add([{"id": "first", "text": "rail"}])
-                made.describe("о железных дорогах")
+                dataset.add([{"id": "first", "text": "rail"}])
+                dataset.describe("о железных дорогах")
                 again = subject.dataset(name)
                 assert again.description == "о железных дорогах", f"it is described as {again.description!r}"
                 assert subject.dataset(name, description="rails").description == "rails", "its description stays"
                 assert again.indexing_technique == "keyword", f"it is made for {again.indexing_technique!r} now"
                 refused("another technique", lambda: subject.dataset(name, indexing_technique="hybrid"))
                 assert subject.names() == sorted({self.filled(), name, *subject.names()}), f"names: {subject.names()}"
-                assert [one.name for one in subject.datasets()] == [one.name for one in subject] == subject.names()
+                assert (
+                    [dataset.name for dataset in subject.datasets()]
+                    == [dataset.name for dataset in subject]
+                    == subject.names()
+                )
                 subject.drop(name)
                 assert name not in subject.names(), "it was dropped, and is still there"
             for bad in ("../x", "", "a b", ".x", "x" * 65):
@@ -314,8 +334,8 @@ class WorkspaceConformance(TwinConformance):
         subject = self.make()
         with answering("status"):
             status = subject.status(self.filled())
-        told = {name: status.get(name) for name in ("name", "documents")}
-        assert told == {"name": self.filled(), "documents": len(DOCUMENTS)}, f"the status is {status}"
+        facts = {name: status.get(name) for name in ("name", "documents")}
+        assert facts == {"name": self.filled(), "documents": len(DOCUMENTS)}, f"the status is {status}"
 
     def test_closed_and_used_again(self) -> None:
         """Closing lets go of what was open; the next use opens it."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
+from pointsman._values import ID, TEXT
 from pointsman.errors import (
     CorruptStoreError,
     FormatVersionError,
@@ -34,6 +35,7 @@ from pointsman.errors import (
     StorageFullError,
     StoreError,
 )
+from pointsman.filters import Equals, In
 from pointsman.store.local.columns import Columns
 from pointsman.store.local.files import (
     POLL_SECONDS,
@@ -57,9 +59,9 @@ from pointsman.store.prepared import Prepared, directions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from pointsman.store.local.columns import Condition
     from pointsman.types import AddResult
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,7 @@ _HEAL_SECONDS = 1.0  # until it is tried again to heal what could not be healed
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """What a dataset directory says of itself; None where there is no dataset.
+    """Reads the manifest of a dataset's directory; None if it holds no dataset.
 
     Raises:
         FormatVersionError: it was written in a format this version does not know.
@@ -175,6 +177,8 @@ def drop_collection(directory: Path) -> bool:
                 directory.unlink()
             except FileNotFoundError:
                 return False
+            except IsADirectoryError:  # another process has made it at this very moment
+                return _drop(directory, WriterLock(directory))
             sync_directory(directory.parent)
             return True
     return _drop(directory, WriterLock(directory))
@@ -191,7 +195,7 @@ def _drop(directory: Path, lock: WriterLock, identity: str | None = None) -> boo
         try:
             lock.acquire()
         except StorageFullError:
-            log.info("%s has no lock, and no room for one: nobody holds it", directory)
+            log.info("%s has no lock and no room for one; treating it as free", directory)
         except StoreError:
             if not lock.is_noise:
                 raise
@@ -220,7 +224,7 @@ def _sync_names(directory: Path) -> None:
 
 
 def _replaced(directory: Path) -> ReplacedError:
-    return ReplacedError(f"{directory} was deleted, or made anew, by another process; open it again")
+    return ReplacedError(f"{directory} was deleted or recreated by another process; open it again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +259,11 @@ class Collection:
         self.truth, self.manifest = self._open(about or {})
         self._named = False  # whether this process has made the name durable
         self._writing = threading.RLock()
+        self._writers = 0  # blocks of ``writer`` that have begun and not ended, all of one thread
         self._inside = 0  # blocks of ``writing`` that have begun and not ended
         self._own = threading.local()  # its ``depth``: those of them that this thread is in
         self._deriving = threading.Lock()
-        self.columns = Columns(self._load_columns)
+        self.columns = Columns(self._load_columns, self._matching)
         self._columns_seq = -1
         self.keyword = KeywordIndex(
             directory / "keyword",
@@ -370,22 +375,22 @@ class Collection:
         self._behind_since = min(self._behind_since, monotonic())
         late = monotonic() - self._behind_since >= _LAG_SECONDS
         why = f": {self.keyword.trouble}" if self.keyword.trouble is not None else "; it is being brought up to date"
-        told = []
-        for name, shown in behind:
-            if shown < 0:
-                told.append(f"the {name} of {self._directory.name!r} is not there yet{why}")
+        messages = []
+        for name, last_seq in behind:
+            if last_seq < 0:
+                messages.append(f"the {name} of {self._directory.name!r} is not there yet{why}")
             elif late:
-                count = self.truth.changed_since(shown, _COUNTED)
+                count = self.truth.changed_since(last_seq, _COUNTED)
                 more = " or more" if count == _COUNTED else ""
-                told.append(f"the {name} of {self._directory.name!r} lacks the last {count}{more} changes{why}")
-        return "; ".join(told) or None
+                messages.append(f"the {name} of {self._directory.name!r} lacks the last {count}{more} changes{why}")
+        return "; ".join(messages) or None
 
     @property
     def replaced(self) -> bool:
-        """Whether another process has deleted the collection, or made it anew, since it was opened here."""
+        """Whether another process deleted or recreated the collection after it was opened here."""
         stamp = file_stamp(self._manifest_path)  # first: what is written meanwhile is looked at next time
-        found = read_manifest(self._directory)
-        if found is None or found.get("identity") != self.truth.identity:
+        manifest = read_manifest(self._directory)
+        if manifest is None or manifest.get("identity") != self.truth.identity:
             return True
         self._stamp = stamp
         return False
@@ -394,23 +399,28 @@ class Collection:
 
     @contextmanager
     def writer(self) -> Iterator[None]:
-        """Become the writer; when the block ends, whatever it wrote is in the indexes.
+        """Become the writer; when the block ends, whatever it wrote is in the indexes, and others may write.
 
-        The process stays the writer until ``close``, so that the next write need not ask again, unless it is inside
-        of ``writing``.
+        Blocks may be nested; inside of ``writing`` the process stays the writer until that ends.
 
         Raises:
             LockedError: another process is.
         """
         with self._writing:
             self._become_writer()
-            self._upgrade()
+            self._writers += 1
             try:
-                yield
-            except BaseException:
-                self._heal_quietly()  # what was written before it failed
-                raise
-            self._derive()
+                self._upgrade()
+                try:
+                    yield
+                except BaseException:
+                    self._heal_quietly()  # what was written before it failed
+                    raise
+                self._derive()
+            finally:
+                self._writers -= 1
+                if not self._writers and not self._inside:
+                    self._step_down()
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:
@@ -468,7 +478,7 @@ class Collection:
             return self.truth.delete(ids)
 
     def rebuild(self) -> None:
-        """Throw the derived indexes away and build them anew from the truth."""
+        """Deletes the derived indexes and rebuilds them from the documents."""
         with self.writer():
             self.keyword.clear()
             if self.vectors is not None:
@@ -566,7 +576,7 @@ class Collection:
             if there:
                 self._complete(about)
             elif self._directory.exists() and not self._directory.is_dir():
-                raise StoreError(f"{self._directory} is no directory; delete it, or name another path")
+                raise StoreError(f"{self._directory} is not a directory; delete it, or name another path")
             # else another process has deleted it this moment
 
     def _complete(self, about: dict[str, Any]) -> None:
@@ -579,7 +589,7 @@ class Collection:
             with self._lock.line(monotonic() + _COMPLETING_SECONDS):
                 self._lock.acquire()
                 if read_manifest(self._directory) is None:
-                    log.warning("%s has no %s; it is written anew", self._directory, MANIFEST)
+                    log.warning("%s has no %s; rewriting it", self._directory, MANIFEST)
                     truth = Truth(self._directory / TRUTH)
                     truth.close()
                     with translated(self._directory):
@@ -739,21 +749,30 @@ class Collection:
         self._columns_seq = self.truth.sequence()
         yield from self.truth.metadata()
 
+    def _matching(self, condition: Condition) -> NDArray[np.int64]:
+        """The keys of the documents that meet a condition, by a look at all of them; ids are looked up."""
+        if isinstance(condition, Equals | In) and condition.key == ID:
+            values = [condition.typed] if isinstance(condition, Equals) else condition.typed
+            keys = self.truth.keys([value for kind, value in values if kind == "string"]).values()
+            return np.array(sorted(keys), np.int64)
+        fields = self.truth.fields(texts=condition.key == TEXT)
+        return np.array([key for key, metadata in fields if condition.matches(metadata)], np.int64)
+
     def _fix_embedder(self, name: str, dimensions: int) -> None:
         if self.embedder is None:
             self.truth.set_meta(embedder=name, dimensions=str(dimensions))
-        known = int(self.truth.meta("dimensions") or 0)
-        if known != dimensions:
+        current = int(self.truth.meta("dimensions") or 0)
+        if current != dimensions:
             raise InputError(
-                f"{self._directory.name!r} holds vectors of {known} dimensions, not of {dimensions}; "
+                f"{self._directory.name!r} holds vectors of {current} dimensions, not of {dimensions}; "
                 "open it with the embedder that made them, or index the documents into a new dataset"
             )
 
 
-def _difference(what: str, expected: set[int], held: set[int]) -> list[str]:
+def _difference(what: str, expected: set[int], actual: set[int]) -> list[str]:
     problems = []
-    if missing := expected - held:
+    if missing := expected - actual:
         problems.append(f"{what} lacks {len(missing)} documents, the first with key {min(missing)}")
-    if extra := held - expected:
+    if extra := actual - expected:
         problems.append(f"{what} holds {len(extra)} documents that are deleted, the first with key {min(extra)}")
     return problems

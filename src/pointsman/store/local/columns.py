@@ -2,7 +2,10 @@
 
 Each pair of metadata key and kind of value (see `pointsman.filters`) is a column of its own: numbers and
 booleans as doubles, strings as codes into a sorted vocabulary, so equality and ranges are one or two passes
-of numpy.
+of numpy. Integers that no double is equal to are kept as strings are.
+
+Of long strings the vocabulary holds the beginning and a hash: enough for equality, and for ranges and prefixes that
+are short. What takes whole strings, or ids or texts, is answered by a look at all documents.
 
 Rows are only ever appended. A document that is replaced gets a new row, the old one is dead; when the dead
 outnumber the living the columns are compacted. So every change costs in proportion to itself, over time.
@@ -10,18 +13,22 @@ outnumber the living the columns are compacted. So every change costs in proport
 
 from __future__ import annotations
 
+import hashlib
+import math
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman._values import ID, TEXT
 from pointsman.filters import (
     And,
+    Contains,
     Equals,
     Exists,
     Filter,
@@ -31,15 +38,20 @@ from pointsman.filters import (
     Not,
     Or,
     Range,
+    StartsWith,
     Typed,
-    typed_values,
+    facts,
 )
 
 Bools = NDArray[np.bool_]
 Keys = NDArray[np.int64]
 Test = Callable[[NDArray[Any]], Bools]
 Pairs = Iterable[tuple[int, Mapping[str, Any]]]
+Condition = Equals | In | Range | Contains | StartsWith | Exists
+Scan = Callable[[Condition], Keys]
 
+_LONGEST: Final = 64
+"""Characters of a string that are held."""
 _BATCH = 65_536  # documents taken in between two moves from Python lists to arrays
 
 
@@ -54,12 +66,14 @@ class Columns:
 
     Args:
         load: Gives every key with its metadata. Without it the columns begin empty.
+        scan: Gives the keys of the documents that meet a condition, by a look at all of them. Without it long strings
+            are held whole, and there are no ids and texts.
     """
 
-    def __init__(self, load: Callable[[], Pairs] | None = None) -> None:
-        self._load = load
+    def __init__(self, load: Callable[[], Pairs] | None = None, scan: Scan | None = None) -> None:
+        self._load, self._scan = load, scan
         self._lock = threading.Lock()
-        self._table: _Table | None = _Table() if load is None else None
+        self._table: _Table | None = _Table(scan) if load is None else None
         self._aligned: tuple[Keys, int, Keys | None] | None = None
 
     def put(self, key: int, metadata: Mapping[str, Any]) -> None:
@@ -86,7 +100,7 @@ class Columns:
     def forget(self) -> None:
         """Drop everything; the next question loads anew. Without ``load`` the columns are then empty."""
         with self._lock:
-            self._table = _Table() if self._load is None else None
+            self._table = _Table(self._scan) if self._load is None else None
             self._aligned = None
 
     def mask(self, filter: Filter, keys: NDArray[np.int64]) -> NDArray[np.bool_]:  # noqa: A002
@@ -99,8 +113,8 @@ class Columns:
             table = self._ready()
             if len(keys) * 4 < table.size:
                 rows = table.rows(keys)
-                found = rows >= 0
-                return table.evaluate(filter, rows) & found if table.size else found
+                present = rows >= 0
+                return table.evaluate(filter, rows) & present if table.size else present
             rows_or_all = self._align(table, keys)
             full = table.evaluate(filter)
             if rows_or_all is None:
@@ -121,7 +135,7 @@ class Columns:
     def _ready(self) -> _Table:
         if self._table is None:
             assert self._load is not None
-            table = _Table()
+            table = _Table(self._scan)
             table.put(self._load())
             self._table = table
         return self._table
@@ -129,8 +143,8 @@ class Columns:
     def _align(self, table: _Table, keys: Keys) -> Keys | None:
         """The rows of ``keys``; None stands for the first ``len(keys)`` rows as they are."""
         if self._aligned is not None:
-            known, version, rows = self._aligned
-            if known is keys and version == table.version and not keys.flags.writeable:
+            cached_keys, version, rows = self._aligned
+            if cached_keys is keys and version == table.version and not keys.flags.writeable:
                 return rows
         straight = len(keys) <= table.size and np.array_equal(keys, table.keys.view[: len(keys)])
         rows = None if straight and table.alive.view[: len(keys)].all() else table.rows(keys)
@@ -251,8 +265,8 @@ class _Column(ABC):
             result[self._rows.view[test(self._cells.view)]] = True
         if rows is here:
             return result
-        chosen: Bools = result[rows]
-        return chosen
+        matches: Bools = result[rows]
+        return matches
 
     def compact(self, alive: Bools, renumbered: NDArray[np.int64], size: int) -> bool:
         """Keep the living rows under their new numbers; False when nothing is left."""
@@ -261,8 +275,8 @@ class _Column(ABC):
             [*(plane.view[rows] for plane, rows in zip(self._planes, present, strict=True)), self._cells.view]
         )
         rows = np.concatenate([*present, self._rows.view])
-        kept = alive[rows]
-        rows, cells = renumbered[rows[kept]], cells[kept]
+        mask = alive[rows]
+        rows, cells = renumbered[rows[mask]], cells[mask]
         order = np.argsort(rows, kind="stable")
         self._fill([], rows[order].astype(np.int32), self._recode(cells[order]), size)
         return bool(len(rows))
@@ -311,7 +325,8 @@ class _Numbers(_Column):
         return lambda cells: _one_of(cells, contents)
 
     def within(self, interval: Interval) -> Test:
-        _, low, low_included, high, high_included = interval
+        low, low_included = _as_double(interval.low, interval.low_included, above=True)
+        high, high_included = _as_double(interval.high, interval.high_included, above=False)
 
         def test(cells: NDArray[Any]) -> Bools:
             above = None if low is None else cells >= low if low_included else cells > low
@@ -324,8 +339,16 @@ class _Numbers(_Column):
         return test
 
 
-class _Strings(_Column):
-    """Codes: places in a sorted vocabulary, and after its end those of new strings, as they came."""
+def _as_double(bound: Any, included: bool, *, above: bool) -> tuple[float | None, bool]:
+    """The bound of a range among doubles; an integer that is none has a neighbour in its place."""
+    if bound is None or isinstance(bound, float):
+        return bound, included
+    double = float(bound)
+    return double, (double > bound) == above
+
+
+class _Vocabulary(_Column):
+    """Codes: places in a sorted vocabulary, and after its end those of new values, as they came."""
 
     __slots__ = ("_fresh", "_sorted")
     dtype = np.int32
@@ -333,15 +356,20 @@ class _Strings(_Column):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sorted: list[str] = []
-        self._fresh: dict[str, int] = {}
+        self._sorted: list[Any] = []
+        self._fresh: dict[Any, int] = {}
 
     def anything(self) -> Test:
         return lambda cells: cells >= 0
 
     def one_of(self, contents: Sequence[Any]) -> Test:
-        codes = [code for text in contents if (code := self._code(text)) is not None]
+        codes = [code for content in contents if (code := self._code(self._entry(content))) is not None]
         return lambda cells: _one_of(cells, codes)
+
+    def passing(self, test: Callable[[str], bool]) -> Test:
+        """The test that each value of the vocabulary is put to."""
+        passed = np.array([*map(test, self._sorted), *map(test, self._fresh), False], np.bool_)  # the last is for -1
+        return lambda cells: passed[cells]
 
     def within(self, interval: Interval) -> Test:
         _, low, low_included, high, high_included = interval
@@ -371,14 +399,19 @@ class _Strings(_Column):
             for array in (self._cells, *self._planes):
                 array.view[:] = codes[array.view]
 
-    def _code(self, text: str) -> int | None:
-        place = bisect_left(self._sorted, text)
-        return place if place < len(self._sorted) and self._sorted[place] == text else self._fresh.get(text)
+    def _entry(self, content: Any) -> Any:
+        """What the vocabulary holds of a value."""
+        return content
+
+    def _code(self, entry: Any) -> int | None:
+        place = bisect_left(self._sorted, entry)
+        return place if place < len(self._sorted) and self._sorted[place] == entry else self._fresh.get(entry)
 
     def _encode(self, content: Any) -> int:
-        code = self._code(content)
+        entry = self._entry(content)
+        code = self._code(entry)
         if code is None:
-            code = self._fresh[content] = len(self._sorted) + len(self._fresh)
+            code = self._fresh[entry] = len(self._sorted) + len(self._fresh)
         return code
 
     def _recode(self, cells: NDArray[Any]) -> NDArray[Any]:
@@ -391,6 +424,43 @@ class _Strings(_Column):
         self._sorted, self._fresh = [texts[code] for code in order], {}
         recoded: NDArray[Any] = codes[cells]
         return recoded
+
+
+class _Strings(_Vocabulary):
+    """Strings, of which long ones may be cut.
+
+    Args:
+        whole: whether they are held whole.
+    """
+
+    __slots__ = ("_whole", "cut")
+
+    def __init__(self, *, whole: bool) -> None:
+        super().__init__()
+        self._whole = whole
+        self.cut = False
+        """Whether some string is not here as a whole."""
+
+    def _entry(self, content: Any) -> Any:
+        if self._whole or len(content) <= _LONGEST:
+            return content
+        check = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        return f"{content[:_LONGEST]}{check}"
+
+    def _encode(self, content: Any) -> int:
+        self.cut = self.cut or (not self._whole and len(content) > _LONGEST)
+        return super()._encode(content)
+
+
+def _beginning(condition: Condition) -> int | float:
+    """How many characters of a string decide; all of them where nobody knows."""
+    match condition:
+        case Range(interval=interval):
+            return max(len(bound) for bound in (interval.low, interval.high) if bound is not None)
+        case StartsWith():
+            return len(condition.part)
+        case _:
+            return math.inf
 
 
 def _leading(rows: NDArray[Any]) -> Bools:
@@ -419,16 +489,26 @@ def _one_of(cells: NDArray[Any], values: Sequence[Any]) -> Bools:
     return result
 
 
-class _Table:
-    """Rows, and the columns over them."""
+def _kind(kind: Kind, content: Any) -> Kind | Literal["integer"]:
+    """What a column holds: integers that no double is equal to go apart."""
+    return "integer" if kind == "number" and isinstance(content, int) else kind
 
-    def __init__(self) -> None:
+
+class _Table:
+    """Rows, and the columns over them.
+
+    Args:
+        scan: see `Columns`.
+    """
+
+    def __init__(self, scan: Scan | None = None) -> None:
+        self._scan = scan
         self.keys = _Growing(np.int64)
         self.alive = _Growing(np.bool_)
         self.living = 0
         self.version = 0  # rises whenever a key may have got or lost a row
         self._row_of = _RowOf()
-        self._columns: dict[str, dict[Kind, _Column]] = {}
+        self._columns: dict[str, dict[Kind | Literal["integer"], _Column]] = {}
 
     @property
     def size(self) -> int:
@@ -465,17 +545,6 @@ class _Table:
     def evaluate(self, filter: Filter, rows: NDArray[np.int64] | None = None) -> Bools:  # noqa: A002
         """A new mask over all rows, or over those given. Dead rows may match."""
         match filter:
-            case Equals():
-                return self._hits(filter.key, (filter.typed,), rows)
-            case In():
-                return self._hits(filter.key, filter.typed, rows)
-            case Range(interval=interval):
-                column = self._columns.get(filter.key, {}).get(interval.kind)
-                return self._none(rows) if column is None else column.hits(column.within(interval), self.size, rows)
-            case Exists():
-                result = self._none(rows)
-                for column in self._columns.get(filter.key, {}).values():
-                    result |= column.hits(column.anything(), self.size, rows)
             case And() | Or():
                 every = isinstance(filter, And)
                 result, join = self._none(rows), np.logical_and if every else np.logical_or
@@ -485,14 +554,63 @@ class _Table:
             case Not():
                 result = self.evaluate(filter.part, rows)
                 np.logical_not(result, out=result)
+            case Equals() | In() | Range() | Contains() | StartsWith() | Exists():
+                scanned = self._takes_documents(filter)
+                result = self._scanned(filter, rows) if scanned else self._meeting(filter, rows)
             case _:
                 raise TypeError(f"columns cannot answer a {type(filter).__name__}, only what pointsman.filters has")
         return result
 
+    def _meeting(self, condition: Condition, rows: NDArray[np.int64] | None) -> Bools:
+        """The rows with a value that meets a condition."""
+        match condition:
+            case Equals():
+                return self._hits(condition.key, (condition.typed,), rows)
+            case In():
+                return self._hits(condition.key, condition.typed, rows)
+            case Range(interval=interval):
+                kinds = ("number", "integer") if interval.kind == "number" else (interval.kind,)
+                return self._any(condition.key, kinds, lambda column: column.within(interval), rows)
+            case Contains() | StartsWith():
+                test = condition.test
+                return self._any(condition.key, ("string",), lambda column: column.passing(test), rows)
+            case Exists():
+                return self._any(condition.key, None, lambda column: column.anything(), rows)
+
+    def _any(
+        self, key: str, kinds: Collection[str] | None, test: Callable[[Any], Test], rows: NDArray[np.int64] | None
+    ) -> Bools:
+        """The rows with a value of these kinds, or of any, that passes."""
+        result = self._none(rows)
+        for kind, column in self._columns.get(key, {}).items():
+            if kinds is None or kind in kinds:
+                result |= column.hits(test(column), self.size, rows)
+        return result
+
+    def _takes_documents(self, condition: Condition) -> bool:
+        """Whether the columns do not hold what decides."""
+        if self._scan is None:
+            return False
+        if condition.key in (ID, TEXT):
+            return True
+        if not isinstance(condition, Contains | StartsWith | Range):
+            return False
+        if isinstance(condition, Range) and condition.interval.kind != "string":
+            return False
+        column = self._columns.get(condition.key, {}).get("string")
+        return isinstance(column, _Strings) and column.cut and _beginning(condition) > _LONGEST
+
+    def _scanned(self, condition: Condition, rows: NDArray[np.int64] | None) -> Bools:
+        assert self._scan is not None
+        matching = self.rows(self._scan(condition))
+        result = np.zeros(self.size, np.bool_)
+        result[matching[matching >= 0]] = True
+        return result if rows is None else result[rows]
+
     def _hits(self, key: str, values: Collection[Typed], rows: NDArray[np.int64] | None) -> Bools:
         result: Bools | None = None
         for kind, column in self._columns.get(key, {}).items():
-            contents = [content for its_kind, content in values if its_kind == kind]
+            contents = [content for its_kind, content in values if _kind(its_kind, content) == kind]
             if contents:
                 hits = column.hits(column.one_of(contents), self.size, rows)
                 result = hits if result is None else result | hits
@@ -505,15 +623,21 @@ class _Table:
         """Spread the documents' values over the columns; gives those that got any."""
         touched: set[_Column] = set()
         for row, (_, metadata) in enumerate(batch, self.size):
-            for name, value in metadata.items():
-                for kind, content in typed_values(value):
+            for name, values in facts(metadata).items():
+                for its_kind, content in values:
+                    kind = _kind(its_kind, content)
                     kinds = self._columns.setdefault(name, {})
                     column = kinds.get(kind)
                     if column is None:
-                        column = kinds[kind] = _Strings() if kind == "string" else _Numbers()
+                        column = kinds[kind] = self._column(kind)
                     column.add(row, content)
                     touched.add(column)
         return touched
+
+    def _column(self, kind: Kind | Literal["integer"]) -> _Column:
+        if kind == "string":
+            return _Strings(whole=self._scan is None)
+        return _Vocabulary() if kind == "integer" else _Numbers()
 
     def _append(self, keys: Keys) -> None:
         """Give each key a new row, the last one of a repeated key; the rows they had before die."""
@@ -532,9 +656,9 @@ class _Table:
         alive = self.alive.view.copy()
         keys, renumbered = self.keys.view[alive], np.cumsum(alive) - 1
         for name, kinds in list(self._columns.items()):
-            kept = {kind: column for kind, column in kinds.items() if column.compact(alive, renumbered, len(keys))}
-            if kept:
-                self._columns[name] = kept
+            remaining = {kind: column for kind, column in kinds.items() if column.compact(alive, renumbered, len(keys))}
+            if remaining:
+                self._columns[name] = remaining
             else:
                 del self._columns[name]
         self.keys, self.alive, self._row_of, self.living = _Growing(np.int64), _Growing(np.bool_), _RowOf(), 0

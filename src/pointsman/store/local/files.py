@@ -38,30 +38,31 @@ POLL_SECONDS: Final = 0.005
 # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def store_error(place: Path, error: OSError, kept: str = "") -> StoreError:
+def store_error(place: Path, error: OSError, note: str = "") -> StoreError:
     """The operating system's error as one of ours: which file, what is the matter, what to do.
 
     Args:
         place: the file or directory.
         error: what the system says.
-        kept: what is safe all the same, where that is not plain.
+        note: what is safe all the same, where that is not plain.
     """
     if error.errno in _FULL:
-        return full(place, kept)
+        return full(place, note)
     reason = error.strerror or str(error)
     if error.errno in _NOT_FOR_US:
         return StoreError(f"{place} cannot be written to: {reason}")
     if error.errno in _NO_HANDLES:
         return StoreError(f"{place}: {reason}; close what is open, or raise the limit ('ulimit -n'), and try again")
-    kept = kept or "what was acknowledged is kept"
-    return StoreError(f"{place}: {reason}; {kept}; look after the disk and try again")
+    note = note or "what was acknowledged is kept"
+    return StoreError(f"{place}: {reason}; {note}; check the disk and try again")
 
 
-def full(place: Path, kept: str = "") -> StorageFullError:
+def full(place: Path, note: str = "") -> StorageFullError:
     """No room is left for this file."""
+    note = note or "what was acknowledged before is kept"
     return StorageFullError(
-        f"{place}: no room is left on the disk (or in the quota); {kept or 'what was acknowledged before is kept'}; "
-        "searching goes on; make room and try again"
+        f"{place}: the disk (or the quota) is full; {note}; searching continues; free some space and try again",
+        note,
     )
 
 
@@ -75,12 +76,12 @@ def room(directory: Path) -> bool:
 
 
 @contextmanager
-def translated(place: Path, kept: str = "") -> Iterator[None]:
+def translated(place: Path, note: str = "") -> Iterator[None]:
     """Turn the operating system's errors into ours; see `store_error`."""
     try:
         yield
     except OSError as error:
-        raise store_error(place, error, kept) from error
+        raise store_error(place, error, note) from error
 
 
 # ── durable changes of a directory ───────────────────────────────────────────────────────────────────────────────────
@@ -110,12 +111,12 @@ def remove_file(path: Path) -> None:
 def file_stamp(path: Path | str) -> tuple[int, int, int] | str:
     """Tells one state of a file that is only ever replaced from another; ``"absent"`` when there is none."""
     try:
-        found = os.stat(path)  # noqa: PTH116  # every search asks; the other way takes twice as long
+        status = os.stat(path)  # noqa: PTH116  # every search asks; the other way takes twice as long
     except (FileNotFoundError, NotADirectoryError):
         return "absent"
     except OSError as error:
         raise store_error(Path(path), error) from error
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def remove_leftovers(path: Path) -> None:
@@ -136,7 +137,7 @@ def make_directory(directory: Path) -> None:
     except OSError as error:
         if error.errno in _FULL:
             raise full(directory) from error
-        raise StoreError(f"{directory} cannot be made: {error.strerror}; name another path") from error
+        raise StoreError(f"{directory} cannot be created: {error.strerror}; name another path") from error
 
 
 def sync_directory(directory: Path) -> None:
@@ -171,7 +172,7 @@ def steady(directory: Path, *, alone: bool = False) -> Iterator[bool]:
         StoreError: it cannot be opened.
     """
     with translated(directory):
-        descriptor = _held(directory, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        descriptor = _locked_descriptor(directory, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     try:
         yield descriptor is not None
     finally:
@@ -179,7 +180,7 @@ def steady(directory: Path, *, alone: bool = False) -> Iterator[bool]:
             os.close(descriptor)
 
 
-def _held(directory: Path, operation: int) -> int | None:
+def _locked_descriptor(directory: Path, operation: int) -> int | None:
     """A descriptor that locks the directory of this name; None when there is none."""
     until = monotonic() + _HOLD_SECONDS
     while True:
@@ -198,7 +199,7 @@ def _held(directory: Path, operation: int) -> int | None:
             raise
         os.close(descriptor)
         if monotonic() >= until:
-            raise LockedError(f"{directory} is being made, described or deleted by another process; try again")
+            raise LockedError(f"{directory} is being created, changed or deleted by another process; try again")
         sleep(POLL_SECONDS)
 
 
@@ -213,10 +214,10 @@ def _try_lock(descriptor: int, operation: int) -> bool:
 def _is(path: Path, descriptor: int) -> bool:
     """Whether that is what the path names, by now."""
     try:
-        named, held = path.stat(), os.fstat(descriptor)
+        by_path, by_descriptor = path.stat(), os.fstat(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
+    return (by_path.st_dev, by_path.st_ino) == (by_descriptor.st_dev, by_descriptor.st_ino)
 
 
 # ── made and removed as a whole ──────────────────────────────────────────────────────────────────────────────────────
@@ -287,12 +288,12 @@ def remove_directory(directory: Path) -> None:
 def collect_leftovers(folder: Path) -> int:
     """Remove what processes that died have left among the datasets of a folder. Returns how many directories."""
     try:
-        left = [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name)]
+        leftovers = [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name)]
     except OSError as error:
-        log.debug("%s cannot be looked through for leftovers (%s)", folder, error)
+        log.debug("%s cannot be checked for leftover files (%s)", folder, error)
         return 0
     removed = 0
-    for path in left:
+    for path in leftovers:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
@@ -446,7 +447,7 @@ class WriterLock:
     def _locked(self) -> LockedError:
         return LockedError(
             f"{self._directory} is being written to by {self._who()}; "
-            "readers may go on, a second writer has to wait until that one closes the dataset"
+            "readers may continue, a second writer must wait until the first closes the dataset"
         )
 
     def _who(self) -> str:
@@ -454,4 +455,8 @@ class WriterLock:
             process = int(self._holder.read_text())
         except (OSError, ValueError):
             return "another process"  # it has just come or just gone: the message does without its number
-        return "this very process, opened twice" if process == os.getpid() else f"another process (process {process})"
+        return (
+            "this same process, which opened it twice"
+            if process == os.getpid()
+            else f"another process (process {process})"
+        )

@@ -83,7 +83,7 @@ _FOOTER_MAGIC = 1337
 _EXACT_TO = 40  # lengths below are exact in tantivy's one byte
 
 
-class Source(Protocol):
+class DocumentSource(Protocol):
     """What a keyword index is derived from: a truth with a sequence number and a log."""
 
     @property
@@ -120,9 +120,9 @@ class _View:
     @cached_property
     def _lengths(self) -> tuple[float, int]:
         """Those of the living together, and the longest."""
-        asked = {name: {name: {"field": "length"}} for name in ("sum", "max")}
-        told = self.searcher.aggregate(tantivy.Query.all_query(), asked)
-        return float(told["sum"]["value"]), int(told["max"]["value"] or 0)
+        aggregations = {name: {name: {"field": "length"}} for name in ("sum", "max")}
+        totals = self.searcher.aggregate(tantivy.Query.all_query(), aggregations)
+        return float(totals["sum"]["value"]), int(totals["max"]["value"] or 0)
 
     @property
     def average_length(self) -> float:
@@ -139,8 +139,8 @@ class _View:
         weight = K1 * B / self.average_length
         factors = []
         for length in range(self._lengths[1] + 1):
-            stored = _in_a_byte(length)
-            most = weight * (length - stored) / (1 + K1 * (1 - B) + weight * length)
+            byte_length = _in_a_byte(length)
+            most = weight * (length - byte_length) / (1 + K1 * (1 - B) + weight * length)
             factors.append(1 - most / 2 if most <= _COARSE else 0.0)
         return factors
 
@@ -156,8 +156,8 @@ class _View:
             hits = self.searcher.search(query, 1, count=False).hits
             if not hits:
                 return False
-            told = json.loads(query.explain(self.searcher, hits[0][1]).to_json())
-            numbers = {part["description"]: part["value"] for part in _parts(told)}
+            explanation = json.loads(query.explain(self.searcher, hits[0][1]).to_json())
+            numbers = {part["description"]: part["value"] for part in _parts(explanation)}
             self.counted_length = float(numbers["avgdl, average length of field"])
             self.counted = int(numbers["N, total number of docs"])
             markers = self.searcher.doc_freq("key", _MARKER)
@@ -191,8 +191,8 @@ class _View:
         if weight is None:
             if len(self.weights) > 100_000:
                 self.weights.clear()
-            known = self.searcher.doc_freq("body", term)
-            weight = self.idf(term) / _idf(self.counted, known) if known and self.learn(term) else 1.0
+            frequency = self.searcher.doc_freq("body", term)
+            weight = self.idf(term) / _idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
             # Scaled terms take tantivy half as long again, so what makes no difference is left as it is.
             weight = self.weights[term] = 1.0 if abs(weight - 1) < _WEIGHTS_APART else weight
         return weight
@@ -223,7 +223,7 @@ class KeywordIndex:
     def __init__(
         self,
         directory: Path,
-        source: Source,
+        source: DocumentSource,
         *,
         columns: Columns | None = None,
         k1: float = K1,
@@ -315,23 +315,23 @@ class KeywordIndex:
         # A few more than asked for, so that documents with the same score as the last go by key. Where yet more score
         # the same, tantivy takes those stored first: short queries on even chunks tie by the hundred, and reading on
         # until the tie ends would cost ten times the search.
-        wanted = k + _TIES
+        limit = k + _TIES
         query = _any_of(view, terms)
         if allowed is None:
-            return _ordered(self._hits(view, terms, query, min(wanted, view.documents + 1)))[:k]
+            return _ordered(self._hits(view, terms, query, min(limit, view.documents + 1)))[:k]
         if not len(allowed):
             return []
         # The best k of the allowed are the first k allowed ones of the whole ranking: read on until they are there,
         # unless that is so deep that naming the allowed keys in the query is cheaper, though it costs more for each.
-        depth = int(1.5 * wanted * view.documents / len(allowed))
+        depth = int(1.5 * limit * view.documents / len(allowed))
         if len(allowed) <= max(_ID_SET, depth // _ID_COST):
             return _ordered(self._hits(view, terms, _among(allowed.tolist(), query), len(allowed)))[:k]
         while True:
             depth = min(depth, view.documents) + 1
             hits = self._hits(view, terms, query, depth)
-            kept = _masked(hits, allowed)
-            if len(kept) >= wanted or len(hits) < depth:
-                return _ordered(kept)[:k]
+            matches = _masked(hits, allowed)
+            if len(matches) >= limit or len(hits) < depth:
+                return _ordered(matches)[:k]
             depth *= 4
 
     def _formula(
@@ -342,8 +342,8 @@ class KeywordIndex:
         scores = []
         for length, counts in self._term_counts(view, keys):
             factor = view.factors[length] if as_stored and length < len(view.factors) else 0.0
-            held = _in_a_byte(length) if factor else length
-            norm = self._k1 * (1 - self._b + self._b * held / view.average_length)
+            stored_length = _in_a_byte(length) if factor else length
+            norm = self._k1 * (1 - self._b + self._b * stored_length / view.average_length)
             score = sum(
                 weight * idf[term] * counts[term] / (counts[term] + norm)
                 for term, weight in terms.items()
@@ -369,16 +369,16 @@ class KeywordIndex:
 
     def _term_counts(self, view: _View, keys: Sequence[int]) -> list[tuple[int, Counter[str]]]:
         with self._guard:
-            known = {key: view.counts[key] for key in keys if key in view.counts}
-        missing = [key for key in keys if key not in known]
+            counts = {key: view.counts[key] for key in keys if key in view.counts}
+        missing = [key for key in keys if key not in counts]
         for key, document in zip(missing, self._source.fetch(missing), strict=True):
             tokens = DEFAULT_ANALYZER.tokens(document.searchable) if document else []
-            known[key] = (len(tokens), Counter(tokens))
+            counts[key] = (len(tokens), Counter(tokens))
         with self._guard:
-            view.counts.update((key, known[key]) for key in missing)
+            view.counts.update((key, counts[key]) for key in missing)
             while len(view.counts) > _COUNTS_CACHED:
                 view.counts.popitem(last=False)
-        return [known[key] for key in keys]
+        return [counts[key] for key in keys]
 
     # ── keeping up ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -397,10 +397,10 @@ class KeywordIndex:
     def reload(self) -> None:
         """See what a writer has committed since."""
         with self._guard:
-            found = file_stamp(self._directory / "meta.json")
-            if found == self._looked_at or self._writes:
+            stamp = file_stamp(self._directory / "meta.json")
+            if stamp == self._looked_at or self._writes:
                 return
-            self._looked_at = found
+            self._looked_at = stamp
             if self._index is not None:
                 try:
                     self._index.reload()
@@ -443,11 +443,11 @@ class KeywordIndex:
         self.reload()
 
     def _unwritten(self, error: BaseException) -> StoreError:
-        kept = "the documents are stored, and the index catches up with them as soon as it can be written"
+        note = "the documents are stored; the index will be updated as soon as it can be written"
         cause = _as_os_error(error)
         if cause.errno is None and not room(self._directory.parent):  # a thread of tantivy's that dies does not say why
-            return full(self._directory, kept)
-        return store_error(self._directory, cause, kept)
+            return full(self._directory, note)
+        return store_error(self._directory, cause, note)
 
     def clear(self) -> None:
         """Let ``catch_up`` build the index anew, whatever state it is in; searches go on in what is there."""
@@ -471,8 +471,8 @@ class KeywordIndex:
     def keys(self) -> Iterator[int]:
         """Every key that the index holds, for comparing it with the truth."""
         view = self._current()
-        found = view.searcher.search(tantivy.Query.all_query(), view.documents + 1, count=False).hits
-        keys: Any = view.searcher.fast_field_values("key", [address for _, address in found])
+        hits = view.searcher.search(tantivy.Query.all_query(), view.documents + 1, count=False).hits
+        keys: Any = view.searcher.fast_field_values("key", [address for _, address in hits])
         return (key for key in keys if key != _MARKER)
 
     def _current(self) -> _View:
@@ -485,7 +485,7 @@ class KeywordIndex:
         if self._source.sequence() and not self._told_missing:
             self._told_missing = True
             log.warning(
-                "keyword index %s is not there yet; nothing is found until its writer has built it", self._directory
+                "keyword index %s does not exist yet; nothing is found until its writer has built it", self._directory
             )
         return _nothing()
 
@@ -510,7 +510,7 @@ class KeywordIndex:
                     return
                 if file_stamp(self._directory / "meta.json") != state:
                     continue  # a writer has replaced files while they were being looked at
-                log.warning("keyword index %s cannot be used (%.200s); it is built anew", self._directory, error)
+                log.warning("keyword index %s cannot be used (%.200s); rebuilding it", self._directory, error)
             else:
                 self._index = index
             return
@@ -564,10 +564,10 @@ class KeywordIndex:
 
     def _look(self, index: tantivy.Index) -> None:
         searcher = index.searcher()
-        found = searcher.search(_key(_MARKER), 1, count=False).hits
-        if not found:
-            raise ValueError("its first build has not come to an end")
-        marker, _, seq = str(searcher.doc(found[0][1])["marker"][0]).partition("\n")
+        hits = searcher.search(_key(_MARKER), 1, count=False).hits
+        if not hits:
+            raise ValueError("its first build was not completed")
+        marker, _, seq = str(searcher.doc(hits[0][1])["marker"][0]).partition("\n")
         if marker != self._marker:
             raise ValueError(f"it belongs to {marker!r}, not to {self._marker!r}")
         self._view, self._applied = _View(searcher, int(seq)), int(seq)
@@ -630,29 +630,31 @@ def damaged_files(directory: Path) -> list[Path]:
     while True:
         state = file_stamp(directory / "meta.json")
         try:
-            found = _damaged_files(directory)
+            files = _damaged_files(directory)
         except (ValueError, OSError):
             if file_stamp(directory / "meta.json") == state:
                 raise
         else:
             if file_stamp(directory / "meta.json") == state:
-                return found
+                return files
         # A merge has replaced files while they were being looked at: look again.
 
 
 def _damaged_files(directory: Path) -> list[Path]:
-    live, noted = _live(directory), _noted_checksums(directory)
+    live, checksums = _live(directory), _noted_checksums(directory)
     wrong = []
-    if noted.get(_signature(directory), crc := _meta_crc(directory)) != crc:
+    if checksums.get(_signature(directory), crc := _meta_crc(directory)) != crc:
         wrong.append(directory / "meta.json")
     for path in live:
         content = path.read_bytes()
-        if not _sound(content) or noted.get(path.name, _crc(content)) != _crc(content):
+        if not _sound(content) or checksums.get(path.name, _crc(content)) != _crc(content):
             wrong.append(path)
     segments, present = {_segment(path.name) for path in live}, {path.name for path in live}
     # Lists of deletions come and go during the life of a segment, its other files do not.
-    gone = [name for name in noted if _segment(name) in segments and name not in present and not name.endswith(".del")]
-    return wrong + [directory / name for name in gone]
+    missing = [
+        name for name in checksums if _segment(name) in segments and name not in present and not name.endswith(".del")
+    ]
+    return wrong + [directory / name for name in missing]
 
 
 def _segments(directory: Path) -> list[Any]:
@@ -662,7 +664,9 @@ def _segments(directory: Path) -> list[Any]:
 
 def _signature(directory: Path) -> str:
     """Names a state of the list of segments, which has no checksum of its own: which segments, which deletions."""
-    segments = [f"{one['segment_id']} {(one['deletes'] or {}).get('opstamp')}" for one in _segments(directory)]
+    segments = [
+        f"{segment['segment_id']} {(segment['deletes'] or {}).get('opstamp')}" for segment in _segments(directory)
+    ]
     return "meta.json: " + ", ".join(sorted(segments))
 
 
@@ -683,30 +687,30 @@ def _note_checksums(directory: Path) -> None:
     """Write down which checksums the files have; not synced: without the note, or with an old one, less is checked."""
     aside = directory / f"{_CHECKSUMS}.tmp"
     try:
-        before, noted = _noted_checksums(directory), {}
+        before, checksums = _noted_checksums(directory), {}
         for path in _live(directory):
             if path.name in before:  # files are written once, under names that are never given again
-                noted[path.name] = before[path.name]
+                checksums[path.name] = before[path.name]
                 continue
             with suppress(FileNotFoundError), path.open("rb") as file:  # it has been merged away this moment
                 file.seek(-min(256, path.stat().st_size), os.SEEK_END)
-                noted[path.name] = _crc(file.read())
-        noted[_signature(directory)] = _meta_crc(directory)
-        if noted != before:
-            aside.write_text(json.dumps(noted))
+                checksums[path.name] = _crc(file.read())
+        checksums[_signature(directory)] = _meta_crc(directory)
+        if checksums != before:
+            aside.write_text(json.dumps(checksums))
             aside.replace(directory / _CHECKSUMS)
     except (OSError, ValueError) as error:
-        log.warning("%s cannot be written (%s) and is done without", directory / _CHECKSUMS, error)
+        log.warning("%s cannot be written (%s) and is not used", directory / _CHECKSUMS, error)
 
 
 def _noted_checksums(directory: Path) -> dict[str, int]:
     try:
-        noted = json.loads((directory / _CHECKSUMS).read_bytes())
-        return {str(name): int(crc) for name, crc in noted.items()}
+        checksums = json.loads((directory / _CHECKSUMS).read_bytes())
+        return {str(name): int(crc) for name, crc in checksums.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        log.info("%s cannot be read (%s) and is done without", directory / _CHECKSUMS, error)
+        log.info("%s cannot be read (%s) and is not used", directory / _CHECKSUMS, error)
         return {}
 
 
@@ -782,9 +786,9 @@ def _any_of(view: _View, terms: Mapping[str, int]) -> tantivy.Query:
 
 def _among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
     """The query, for these keys only; a disjunction of keys is faster than tantivy's own term set."""
-    wanted = tantivy.Query.boolean_query([(tantivy.Occur.Should, _key(key)) for key in keys])
+    key_query = tantivy.Query.boolean_query([(tantivy.Occur.Should, _key(key)) for key in keys])
     must = tantivy.Occur.Must
-    return tantivy.Query.boolean_query([(must, tantivy.Query.const_score_query(wanted, 0.0)), (must, query)])
+    return tantivy.Query.boolean_query([(must, tantivy.Query.const_score_query(key_query, 0.0)), (must, query)])
 
 
 def _in_a_byte(length: int) -> int:

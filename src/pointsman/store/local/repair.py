@@ -92,9 +92,9 @@ def _problems(directory: Path) -> list[str]:
     """What is wrong with the documents or the manifest; indexes that are damaged are built anew by the way."""
     try:
         with closing(Collection(directory)) as collection:
-            found = list(collection.verify().problems)
-            if not found or collection.truth.check():
-                return found
+            problems = list(collection.verify().problems)
+            if not problems or collection.truth.check():
+                return problems
             collection.rebuild()
             return list(collection.verify().problems)
     except CorruptStoreError as error:
@@ -111,11 +111,11 @@ def _replace(directory: Path) -> tuple[_Salvage, Path]:
             truth.close()
         shutil.rmtree(aside / "damaged")
         write_manifest(aside, {**_manifest(directory), "format": FORMAT, "identity": truth.identity})
-        kept = directory.with_name(f".{directory.name}.damaged-{time.time_ns()}")
-        directory.rename(kept)
+        backup = directory.with_name(f".{directory.name}.damaged-{time.time_ns()}")
+        directory.rename(backup)
         aside.rename(directory)
         sync_directory(directory.parent)
-    return salvage, kept
+    return salvage, backup
 
 
 def _manifest(directory: Path) -> dict[str, Any]:
@@ -123,15 +123,15 @@ def _manifest(directory: Path) -> dict[str, Any]:
     with suppress(CorruptStoreError):
         return read_manifest(directory) or {}
     try:
-        found = json.loads((directory / MANIFEST).read_bytes())
+        content = json.loads((directory / MANIFEST).read_bytes())
     except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        found = {}
-    known = {"description": str(found.get("description", "")), "indexing_technique": "hybrid"}
-    if found.get("indexing_technique") in {"vector", "keyword"}:
-        known["indexing_technique"] = found["indexing_technique"]
-    return {**known, "name": directory.name}
+        content = None
+    if not isinstance(content, dict):
+        content = {}
+    manifest = {"description": str(content.get("description", "")), "indexing_technique": "hybrid"}
+    if content.get("indexing_technique") in {"vector", "keyword"}:
+        manifest["indexing_technique"] = content["indexing_technique"]
+    return {**manifest, "name": directory.name}
 
 
 def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
@@ -189,9 +189,9 @@ def _notes(connection: sqlite3.Connection) -> dict[str, str]:
     notes: dict[str, str] = {}
     checked = _first(connection, "PRAGMA user_version") != 0
     for (name,) in _all(connection, "SELECT name FROM meta"):
-        for (stored,) in _all(connection, "SELECT value FROM meta WHERE name = ?", name):
+        for (raw,) in _all(connection, "SELECT value FROM meta WHERE name = ?", name):
             with suppress(ValueError):
-                notes[str(name)] = value_of(str(name), stored, checked=checked)
+                notes[str(name)] = value_of(str(name), raw, checked=checked)
     return notes
 
 

@@ -23,7 +23,7 @@ from pointsman.store.base import (
     StoreInfo,
 )
 from pointsman.store.local.collection import Collection, Verification
-from pointsman.store.prepared import prepare
+from pointsman.store.prepared import position, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ class LocalStore(BaseStore):
         with self.collection.pinned():
             lists = [self._search(look) for look in looks]
         lag = self.collection.lagging(words=WORDS in self._scales) if self.collection.may_lag else None
-        return lists if lag is None else [replace(one, degraded=(lag,)) for one in lists]
+        return lists if lag is None else [replace(result, degraded=(lag,)) for result in lists]
 
     def _search(self, look: Look) -> Lists:
         """Both lists; each scores what only the other found."""
@@ -105,7 +105,7 @@ class LocalStore(BaseStore):
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
         with self.collection.pinned():
-            return [self._score(look, wanted) for look, wanted in zip(looks, keys, strict=True)]
+            return [self._score(look, candidates) for look, candidates in zip(looks, keys, strict=True)]
 
     def _score(self, look: Look, keys: Sequence[Any]) -> Scores:
         scores: dict[str, dict[Any, float]] = {}
@@ -132,14 +132,14 @@ class LocalStore(BaseStore):
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
-        last = _position(after)
+        last = position(after)
         if filters is None:
             documents, following = self.collection.truth.page(last, limit)
             return Page(documents, None if following is None else str(following))
         allowed = self._allowed(filters)
         allowed = allowed[allowed > last][: limit + 1]
-        shown = [document for document in self.fetch(allowed[:limit].tolist()) if document is not None]
-        return Page(shown, str(allowed[limit - 1]) if len(allowed) > limit else None)
+        page_documents = [document for document in self.fetch(allowed[:limit].tolist()) if document is not None]
+        return Page(page_documents, str(allowed[limit - 1]) if len(allowed) > limit else None)
 
     def documents(self) -> Iterator[Document]:
         """See `BaseStore`."""
@@ -176,8 +176,8 @@ class LocalStore(BaseStore):
         """See `Store`."""
         if filters is not None:
             matching = self.collection.truth.fetch(self._allowed(filters).tolist())
-            wanted = None if ids is None else set(ids)
-            ids = [d.id for d in matching if d is not None and (wanted is None or d.id in wanted)]
+            id_set = None if ids is None else set(ids)
+            ids = [d.id for d in matching if d is not None and (id_set is None or d.id in id_set)]
         return sum(self.collection.delete(part) for part in batched(ids or (), _DELETED_TOGETHER))
 
     def writer(self) -> AbstractContextManager[None]:
@@ -222,8 +222,8 @@ class LocalStore(BaseStore):
 
     def annotate(self, **notes: str) -> None:
         """See `Store`."""
-        if taken := _INTERNAL & notes.keys():
-            raise InputError(f"{', '.join(sorted(taken))}: the store keeps that itself; choose another name")
+        if clashes := _INTERNAL & notes.keys():
+            raise InputError(f"{', '.join(sorted(clashes))}: the store keeps that itself; choose another name")
         self.collection.truth.set_meta(**notes)
 
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -243,18 +243,3 @@ class LocalStore(BaseStore):
     def close(self) -> None:
         """See `Store`."""
         self.collection.close()
-
-
-def _position(after: str | None) -> int:
-    """The key after which a page begins.
-
-    Raises:
-        InputError: it is none.
-    """
-    try:
-        position = int(after or 0)
-    except ValueError:
-        position = -1
-    if not 0 <= position < 2**63:
-        raise InputError(f"a page begins after what the page before said, or after nothing, not after {after!r:.80}")
-    return position

@@ -106,18 +106,18 @@ def _meta_check(name: str, value: str) -> str:
     return xxhash.xxh3_64_hexdigest(f"{name}\n{value}")
 
 
-def value_of(name: str, stored: object, *, checked: bool) -> str:
+def value_of(name: str, raw: object, *, checked: bool) -> str:
     """A value of ``meta``, compared with its checksum; it may be without one unless ``checked``.
 
     Raises:
         ValueError: it is not as it was written.
     """
-    if isinstance(stored, str):
-        value, _, check = stored.rpartition("\n")
+    if isinstance(raw, str):
+        value, _, check = raw.rpartition("\n")
         if check == _meta_check(name, value):
             return value
         if not checked:
-            return stored
+            return raw
     raise ValueError(f"what it says of {name!r:.40} is not as it was written")
 
 
@@ -127,9 +127,9 @@ def document_of(row: Sequence[Any]) -> Document:
     Raises:
         ValueError: it is not as it was written.
     """
-    id_, text, metadata, stored, seq, key = row
+    id_, text, metadata, digests, seq, key = row
     try:
-        content, check = stored[:_DIGEST], stored[_DIGEST:]
+        content, check = digests[:_DIGEST], digests[_DIGEST:]
         if check and check != _row_check(key, seq, id_, metadata, content):
             raise ValueError("it is not as it was written")
         if text is not None and digest(text, metadata) != content:
@@ -139,17 +139,17 @@ def document_of(row: Sequence[Any]) -> Document:
         raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
 
 
-def vector_of(key: int, stored: object) -> bytes:
+def vector_of(key: int, raw: object) -> bytes:
     """A vector out of its row, compared with its checksum.
 
     Raises:
         ValueError: it is not as it was written.
     """
-    if isinstance(stored, bytes):
-        if len(stored) % _NUMBER == 0:  # written before there were checksums
-            return stored
-        vector = stored[:-_VECTOR_CHECK]
-        if stored[-_VECTOR_CHECK:] == _vector_check(key, vector):
+    if isinstance(raw, bytes):
+        if len(raw) % _NUMBER == 0:  # written before there were checksums
+            return raw
+        vector = raw[:-_VECTOR_CHECK]
+        if raw[-_VECTOR_CHECK:] == _vector_check(key, vector):
             return vector
     raise ValueError(f"the vector of key {key!r:.20} is not as it was written")
 
@@ -211,22 +211,22 @@ class Truth:
         return {name: self._value(name, value) for name, value in self._rows("SELECT name, value FROM meta")}
 
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
-        """Documents by key, in the order asked; None where one is gone."""
-        found: dict[int, Document] = {}
+        """Returns documents by key in the given order, None for deleted ones."""
+        documents: dict[int, Document] = {}
         for part in batched(keys, _VARIABLES):
             sql = f"SELECT {ROW} FROM documents WHERE key IN ({_marks(part)})"
-            found.update([(row[-1], self._document(row)) for row in self._rows(sql, *part)])
-        if missing := [key for key in keys if key not in found]:
+            documents.update([(row[-1], self._document(row)) for row in self._rows(sql, *part)])
+        if missing := [key for key in keys if key not in documents]:
             self._check_gone(missing)
-        return list(map(found.get, keys))
+        return list(map(documents.get, keys))
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """Documents by id, in the order asked; None where there is none."""
-        found: dict[str, Document] = {}
+        """Returns documents by id in the given order, None for unknown ids."""
+        documents: dict[str, Document] = {}
         for part in batched(filter(storable, ids), _VARIABLES):
             sql = f"SELECT {ROW} FROM documents WHERE id IN ({_marks(part)})"
-            found.update((row[0], self._document(row)) for row in self._rows(sql, *part))
-        return [found.get(id_) for id_ in ids]
+            documents.update((row[0], self._document(row)) for row in self._rows(sql, *part))
+        return [documents.get(id_) for id_ in ids]
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
         """The keys of the ids that exist."""
@@ -250,6 +250,11 @@ class Truth:
         """Every key with its metadata."""
         rows = self._pages(f"SELECT {_ROW_WITHOUT_TEXT} FROM documents")
         return ((row[-1], self._document(row).metadata) for row in rows)
+
+    def fields(self, *, texts: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Every key with what filters see of its document; without ``texts`` that is empty."""
+        rows = self._pages(f"SELECT {ROW if texts else _ROW_WITHOUT_TEXT} FROM documents")
+        return ((row[-1], self._document(row).fields) for row in rows)
 
     def alive(self) -> Iterator[tuple[int, bool]]:
         """Every key, and whether it has a vector."""
@@ -277,10 +282,10 @@ class Truth:
     def vector_changes(self, since: int) -> Iterator[VectorChanges]:
         """The same for vectors."""
         for deleted, rows in self._log(since, "v.vector, d.seq, d.key", _VECTORS_OF):
-            found = [row for row in rows if row[0] is not None]
-            gone = deleted or [row[-1] for row in rows if row[0] is None]
-            vectors = b"".join([self._vector(row[-1], row[0]) for row in found])
-            yield VectorChanges(gone, [row[-1] for row in found], vectors)
+            live = [row for row in rows if row[0] is not None]
+            removals = deleted or [row[-1] for row in rows if row[0] is None]
+            vectors = b"".join([self._vector(row[-1], row[0]) for row in live])
+            yield VectorChanges(removals, [row[-1] for row in live], vectors)
 
     def _log(self, since: int, columns: str, tables: str) -> Iterator[tuple[list[int], list[Any]]]:
         """Keys deleted after transaction ``since``, then rows of what was written; paged.
@@ -315,8 +320,8 @@ class Truth:
             if (self._row(f"SELECT max(seq) FROM {table}")[0] or 0) > last:
                 complaints.append(f"{table} have sequence numbers beyond the last")
         documents, tombstones = self._row("SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM tombstones)")
-        if lost := self._row(_LAST_KEY)[0] - documents - tombstones:  # keys are given one after the other
-            complaints.append(f"{lost} documents are not there, and were not deleted")
+        if missing := self._row(_LAST_KEY)[0] - documents - tombstones:  # keys are given one after the other
+            complaints.append(f"{missing} documents are not there, and were not deleted")
         return complaints[:10]
 
     # ── writing (the caller holds the writer lock) ───────────────────────────────────────────────────────────────
@@ -327,8 +332,8 @@ class Truth:
             connection.execute(_SOURCE_INDEX)
         if not self._checked:
             with self.transaction(advance=False) as (connection, _):
-                for name, stored in connection.execute("SELECT name, value FROM meta").fetchall():
-                    value = _with_check(name, self._value(name, stored))
+                for name, raw in connection.execute("SELECT name, value FROM meta").fetchall():
+                    value = _with_check(name, self._value(name, raw))
                     connection.execute("UPDATE meta SET value=? WHERE name=?", (value, name))
                 connection.execute(f"PRAGMA user_version = {_CHECKED}")
             self._checked = True
@@ -342,23 +347,25 @@ class Truth:
 
         The ids of one call must differ. A document written without its vector loses the one that it had.
         """
-        known = self._stored([item.document.id for item in prepared])
-        fresh = [number for number, same in enumerate(self._same(known, prepared, vectors)) if not same]
+        existing = self._stored([item.document.id for item in prepared])
+        fresh = [number for number, same in enumerate(self._same(existing, prepared, vectors)) if not same]
         result = AddResult(unchanged=len(prepared) - len(fresh))
         if not fresh:
             return result
         prepared = [prepared[number] for number in fresh]
         with self.transaction() as (connection, seq):
             new_keys = itertools.count(connection.execute(_LAST_KEY).fetchone()[0] + 1)
-            keys = [known[item.document.id][0] if item.document.id in known else next(new_keys) for item in prepared]
+            keys = [
+                existing[item.document.id][0] if item.document.id in existing else next(new_keys) for item in prepared
+            ]
             rows = [
                 (item.document.text, item.metadata, _sealed(item, key, seq), seq, item.document.id, key)
                 for item, key in zip(prepared, keys, strict=True)
             ]
-            old = [row for row in rows if row[4] in known]
+            old = [row for row in rows if row[4] in existing]
             connection.executemany("UPDATE documents SET text=?, metadata=?, digest=?, seq=?, id=? WHERE key=?", old)
             insert = "INSERT INTO documents (text, metadata, digest, seq, id, key) VALUES (?,?,?,?,?,?)"
-            connection.executemany(insert, (row for row in rows if row[4] not in known) if old else rows)
+            connection.executemany(insert, (row for row in rows if row[4] not in existing) if old else rows)
             if vectors is not None:
                 blobs = [
                     vectors[number] + _vector_check(key, vectors[number])
@@ -445,35 +452,35 @@ class Truth:
         return "immutable=1"
 
     def _same(
-        self, stored: Mapping[str, tuple[int, bytes]], prepared: Sequence[Prepared], vectors: Sequence[bytes] | None
+        self, existing: Mapping[str, tuple[int, bytes]], prepared: Sequence[Prepared], vectors: Sequence[bytes] | None
     ) -> list[bool]:
         """Whether each document, and its vector where vectors are given, is what is stored."""
-        same = [stored.get(item.document.id, (0, b""))[1][:_DIGEST] == item.digest for item in prepared]
+        same = [existing.get(item.document.id, (0, b""))[1][:_DIGEST] == item.digest for item in prepared]
         if vectors is None or not any(same):
             return same
-        held: dict[int, bytes] = {}
-        for part in batched((key for key, _ in stored.values()), _VARIABLES):
+        old_vectors: dict[int, bytes] = {}
+        for part in batched((key for key, _ in existing.values()), _VARIABLES):
             rows = self._rows(f"SELECT key, vector FROM vectors WHERE key IN ({_marks(part)})", *part)
-            held.update((key, self._vector(key, vector)) for key, vector in rows)
+            old_vectors.update((key, self._vector(key, vector)) for key, vector in rows)
         return [
-            kept and held.get(stored[item.document.id][0]) == vector
-            for kept, item, vector in zip(same, prepared, vectors, strict=True)
+            equal and old_vectors.get(existing[item.document.id][0]) == vector
+            for equal, item, vector in zip(same, prepared, vectors, strict=True)
         ]
 
     def _stored(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
         """Key and digest of the ids that exist."""
-        found: dict[str, tuple[int, bytes]] = {}
+        existing: dict[str, tuple[int, bytes]] = {}
         for part in batched(filter(storable, ids), _VARIABLES):
             sql = f"SELECT id, key, digest FROM documents WHERE id IN ({_marks(part)})"
-            found.update((row[0], (row[1], row[2])) for row in self._rows(sql, *part))
-        return found
+            existing.update((row[0], (row[1], row[2])) for row in self._rows(sql, *part))
+        return existing
 
     def _row(self, sql: str, *values: object) -> Any:
         connection = self._lend()
         try:
             return connection.execute(sql, values).fetchone()
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
 
@@ -482,7 +489,7 @@ class Truth:
         try:
             return connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
 
@@ -499,7 +506,7 @@ class Truth:
         try:
             yield connection
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
 
@@ -544,7 +551,7 @@ class Truth:
                     connection, identity = self._connect_so(how, _ALONE + _SETTINGS, create=False)
                     connection.alone = True
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._translated_error(error) from error
         except OSError as error:
             raise store_error(self._path, error) from error
         if self.identity not in {"", identity}:
@@ -595,10 +602,10 @@ class Truth:
     def _damaged(self, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self._path} is damaged ({what}); {_REMEDY}")
 
-    def _value(self, name: str, stored: object) -> str:
+    def _value(self, name: str, raw: object) -> str:
         """A value of ``meta``, compared with its checksum."""
         try:
-            return value_of(name, stored, checked=self._checked)
+            return value_of(name, raw, checked=self._checked)
         except ValueError as error:
             raise self._damaged(str(error)) from error
 
@@ -611,20 +618,20 @@ class Truth:
 
     def _id(self, row: Sequence[Any]) -> str:
         """The id in the columns of `_ROW_WITHOUT_TEXT`, compared with its checksum; nothing is decoded for that."""
-        id_, _, metadata, stored, seq, key = row
+        id_, _, metadata, digests, seq, key = row
         try:
-            if len(stored) in {_DIGEST, _DIGEST + _ROW_CHECK} and (
-                len(stored) == _DIGEST or stored[_DIGEST:] == _row_check(key, seq, id_, metadata, stored[:_DIGEST])
+            if len(digests) in {_DIGEST, _DIGEST + _ROW_CHECK} and (
+                len(digests) == _DIGEST or digests[_DIGEST:] == _row_check(key, seq, id_, metadata, digests[:_DIGEST])
             ):
                 return str(id_)
         except (TypeError, AttributeError) as error:
             raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
         raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: it is not as it was written")
 
-    def _vector(self, key: int, stored: object) -> bytes:
+    def _vector(self, key: int, raw: object) -> bytes:
         """A vector out of its row, compared with its checksum."""
         try:
-            return vector_of(key, stored)
+            return vector_of(key, raw)
         except ValueError as error:
             raise self._damaged(str(error)) from error
 
@@ -635,22 +642,22 @@ class Truth:
             CorruptStoreError: one has not.
         """
         last = self._row(_LAST_KEY)[0]
-        known = {key for key in keys if 0 < key <= last}
-        for part in batched(known, _VARIABLES):
-            known.difference_update(
+        candidates = {key for key in keys if 0 < key <= last}
+        for part in batched(candidates, _VARIABLES):
+            candidates.difference_update(
                 key for (key,) in self._rows(f"SELECT key FROM tombstones WHERE key IN ({_marks(part)})", *part)
             )
-        for part in batched(known, _VARIABLES):  # one that was written this moment is there by now
-            known.difference_update(
+        for part in batched(candidates, _VARIABLES):  # one that was written this moment is there by now
+            candidates.difference_update(
                 key for (key,) in self._rows(f"SELECT key FROM documents WHERE key IN ({_marks(part)})", *part)
             )
-        if known:
-            raise self._damaged(f"the document of key {min(known)} is not there, and was not deleted")
+        if candidates:
+            raise self._damaged(f"the document of key {min(candidates)} is not there, and was not deleted")
 
     def _replaced(self) -> ReplacedError:
-        return ReplacedError(f"{self._path.parent} was deleted, or made anew, by another process; open it again")
+        return ReplacedError(f"{self._path.parent} was deleted or recreated by another process; open it again")
 
-    def _told(self, error: sqlite3.Error) -> StoreError:
+    def _translated_error(self, error: sqlite3.Error) -> StoreError:
         """SQLite's error in terms of the file."""
         code = _code(error)
         if code in _DAMAGE or "decode to UTF-8" in str(error):
@@ -658,11 +665,9 @@ class Truth:
         if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not room(self._path.parent)):
             return full(self._path, "nothing of this batch was written, and what was acknowledged before is kept")
         if code == sqlite3.SQLITE_BUSY:
-            return LockedError(f"{self._path} is in use by another process for longer than {_BUSY_SECONDS:.0f} s")
+            return LockedError(f"{self._path} has been in use by another process for more than {_BUSY_SECONDS:.0f} s")
         if code in _NO_ROOM:
-            return StoreError(
-                f"{self._path}: {error}; what was acknowledged is kept; look after the disk and try again"
-            )
+            return StoreError(f"{self._path}: {error}; what was acknowledged is kept; check the disk and try again")
         return StoreError(f"{self._path}: {error}")
 
 
@@ -707,9 +712,9 @@ def _with_check(name: str, value: str) -> str:
     return f"{value}\n{_meta_check(name, value)}"
 
 
-def _complaint(read: Callable[..., object], *stored: object) -> list[str]:
+def _complaint(reader: Callable[..., object], *values: object) -> list[str]:
     try:
-        read(*stored)
+        reader(*values)
     except CorruptStoreError as error:
         return [str(error)]
     return []

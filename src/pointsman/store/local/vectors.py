@@ -48,7 +48,7 @@ _BLOCK = 16_384  # rows handled at a time while a file or an index is written
 _APPLY_ROWS = 65_536  # rows of the log taken in at a time, so that a long one does not fill the memory
 
 
-class Source(Protocol):
+class VectorSource(Protocol):
     """What a vector index is derived from."""
 
     def sequence(self) -> int:
@@ -94,13 +94,17 @@ class _State:
         """A base and nothing else."""
         return cls(base, None, np.empty(0, np.int64), np.empty((0, base.matrix.shape[1]), np.float32), base.seq)
 
-    def applying(self, gone: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> _State:
+    def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> _State:
         """This state after removing and then adding rows; shares the base."""
-        gone = np.concatenate([gone, keys])
-        alive = ~np.isin(self.base.keys, gone) if self.alive is None else self.alive & ~np.isin(self.base.keys, gone)
-        kept = ~np.isin(self.tail_keys, gone)
-        tail_keys = np.concatenate([self.tail_keys[kept], keys])
-        tail = np.concatenate([self.tail if kept.all() else self.tail[kept], rows])
+        removals = np.concatenate([removals, keys])
+        alive = (
+            ~np.isin(self.base.keys, removals)
+            if self.alive is None
+            else self.alive & ~np.isin(self.base.keys, removals)
+        )
+        mask = ~np.isin(self.tail_keys, removals)
+        tail_keys = np.concatenate([self.tail_keys[mask], keys])
+        tail = np.concatenate([self.tail if mask.all() else self.tail[mask], rows])
         if (tail_keys[1:] < tail_keys[:-1]).any():
             order = np.argsort(tail_keys)
             tail_keys, tail = tail_keys[order], tail[order]
@@ -142,7 +146,7 @@ class VectorIndex:
     def __init__(
         self,
         path: Path,
-        source: Source,
+        source: VectorSource,
         *,
         identity: str,
         dimensions: int,
@@ -191,9 +195,9 @@ class VectorIndex:
         self._refresh()
         state = self._current()
         vector = direction(vector, self._dimensions)
-        wanted = np.asarray(keys, np.int64)
-        scores = np.full(len(wanted), np.nan, np.float32)
-        for matrix, places, rows in _located(state, wanted):
+        key_array = np.asarray(keys, np.int64)
+        scores = np.full(len(key_array), np.nan, np.float32)
+        for matrix, places, rows in _located(state, key_array):
             scores[places] = matrix[rows] @ vector
         return scores.tolist()
 
@@ -210,9 +214,9 @@ class VectorIndex:
         """At most ``limit`` live vectors, drawn evenly; the same ones for the same seed and content."""
         state = self._current()
         rows = state.base_rows
-        chosen = np.random.default_rng(seed).permutation(len(state))[:limit]
-        in_base = np.sort(chosen[chosen < len(rows)])
-        return np.concatenate([state.base.matrix[rows[in_base]], state.tail[chosen[chosen >= len(rows)] - len(rows)]])
+        sample = np.random.default_rng(seed).permutation(len(state))[:limit]
+        in_base = np.sort(sample[sample < len(rows)])
+        return np.concatenate([state.base.matrix[rows[in_base]], state.tail[sample[sample >= len(rows)] - len(rows)]])
 
     def __len__(self) -> int:
         """How many vectors there are."""
@@ -280,7 +284,7 @@ class VectorIndex:
             if self._anew:
                 self._anew, state = False, self._empty()
             if state.seq > target:  # ahead of its truth: it belongs to some other state of it
-                log.warning("vector index %s is ahead of the documents; it is rebuilt from them", self._path)
+                log.warning("vector index %s is ahead of the documents; rebuilding it from them", self._path)
                 self._unusable, state = True, self._empty()
             if state.seq < target:
                 state = self._apply(state, target, save=save)
@@ -309,9 +313,9 @@ class VectorIndex:
     def _apply(self, state: _State, target: int, *, save: bool) -> _State:
         """Bring a state up to ``target``; until then it keeps its number, since replaying twice does no harm."""
         for changes in _gathered(self._source.vector_changes(max(state.seq, 0))):
-            gone = np.array([key for part in changes for key in part.gone], np.int64)
+            removals = np.array([key for part in changes for key in part.gone], np.int64)
             keys = np.array([key for part in changes for key in part.keys], np.int64)
-            state = state.applying(gone, keys, self._matrix(b"".join([part.vectors for part in changes])))
+            state = state.applying(removals, keys, self._matrix(b"".join([part.vectors for part in changes])))
             if save and len(state.tail_keys) >= max(2 * _APPLY_ROWS, len(state.base.keys)):
                 state = self._rebased(state)
         return replace(state, seq=target)
@@ -424,16 +428,19 @@ def _map(path: Path, identity: str, dimensions: int) -> _Base:
 
 
 def _located(
-    state: _State, wanted: NDArray[np.int64]
+    state: _State, keys: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]]:
-    """Where the vectors of these keys are: a matrix, places in ``wanted``, and the matrix's row for each of them."""
-    for held, matrix, alive in ((state.base.keys, state.base.matrix, state.alive), (state.tail_keys, state.tail, None)):
-        if len(held) and len(wanted):
-            rows = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
-            found = held[rows] == wanted
+    """Where the vectors of these keys are: a matrix, places in ``keys``, and the matrix's row for each of them."""
+    for stored_keys, matrix, alive in (
+        (state.base.keys, state.base.matrix, state.alive),
+        (state.tail_keys, state.tail, None),
+    ):
+        if len(stored_keys) and len(keys):
+            rows = np.minimum(np.searchsorted(stored_keys, keys), len(stored_keys) - 1)
+            present = stored_keys[rows] == keys
             if alive is not None:
-                found &= alive[rows]
-            places = np.flatnonzero(found)
+                present &= alive[rows]
+            places = np.flatnonzero(present)
             yield matrix, places, rows[places]
 
 
@@ -475,14 +482,14 @@ def _quantised_top(
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)  # one query is scanned by one thread anyway; others would spin, and cost the most
     try:
-        wanted = _OVERFETCH * k + 20
-        while wanted <= len(base.keys) // _MOST:
-            rough, places = index.search(vector[None], wanted, params=parameters)
+        limit = _OVERFETCH * k + 20
+        while limit <= len(base.keys) // _MOST:
+            rough, places = index.search(vector[None], limit, params=parameters)
             rows: NDArray[np.int64] = places[0][places[0] >= 0]
             scores = base.matrix[rows] @ vector
-            if len(rows) < wanted or rough[0][-1] + error < np.partition(scores, -k)[-k]:
+            if len(rows) < limit or rough[0][-1] + error < np.partition(scores, -k)[-k]:
                 return rows, scores
-            wanted *= _WIDER
+            limit *= _WIDER
     finally:
         faiss.omp_set_num_threads(threads)
     return None

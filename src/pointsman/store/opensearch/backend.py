@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pointsman.errors import ConflictError, InputError, StoreError, UnknownNameError
 from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record
 from pointsman.store.opensearch.cluster import Address, Cluster
-from pointsman.store.opensearch.queries import ANALYSIS, FORMAT, MOST, TOKENS, index, near, vector_field, words
+from pointsman.store.opensearch.queries import ANALYSIS, DERIVED, FORMAT, MOST, TOKENS, index, near, vector_field, words
 from pointsman.store.opensearch.store import Factors, OpenSearchStore
-from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +40,8 @@ class OpenSearchBackend(BaseBackend):
         url: ``opensearch+https://user:password@host1:9200,host2:9200/prefix?shards=3&replicas=1``; also ``ca_certs``,
             ``client_cert`` and ``client_key``. ``opensearch://`` does without TLS: on this machine, or elsewhere with
             ``insecure=true``.
-        client: an `opensearchpy.OpenSearch` of your own, for what a URL cannot say, such as signed requests.
+        client: an `opensearchpy.OpenSearch` of your own, for what a URL cannot say, such as signed requests or an API
+            key; the URL gives the prefix and what messages call the cluster.
         shards: of new datasets.
         replicas: further copies of each shard; one lets a node fail.
 
@@ -77,14 +77,14 @@ class OpenSearchBackend(BaseBackend):
 
     def datasets(self) -> list[DatasetRecord]:
         """See `Backend`."""
-        return sorted((_dataset(source) for source, _ in self._of_kind(_DATASET)), key=lambda one: one.name)
+        return sorted((_dataset(source) for source, _ in self._of_kind(_DATASET)), key=lambda record: record.name)
 
     def create(self, name: str, about: Mapping[str, Any]) -> OpenSearchStore:
         """See `Backend`."""
         self._make()
-        found = self.open(name)
-        if found is not None:
-            return found
+        existing = self.open(name)
+        if existing is not None:
+            return existing
         settings = {key: value for key, value in about.items() if key not in _KEPT}
         identity = uuid.uuid4().hex
         record = {
@@ -95,7 +95,7 @@ class OpenSearchBackend(BaseBackend):
             "identity": identity,
             "settings": json.dumps(settings),
             "format": FORMAT,
-            "analyzer": DEFAULT_ANALYZER.fingerprint,
+            "analyzer": DERIVED,
             "seq": 0,
             "notes": {},
         }
@@ -107,15 +107,15 @@ class OpenSearchBackend(BaseBackend):
             self._cluster.ask("DELETE", f"/{self._alias(identity)}-1")
         store = self.open(name)
         if store is None:
-            raise StoreError(f"{self.url}: dataset {name!r} was deleted as soon as it was made")
+            raise StoreError(f"{self.url}: dataset {name!r} was deleted right after it was created")
         return store
 
     def open(self, name: str, bm25: Mapping[str, float] | None = None) -> OpenSearchStore | None:
         """See `Backend`."""
-        found = self._document(_DATASET, name)
-        if found is None:
+        document = self._document(_DATASET, name)
+        if document is None:
             return None
-        record = found["_source"]
+        record = document["_source"]
         alias = self._alias(record["identity"])
         if bm25:
             log.warning("BM25 of dataset %r keeps the constants that its index was made with, not %s", name, dict(bm25))
@@ -140,20 +140,20 @@ class OpenSearchBackend(BaseBackend):
     def record(self, kind: str, name: str = "") -> Record | None:
         """See `Backend`."""
         check_record(kind, name)
-        found = self._document(f"record {kind}", name)
-        return None if found is None else Record(found["_source"]["value"], _version(found))
+        document = self._document(f"record {kind}", name)
+        return None if document is None else Record(document["_source"]["value"], _version(document))
 
     def records(self, kind: str) -> dict[str, Record]:
         """See `Backend`."""
         check_record(kind, "")
-        found = (
+        records = (
             (source["name"], Record(source["value"], version)) for source, version in self._of_kind(f"record {kind}")
         )
-        return dict(sorted(found))
+        return dict(sorted(records))
 
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
         """See `Backend`."""
-        check_record(kind, name)
+        check_record(kind, name, value)
         self._make()
         condition: dict[str, Any] = {}
         if expected_version:
@@ -174,7 +174,7 @@ class OpenSearchBackend(BaseBackend):
             return _version(self._cluster.ask("PUT", path, body, refresh=True, **condition))
         except ConflictError:
             what = f"{kind} {name}".strip()
-            raise ConflictError(f"{what} was changed by somebody else meanwhile; read it again") from None
+            raise ConflictError(f"{what} was changed by another process; read it again") from None
 
     def close(self) -> None:
         """See `Backend`."""
@@ -241,7 +241,7 @@ class OpenSearchBackend(BaseBackend):
 
 def _id(kind: str, name: str) -> str:
     """The ``_id`` of a record of the catalogue."""
-    return hashlib.blake2b(f"{kind}\0{name}".encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(f"{kind}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _version(answer: Mapping[str, Any]) -> str:
@@ -254,8 +254,8 @@ def _dataset(source: Mapping[str, Any]) -> DatasetRecord:
     )
 
 
-def _number(address: Address, name: str, default: int, given: int | None) -> int:
-    text = address.options.get(name, str(default)) if given is None else str(given)
+def _number(address: Address, name: str, default: int, value: int | None) -> int:
+    text = address.options.get(name, str(default)) if value is None else str(value)
     if not text.isascii() or not text.isdecimal() or not (1 if name == "shards" else 0) <= int(text) <= 1024:
         raise InputError(f"{name} is a number up to 1,024, not {text!r:.80}")
     return int(text)

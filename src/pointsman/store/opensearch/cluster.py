@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 PATIENCE: Final = 10.0  # seconds for which what fails for a moment is tried again
 _SECONDS: Final = 60.0  # for one answer
 _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
+_PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches that a node took with it are asked again
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_SERVERLESS: Final = (".aoss.amazonaws.com", ".aoss.amazonaws.com.cn")
 _OPTIONS: Final = frozenset({"insecure", "ca_certs", "client_cert", "client_key", "shards", "replicas"})
 
 
@@ -56,6 +58,11 @@ class Address:
         if unknown := sorted(options.keys() - _OPTIONS):
             raise InputError(f"unknown options {', '.join(unknown)} in the URL; known: {', '.join(sorted(_OPTIONS))}")
         self.options = options
+        if serverless := [host["host"] for host in self.hosts if host["host"].endswith(_SERVERLESS)]:
+            raise InputError(
+                f"{serverless[0]} is OpenSearch Serverless, which gives documents ids of its own and makes writes "
+                "visible when it likes; use a domain of the OpenSearch Service, or a cluster of your own"
+            )
         self.secure = parts.scheme.endswith("+https")
         elsewhere = [host["host"] for host in self.hosts if host["host"] not in _HERE]
         if elsewhere and not self.secure and options.get("insecure") != "true":
@@ -114,11 +121,11 @@ class Cluster:
             ConflictError: somebody else has changed what this was to change.
             StoreError: anything else that the cluster complains of.
         """
-        shown = {name: str(value).lower() if isinstance(value, bool) else value for name, value in parameters.items()}
+        query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in parameters.items()}
         until, pause = time.monotonic() + PATIENCE, _PAUSE
         while True:
             try:
-                return self.client.transport.perform_request(method, path, params=shown or None, body=body)
+                return self.client.transport.perform_request(method, path, params=query or None, body=body)
             except exceptions.TransportError as error:
                 if error.status_code in accepted:
                     return None
@@ -133,6 +140,26 @@ class Cluster:
         """The answer to ``_msearch`` or ``_bulk``: a line of JSON for each mapping."""
         return self.ask("POST", path, "".join(f"{_encode(line)}\n" for line in lines), accepted=(), **parameters)
 
+    def search_many(self, path: str, lines: Iterable[Mapping[str, Any]]) -> list[Any]:
+        """The answers to searches of an index, in one request.
+
+        A node that goes takes the searches with it that wait for it; another copy answers in a moment, so they are
+        asked again.
+
+        Raises:
+            StoreError: one cannot be answered; see `ask`.
+        """
+        lines = list(lines)
+        for pause in (*_PAUSES, None):
+            responses = list(self.ask_many(f"{path}/_msearch", lines)["responses"])
+            failed = next((response for response in responses if "error" in response), None)
+            if failed is None:
+                break
+            if pause is None or failed.get("status", 500) < 500:
+                raise self.complaint(failed["error"], failed.get("status"))
+            time.sleep(pause)
+        return responses
+
     def translated(self, error: exceptions.OpenSearchException) -> StoreError:
         """An error in our terms, without a password."""
         text = one_line(str(error), 300)
@@ -140,24 +167,28 @@ class Cluster:
             text = text.replace(self._secret, "***").replace(quote(self._secret, safe=""), "***")
         status = error.status_code if isinstance(error, exceptions.TransportError) else None
         if status == 409:
-            return ConflictError(f"{self.label}: somebody else has changed it meanwhile; read it again")
+            return ConflictError(f"{self.label}: it was changed by another process; read it again")
         if (status == 404 and "index_not_found" in text) or "require_alias" in text:
             return self.gone()
         if status in {401, 403}:
             return StoreError(f"{self.label}: {text}; connect as a user that may do this")
         if isinstance(error, exceptions.ConnectionError) or status in _BUSY:
-            return StoreUnavailableError(f"{self.label} does not answer ({text}); check that it runs and lets you in")
+            return StoreUnavailableError(
+                f"{self.label} does not answer ({text}); check that it is running and that you have access"
+            )
         return StoreError(f"{self.label}: {text}")
 
     def complaint(self, error: Mapping[str, Any], status: int | None = None) -> StoreError:
         """What one part of a request complains of."""
+        if status == 404 and error.get("type") in {"index_not_found_exception", "alias_missing_exception"}:
+            return self.gone()
         causes = error.get("root_cause") or [error]
         kind = StoreUnavailableError if status is not None and status >= 500 else StoreError
         return kind(f"{self.label}: {error.get('type')}: {causes[0].get('reason')!s:.300}")
 
     def gone(self) -> StoreError:
-        """The error for a dataset that is not there any more."""
-        return StoreError(f"{self.label}: the dataset was deleted, or made anew, meanwhile; open it again")
+        """The error for a dataset that no longer exists."""
+        return StoreError(f"{self.label}: the dataset was deleted or recreated; open it again")
 
     def close(self) -> None:
         """Close the connections."""

@@ -6,45 +6,32 @@ Types, dimensions and the distance of the vectors are read from its mapping.
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from pointsman.errors import InputError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
-from pointsman.store.attachment import CACHED_SECONDS, TEXT, one_list, scales_of, unknown_keys
-from pointsman.store.base import (
-    NEAR,
-    SPREAD_NOTE,
-    BaseStore,
-    Capability,
-    Lists,
-    Look,
-    Page,
-    Ranking,
-    Statistics,
-    StoreInfo,
-)
+from pointsman.errors import InputError, UnmetNeedError
+from pointsman.filters import Contains, Exists, Filter, Range, StartsWith
+from pointsman.store.attachment import TEXT, AttachedStore, as_written, one_list, scales_of, unit_rows, unknown_keys
+from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Ranking, StoreInfo
 from pointsman.store.opensearch.cluster import Address, Cluster
+from pointsman.store.opensearch.queries import NOTHING, combined, near
+from pointsman.store.prepared import position
 from pointsman.types import Document
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from pointsman.filters import Typed
     from pointsman.store.attachment import Attachment
+    from pointsman.store.opensearch.queries import Condition
 
 _NUMBERS: Final = frozenset(
     {"long", "integer", "short", "byte", "double", "float", "half_float", "scaled_float", "unsigned_long"}
 )
 _KINDS: Final = {**dict.fromkeys(_NUMBERS, "number"), "boolean": "boolean", "keyword": "string", "date": "string"}
-_NOTHING: Final[dict[str, Any]] = {"match_none": {}}
-_EF: Final = 256  # candidates of HNSW for each segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +53,7 @@ class _Fields:
     identity: str = ""
 
 
-class IndexStore(BaseStore):
+class IndexStore(AttachedStore):
     """An index as a store that only reads.
 
     Args:
@@ -76,12 +63,17 @@ class IndexStore(BaseStore):
         InputError: the URL cannot be used.
     """
 
-    def __init__(self, attached: Attachment) -> None:
-        address = Address(attached.url)
-        name = attached.table
-        if not name or name.startswith(("_", "-", "+")) or any(one in name for one in '\\/*?"<>| ,#:%') or name == "..":
-            raise InputError(f"an index is named without spaces, wildcards and slashes, not {name!r:.80}")
-        self._attached = attached
+    def __init__(self, attachment: Attachment) -> None:
+        address = Address(attachment.url)
+        name = attachment.table
+        if (
+            not name
+            or name.startswith(("_", "-", "+"))
+            or any(character in name for character in '\\/*?"<>| ,#:%')
+            or name == ".."
+        ):
+            raise InputError(f"an index name has no spaces, wildcards or slashes, not {name!r:.80}")
+        super().__init__(attachment)
         self._cluster = Cluster(address.client(), address.label, address.user[1] if address.user else "")
         self._opening = threading.Lock()
         self._known: _Fields | None = None
@@ -111,18 +103,20 @@ class IndexStore(BaseStore):
                 lines += [{"search_type": "dfs_query_then_fetch"}, body]
         if not lines:
             return [Lists({}) for _ in looks]
-        answers = iter(self._cluster.ask_many(f"/{self._fields.index}/_msearch", lines)["responses"])
+        answers = iter(self._cluster.search_many(f"/{self._fields.index}", lines))
         return [self._lists(look, {name: next(answers) for name in self._queries(look)}) for look in looks]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""
         query = self._with_ids(ids)
-        documents = {one.id: one for one in map(self._document, self._hits(query, size=max(1, len(ids))))}
+        documents = {
+            document.id: document for document in map(self._document, self._hits(query, size=max(1, len(ids))))
+        }
         return [documents.get(id_) for id_ in ids]
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`; OpenSearch gives 10,000 documents in this way and no more."""
-        begin, query = int(after or 0), self._filter(filters)
+        begin, query = position(after), self._filter(filters)
         hits = self._hits(query, size=limit, **{"from": begin, "sort": [{self._attached.id: "asc"}]})
         return Page(list(map(self._document, hits)), str(begin + limit) if len(hits) == limit else None)
 
@@ -142,22 +136,8 @@ class IndexStore(BaseStore):
         size = sample or (len(keys) if keys is not None else 10_000)
         spread = {"function_score": {"query": query, "random_score": {"seed": 1, "field": "_seq_no"}}}
         hits = self._hits(spread if sample else query, size=max(1, size), _source=[name, self._attached.id])
-        found = {self._id(hit): _at(hit["_source"], name) for hit in hits}
-        order = [key for key in keys if key in found] if keys is not None else list(found)
-        rows = np.array([found[key] for key in order], np.float32).reshape(len(order), self._fields.dimensions or 0)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-        return unit
-
-    def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (asked before embedding)
-        """See `Store`; whoever asks is about to write, which cannot be done here."""
-        raise self._cannot(Capability.WRITE)
-
-    def statistics(self) -> Statistics:
-        """See `Store`; the sequence number is that of the clock."""
-        spread = self._attached.spread
-        notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
-        return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
+        vectors = {self._id(hit): _at(hit["_source"], name) for hit in hits}
+        return unit_rows(vectors, keys, self._fields.dimensions)
 
     def close(self) -> None:
         """See `Store`."""
@@ -167,7 +147,7 @@ class IndexStore(BaseStore):
 
     @property
     def _source(self) -> list[str]:
-        return [one for one in (self._attached.text, *self._attached.metadata, self._attached.id) if one != "_id"]
+        return [name for name in (self._attached.text, *self._attached.metadata, self._attached.id) if name != "_id"]
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
         """What is asked for each list."""
@@ -177,11 +157,7 @@ class IndexStore(BaseStore):
             match = {"match": {self._attached.text: {"query": look.text}}}
             queries[TEXT] = {"bool": {"must": [match], "filter": filters}}
         if look.vector is not None and self._attached.vector is not None:
-            parameters = {"ef_search": max(_EF, look.depth)}
-            near: dict[str, Any] = {"vector": look.vector.tolist(), "k": look.depth, "method_parameters": parameters}
-            if filters:
-                near["filter"] = {"bool": {"filter": filters}}
-            queries[NEAR] = {"knn": {self._attached.vector: near}}
+            queries[NEAR] = near(look.vector, look.depth, filters, self._attached.vector)
         return queries
 
     def _lists(self, look: Look, answers: Mapping[str, Any]) -> Lists:
@@ -189,8 +165,6 @@ class IndexStore(BaseStore):
         documents: dict[Any, Document] = {}
         degraded = list(unknown_keys(look.filters, self._fields.exact, self._attached.place))
         for name, answer in answers.items():
-            if "error" in answer:
-                raise self._cluster.complaint(answer["error"])
             # A part without any living copy is in `total`, but neither in `successful` nor in `failed`.
             if silent := answer["_shards"]["total"] - answer["_shards"]["successful"]:
                 degraded.append(f"{self._attached.place}: {silent} shards did not answer")
@@ -217,41 +191,33 @@ class IndexStore(BaseStore):
         metadata = {name: value for name in self._attached.metadata if (value := _at(source, name)) is not None}
         return Document(self._id(hit), str(_at(source, self._attached.text) or ""), metadata)
 
-    def _filter(self, wanted: Filter | None) -> dict[str, Any]:
+    def _filter(self, filters: Filter | None) -> dict[str, Any]:
         """A filter as a query; a key that cannot be asked for matches nothing, and `search` says so."""
-        match wanted:
-            case None | And(()):
-                return {"match_all": {}}
-            case And(parts):
-                return {"bool": {"filter": list(map(self._filter, parts))}}
-            case Or(parts):
-                return {"bool": {"should": [*map(self._filter, parts), _NOTHING], "minimum_should_match": 1}}
-            case Not(part):
-                return {"bool": {"must_not": [self._filter(part)]}}
-            case Equals() | In():
-                return self._any_of(wanted.key, [wanted.typed] if isinstance(wanted, Equals) else list(wanted.typed))
-            case _:
-                return self._of_field(wanted)
+        return {"match_all": {}} if filters is None else combined(filters, self._of_field)
 
-    def _of_field(self, wanted: Filter) -> dict[str, Any]:
-        if isinstance(wanted, Range):
-            return self._within(wanted)
-        if not isinstance(wanted, Exists):
-            raise InputError(f"a filter of the kind {type(wanted).__name__} is unknown to OpenSearch stores")
-        return (
-            {"exists": {"field": self._fields.exact[wanted.key][0]}} if wanted.key in self._fields.exact else _NOTHING
-        )
+    def _of_field(self, condition: Condition) -> dict[str, Any]:
+        match condition:
+            case Contains() | StartsWith():
+                raise UnmetNeedError(
+                    f"{self._attached.place}: an index that was attached cannot look for parts of strings"
+                )
+            case Range():
+                return self._within(condition)
+            case Exists(key):
+                return {"exists": {"field": self._fields.exact[key][0]}} if key in self._fields.exact else NOTHING
+            case _:
+                return self._any_of(condition.key, as_written(condition))
 
     def _any_of(self, key: str, values: Sequence[Typed]) -> dict[str, Any]:
         name, kind = self._fields.exact.get(key, ("", ""))
-        able = [value for one, value in values if one == kind]
-        return {"terms": {name: able}} if able else _NOTHING
+        able = [value for value_kind, value in values if value_kind == kind]
+        return {"terms": {name: able}} if able else NOTHING
 
-    def _within(self, wanted: Range) -> dict[str, Any]:
-        name, kind = self._fields.exact.get(wanted.key, ("", ""))
-        interval = wanted.interval
+    def _within(self, condition: Range) -> dict[str, Any]:
+        name, kind = self._fields.exact.get(condition.key, ("", ""))
+        interval = condition.interval
         if interval.kind != kind:
-            return _NOTHING
+            return NOTHING
         bounds = {}
         if interval.low is not None:
             bounds["gte" if interval.low_included else "gt"] = interval.low
@@ -272,28 +238,36 @@ class IndexStore(BaseStore):
         Raises:
             InputError: there is no such index or field, or it is of a type that cannot be used.
         """
-        attached, label = self._attached, self._cluster.label
-        answer = self._cluster.ask("GET", f"/{attached.table}/_mapping", accepted=(404,))
+        attachment, label = self._attached, self._cluster.label
+        answer = self._cluster.ask("GET", f"/{attachment.table}/_mapping", accepted=(404,))
         if answer is None:
-            raise InputError(f"{label} has no index {attached.table!r}")
+            raise InputError(f"{label} has no index {attachment.table!r}")
         types = _types(next(iter(answer.values()))["mappings"].get("properties", {}))
-        for name in (attached.text, *([] if attached.vector is None else [attached.vector]), *attached.metadata):
+        for name in (
+            attachment.text,
+            *([] if attachment.vector is None else [attachment.vector]),
+            *attachment.metadata,
+        ):
             if name not in types:
-                raise InputError(f"index {attached.table!r} has no field {name!r}; it has {', '.join(sorted(types))}")
-        if attached.id != "_id" and types.get(attached.id, {}).get("type") != "keyword":
-            raise InputError(f"the id of index {attached.table!r} is '_id' or a keyword field, not {attached.id!r}")
-        exact = {name: one for name in attached.metadata if (one := _exact(name, types[name])) is not None}
-        told = f"{label} {attached.table} {sorted(answer)} {attached.id} {attached.text} {attached.vector}"
-        identity = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
-        if attached.vector is None:
-            return _Fields(attached.table, exact, identity=identity)
-        about = types[attached.vector]
+                raise InputError(f"index {attachment.table!r} has no field {name!r}; it has {', '.join(sorted(types))}")
+        if attachment.id != "_id" and types.get(attachment.id, {}).get("type") != "keyword":
+            raise InputError(f"the id of index {attachment.table!r} is '_id' or a keyword field, not {attachment.id!r}")
+        exact = {
+            name: exact_field for name in attachment.metadata if (exact_field := _exact(name, types[name])) is not None
+        }
+        fingerprint = (
+            f"{label} {attachment.table} {sorted(answer)} {attachment.id} {attachment.text} {attachment.vector}"
+        )
+        identity = hashlib.blake2b(fingerprint.encode(), digest_size=16).hexdigest()
+        if attachment.vector is None:
+            return _Fields(attachment.table, exact, identity=identity)
+        about = types[attachment.vector]
         if about.get("type") != "knn_vector" or "dimension" not in about:
-            raise InputError(f"field {attached.vector!r} of {attached.table!r} is no knn_vector")
-        probe = {"query": {"exists": {"field": attached.vector}}, "size": 1, "_source": [attached.vector]}
-        hits = self._cluster.ask("POST", f"/{attached.table}/_search", probe)["hits"]["hits"]
-        readable = bool(hits) and _at(hits[0].get("_source") or {}, attached.vector) is not None
-        return _Fields(attached.table, exact, int(about["dimension"]), readable, identity)
+            raise InputError(f"field {attachment.vector!r} of {attachment.table!r} is not a knn_vector")
+        probe = {"query": {"exists": {"field": attachment.vector}}, "size": 1, "_source": [attachment.vector]}
+        hits = self._cluster.ask("POST", f"/{attachment.table}/_search", probe)["hits"]["hits"]
+        readable = bool(hits) and _at(hits[0].get("_source") or {}, attachment.vector) is not None
+        return _Fields(attachment.table, exact, int(about["dimension"]), readable, identity)
 
 
 def _types(properties: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping[str, Any]]:
@@ -309,8 +283,8 @@ def _exact(name: str, about: Mapping[str, Any]) -> tuple[str, str] | None:
     """The field that holds values as they are, and their kind: a text is asked for by its keyword field."""
     if about.get("type") in _KINDS:
         return name, _KINDS[about["type"]]
-    for under, one in about.get("fields", {}).items():
-        if one.get("type") == "keyword":
+    for under, subfield in about.get("fields", {}).items():
+        if subfield.get("type") == "keyword":
             return f"{name}.{under}", "string"
     return None
 

@@ -3,36 +3,46 @@ r"""The index of a dataset, and searches and filters in OpenSearch's language.
 Filters need no mapping of their own: every value of a document's metadata is one term in the field ``facts``, put
 together of key, kind and value so that terms sort as values do. A range is then a range of terms, and it is exact for
 any number of keys: key, NUL, ``n`` and sixteen hexadecimal digits for a number; key, NUL, ``s`` and the text for a
-string. Strings beyond `LONGEST` characters are cut, and told apart by a hash.
+string. Strings beyond `LONGEST` characters are cut, and told apart by a hash; parts of them are looked for in pieces
+that overlap by as much as a part may have. An integer between two doubles has the digits of the lower one, and its
+distance from it.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from pointsman._values import ID, TEXT, cases, facts
 from pointsman.errors import InputError, UnmetNeedError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, typed_values
+from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.store.prepared import storable
+from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from pointsman.filters import Typed
+    from pointsman.types import Document
 
 FORMAT: Final = 1
+DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 2"
+"""By what rules tokens and facts are made; those made by others are made anew."""
 MOST: Final = 10_000
 """OpenSearch's own limit to the results of one search."""
 LONGEST: Final = 150
 """Characters of a string that terms hold, and so of the bound of a range: Lucene takes bounds of 1,000 bytes."""
 _LONGEST_KEY: Final = 80
+_PIECE: Final = 1000  # characters of a long string in one term
+_LONGEST_PATTERN: Final = 1000  # OpenSearch's own limit to regular expressions
 _LONGEST_ID: Final = 512  # bytes; longer ids, and those that begin as a hash does, are hashed
 _HASHED: Final = "#"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -104,16 +114,15 @@ def unpacked(text: str) -> NDArray[np.float32]:
 # ── metadata and filters ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def facts_of(metadata: Mapping[str, Any]) -> list[str]:
-    """The terms that filters see of a document's metadata."""
+def facts_of(document: Document) -> list[str]:
+    """The terms that filters see of a document, all but its text."""
     terms: list[str] = []
-    for key, value in metadata.items():
-        values = typed_values(value)
-        if values:
+    for key, values in facts({**document.metadata, ID: document.id}).items():
+        if key != TEXT:
             name = _name(key)
             terms.append(name)
-            for one in values:
-                terms += _terms(name, one)
+            for item in values:
+                terms += _terms(name, item)
     return list(dict.fromkeys(terms))
 
 
@@ -125,16 +134,18 @@ def _name(key: str) -> str:
     return f"{key}\0"
 
 
-def _terms(name: str, one: Typed) -> list[str]:
-    kind, value = one
+def _terms(name: str, typed: Typed) -> list[str]:
+    kind, value = typed
     if kind == "string" and len(value) > LONGEST:
-        return [f"{name}s{value[:LONGEST]}\U0010ffff", f"{name}h{_hash(value)}"]
-    return [_term(name, one)]
+        pieces = [value[start : start + _PIECE] for start in range(0, len(value), _PIECE - LONGEST)]
+        whole = [f"{name}s{value[:LONGEST]}\U0010ffff", f"{name}h{_hash(value)}"]
+        return [*whole, *(f"{name}p{piece}" for piece in pieces)]
+    return [_term(name, typed)]
 
 
-def _term(name: str, one: Typed) -> str:
+def _term(name: str, typed: Typed) -> str:
     """The term that only this value has."""
-    kind, value = one
+    kind, value = typed
     if kind == "number":
         return f"{name}n{_sortable(value)}"
     if kind == "boolean":
@@ -143,11 +154,18 @@ def _term(name: str, one: Typed) -> str:
 
 
 def _sortable(number: float) -> str:
-    """Sixteen digits that sort as doubles do.
+    """Sixteen digits that sort as doubles do, and more for an integer between two of them.
 
-    >>> sorted([_sortable(1.5), _sortable(-2.0), _sortable(10.0)]) == [*map(_sortable, (-2.0, 1.5, 10.0))]
+    >>> numbers = [-(2**53) - 1, -2.0, 1.5, 10.0, 2.0**53, 2**53 + 1, 2.0**53 + 2]
+    >>> sorted(map(_sortable, numbers)) == [*map(_sortable, numbers)]
     True
     """
+    if isinstance(number, int):
+        below = float(number)
+        if below > number:
+            below = math.nextafter(below, -math.inf)
+        # As many digits as the distance to the double above can have.
+        return f"{_sortable(below)}{number - int(below):0{len(f'{int(math.ulp(below)):x}')}x}"
     (bits,) = struct.unpack(">Q", struct.pack(">d", number + 0.0))  # minus zero is zero
     return f"{bits ^ (0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else 1 << 63):016x}"
 
@@ -156,42 +174,64 @@ def _hash(value: str) -> str:
     return hashlib.blake2b(value.encode(), digest_size=16).hexdigest()
 
 
-_NOTHING: Final[dict[str, Any]] = {"match_none": {}}
+NOTHING: Final[dict[str, Any]] = {"match_none": {}}
+Condition = Equals | In | Exists | Range | Contains | StartsWith
 
 
-def clause(wanted: Filter) -> dict[str, Any]:
-    """A filter as a query.
+def combined(filters: Filter, condition: Callable[[Condition], dict[str, Any]]) -> dict[str, Any]:
+    """A filter as a query, its conditions as ``condition`` has them.
 
     Raises:
-        UnmetNeedError: a range has a bound of more than 150 characters.
+        InputError: a part is of no kind that is known here.
     """
-    match wanted:
+    match filters:
         case And(parts):
-            return {"bool": {"filter": [clause(part) for part in parts]}} if parts else {"match_all": {}}
+            return {"bool": {"filter": [combined(part, condition) for part in parts]}} if parts else {"match_all": {}}
         case Or(parts):
-            return {"bool": {"should": list(map(clause, parts)), "minimum_should_match": 1}} if parts else _NOTHING
+            should = [combined(part, condition) for part in parts]
+            return {"bool": {"should": should, "minimum_should_match": 1}} if parts else NOTHING
         case Not(part):
-            return {"bool": {"must_not": [clause(part)]}}
-        case Equals() | In():
-            return _any_of(wanted.key, [wanted.typed] if isinstance(wanted, Equals) else wanted.typed)
-        case Exists(key):
-            return {"term": {"facts": _name(key)}} if storable(key) else _NOTHING
-        case Range():
-            return _within(wanted) if storable(wanted.key) else _NOTHING
+            return {"bool": {"must_not": [combined(part, condition)]}}
+        case Equals() | In() | Exists() | Range() | Contains() | StartsWith():
+            return condition(filters)
         case _:
-            raise InputError(f"a filter of the kind {type(wanted).__name__} is unknown to OpenSearch stores")
+            raise InputError(f"a filter of the kind {type(filters).__name__} is unknown to OpenSearch stores")
+
+
+def clause(filters: Filter) -> dict[str, Any]:
+    """A filter as a query over ``facts``.
+
+    Raises:
+        UnmetNeedError: a range has a bound of more than 150 characters, a part of a string is longer than that, or the
+            document's text is asked for.
+    """
+    return combined(filters, _of_facts)
+
+
+def _of_facts(condition: Condition) -> dict[str, Any]:
+    if condition.key == TEXT:
+        raise UnmetNeedError("OpenSearch stores cannot filter by the text; search for its words instead")
+    match condition:
+        case Range():
+            return _within(condition) if storable(condition.key) else NOTHING
+        case Contains() | StartsWith():
+            return _has_part(condition) if storable(condition.key) and storable(condition.part) else NOTHING
+        case Exists(key):
+            return {"term": {"facts": _name(key)}} if storable(key) else NOTHING
+        case _:
+            return _any_of(condition.key, [condition.typed] if isinstance(condition, Equals) else condition.typed)
 
 
 def _any_of(key: str, values: Iterable[Typed]) -> dict[str, Any]:
     """One of the key's values is one of these; what holds a lone surrogate is in no document."""
-    able = [one for one in values if one[0] != "string" or storable(one[1])] if storable(key) else []
-    return {"terms": {"facts": [_term(_name(key), one) for one in able]}} if able else _NOTHING
+    able = [typed for typed in values if typed[0] != "string" or storable(typed[1])] if storable(key) else []
+    return {"terms": {"facts": [_term(_name(key), typed) for typed in able]}} if able else NOTHING
 
 
-def _within(wanted: Range) -> dict[str, Any]:
+def _within(condition: Range) -> dict[str, Any]:
     """The interval as one of terms: between the bounds, or from one of them to the end of its kind."""
-    kind, low, low_included, high, high_included = wanted.interval
-    begin = f"{_name(wanted.key)}{kind[0]}"
+    kind, low, low_included, high, high_included = condition.interval
+    begin = f"{_name(condition.key)}{kind[0]}"
     bounds: dict[str, str] = {"gte": begin, "lt": begin[:-1] + chr(ord(begin[-1]) + 1)}
     if low is not None:
         text, included = _bound(kind, low, low_included, above=True)
@@ -204,12 +244,39 @@ def _within(wanted: Range) -> dict[str, Any]:
     return {"range": {"facts": bounds}}
 
 
+def _has_part(condition: Contains | StartsWith) -> dict[str, Any]:
+    """A part of a string, as a regular expression over whole terms, as those are in Lucene."""
+    part = condition.part
+    if len(part) > LONGEST or "\U0010ffff" in part:  # which ends what was cut
+        raise UnmetNeedError(
+            f"OpenSearch stores look for parts of at most {LONGEST:,} characters, without U+10FFFF; shorten the part"
+        )
+    name = _name(condition.key)
+    if isinstance(condition, StartsWith) and not condition.ignore_case:
+        return {"prefix": {"facts": f"{name}s{part}"}}
+    letters = "".join(_any_case(letter) if condition.ignore_case else _regular(letter) for letter in part)
+    place = f"[sp].*{letters}" if isinstance(condition, Contains) else f"s{letters}"
+    pattern = f"{''.join(map(_regular, name))}{place}.*"
+    if len(pattern.encode("utf-16-le")) > 2 * _LONGEST_PATTERN:
+        raise UnmetNeedError("OpenSearch stores cannot look for a part that is so long; shorten it")
+    return {"regexp": {"facts": {"value": pattern, "flags": "NONE"}}}
+
+
+def _any_case(letter: str) -> str:
+    letters = cases(letter)
+    return _regular(letter) if len(letters) == 1 else f"[{letters}]"
+
+
+def _regular(character: str) -> str:
+    return character if character.isalnum() or ord(character) > 127 else f"\\{character}"
+
+
 def _bound(kind: str, value: Any, included: bool, *, above: bool) -> tuple[str, bool]:
     if kind == "number":
         return _sortable(value), included
-    if found := _SURROGATE.search(value):
+    if match := _SURROGATE.search(value):
         # Nothing stored holds one, so whatever sorts after it begins with what comes after all of them.
-        value, included = f"{value[: found.start()]}\ue000", above
+        value, included = f"{value[: match.start()]}\ue000", above
     if len(value) > LONGEST:
         raise UnmetNeedError(
             f"OpenSearch stores compare at most {LONGEST:,} characters; shorten the bound of the range"
@@ -226,9 +293,11 @@ def words(terms: Mapping[str, int], filters: Sequence[dict[str, Any]]) -> dict[s
     return {"bool": {"should": should, "minimum_should_match": 1, "filter": list(filters)}}
 
 
-def near(vector: NDArray[np.float32], k: int, filters: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The nearest vectors; the filter acts within the search."""
+def near(
+    vector: NDArray[np.float32], k: int, filters: Sequence[dict[str, Any]], field: str = "vector"
+) -> dict[str, Any]:
+    """The nearest vectors of a field; the filter acts within the search."""
     body: dict[str, Any] = {"vector": vector.tolist(), "k": k, "method_parameters": {"ef_search": max(_EF, k)}}
     if filters:
         body["filter"] = {"bool": {"filter": list(filters)}}
-    return {"knn": {"vector": body}}
+    return {"knn": {field: body}}

@@ -27,6 +27,7 @@ from pointsman.store.base import (
     StoreInfo,
 )
 from pointsman.store.opensearch.queries import (
+    DERIVED,
     FORMAT,
     MOST,
     clause,
@@ -43,6 +44,7 @@ from pointsman.store.prepared import (
     direction,
     directions,
     metadata_of,
+    position,
     prepare,
     query_terms,
     storable,
@@ -67,7 +69,6 @@ _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHA
 _FRESH_SECONDS: Final = 1.0  # for so long statistics are not asked for again
 _TOGETHER: Final = 500  # documents in one request
 _TOGETHER_BYTES: Final = 8_000_000
-_PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches that a node took with it are asked again
 _TRIES: Final = 20  # times that a write is begun anew when others have changed the same documents
 _SHOWN: Final = {"includes": ["id", "text", "metadata"]}
 _ORDER_BITS: Final = 20  # documents of one write are numbered below this
@@ -119,7 +120,7 @@ class OpenSearchStore(BaseStore):
         self._dimensions: int | None = about.get("dimensions")
         self._statistics: tuple[float, Statistics] | None = None
         self._bulk = threading.local()
-        if about["analyzer"] != DEFAULT_ANALYZER.fingerprint:
+        if about["analyzer"] != DERIVED:
             self.rebuild()
 
     def __repr__(self) -> str:
@@ -134,15 +135,16 @@ class OpenSearchStore(BaseStore):
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; scores are those of each list's own candidates."""
-        asked: list[dict[str, dict[str, Any]]] = [self._queries(look) for look in looks]
-        answers = iter(self._many([query for one in asked for query in one.values()]))
+        queries: list[dict[str, dict[str, Any]]] = [self._queries(look) for look in looks]
+        answers = iter(self._many([query for group in queries for query in group.values()]))
         return [
-            self._lists(look, {name: next(answers) for name in one}) for look, one in zip(looks, asked, strict=True)
+            self._lists(look, {name: next(answers) for name in group})
+            for look, group in zip(looks, queries, strict=True)
         ]
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
         """The searches for a look, by list."""
-        terms, vector = self._wanted(look)
+        terms, vector = self._query(look)
         filters = [] if look.filters is None else [clause(look.filters)]
         size = min(look.depth, MOST)
         queries: dict[str, dict[str, Any]] = {}
@@ -162,7 +164,7 @@ class OpenSearchStore(BaseStore):
             }
         return queries
 
-    def _wanted(self, look: Look) -> tuple[dict[str, int], NDArray[np.float32] | None]:
+    def _query(self, look: Look) -> tuple[dict[str, int], NDArray[np.float32] | None]:
         """The words and the direction to look for; empty and None where there is none.
 
         Raises:
@@ -188,8 +190,8 @@ class OpenSearchStore(BaseStore):
             rankings[NEAR] = []
         for name, answer in answers.items():
             hits = answer["hits"]["hits"]
-            scored = [(-self._score(name, hit["_score"]), hit["_id"]) for hit in hits]
-            rankings[name] = [(key, -score) for score, key in sorted(scored)]
+            pairs = [(-self._score(name, hit["_score"]), hit["_id"]) for hit in hits]
+            rankings[name] = [(key, -score) for score, key in sorted(pairs)]
             documents |= {hit["_id"]: _document(hit["_source"]) for hit in hits}
             shards = answer["_shards"]
             # A part without any living copy is in `total`, but neither in `successful` nor in `failed`.
@@ -209,15 +211,15 @@ class OpenSearchStore(BaseStore):
         searches: list[dict[str, Any]] = []
         places: list[tuple[int, str]] = []
         results: list[dict[str, dict[Any, float]]] = []
-        for place, (look, wanted) in enumerate(zip(looks, keys, strict=True)):
-            terms, vector = self._wanted(look)
+        for place, (look, candidates) in enumerate(zip(looks, keys, strict=True)):
+            terms, vector = self._query(look)
             result: dict[str, dict[Any, float]] = {}
             if look.text is not None and WORDS in self._scales:
-                result[WORDS] = dict.fromkeys(wanted, 0.0)
+                result[WORDS] = dict.fromkeys(candidates, 0.0)
             if look.vector is not None and NEAR in self._scales:
-                result[NEAR] = dict.fromkeys(wanted, float("nan"))
+                result[NEAR] = dict.fromkeys(candidates, float("nan"))
             results.append(result)
-            for part in batched(wanted, MOST):
+            for part in batched(candidates, MOST):
                 among = [{"ids": {"values": list(part)}}]
                 size = len(part)
                 if terms:
@@ -241,29 +243,14 @@ class OpenSearchStore(BaseStore):
         for search in searches:
             about = hashlib.blake2b(repr(search["query"]).encode("utf-8", "replace"), digest_size=6).hexdigest()
             lines += [{"search_type": "dfs_query_then_fetch", "preference": about}, search]
-        for pause in (*_PAUSES, None):
-            responses = list(self._cluster.ask_many(f"/{self._alias}/_msearch", lines)["responses"])
-            failed = next((one for one in responses if "error" in one), None)
-            if failed is None:
-                break
-            # A node that goes takes the searches with it that wait for it; another copy answers in a moment.
-            if pause is None or failed.get("status", 500) < 500:
-                raise self._told(failed["error"], failed.get("status"))
-            time.sleep(pause)
-        return responses
-
-    def _told(self, error: Mapping[str, Any], status: int | None) -> StoreError:
-        """What one part of a request complains of."""
-        if status == 404 and error.get("type") in {"index_not_found_exception", "alias_missing_exception"}:
-            return self._cluster.gone()
-        return self._cluster.complaint(error, status)
+        return self._cluster.search_many(f"/{self._alias}", lines)
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""
-        held = self._held(list(dict.fromkeys(keys)), _SHOWN)
-        return [_document(held[key]["_source"]) if key in held else None for key in keys]
+        records = self._records(list(dict.fromkeys(keys)), _SHOWN)
+        return [_document(records[key]["_source"]) if key in records else None for key in keys]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""
@@ -271,35 +258,35 @@ class OpenSearchStore(BaseStore):
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
         """See `Store`."""
-        wanted = {id_: key_of(id_) for id_ in ids if storable(id_)}
-        held = self._held(list(wanted.values()), False)
-        return {id_: key for id_, key in wanted.items() if key in held}
+        keys_by_id = {id_: key_of(id_) for id_ in ids if storable(id_)}
+        records = self._records(list(keys_by_id.values()), False)
+        return {id_: key for id_, key in keys_by_id.items() if key in records}
 
-    def _held(self, keys: Sequence[str], shown: object) -> dict[str, Any]:
+    def _records(self, keys: Sequence[str], fields: object) -> dict[str, Any]:
         """What is stored under these keys by now, also what no search sees yet; unknown keys are left out."""
-        held: dict[str, Any] = {}
+        records: dict[str, Any] = {}
         for part in batched([key for key in keys if key], _TOGETHER):
             answer = self._cluster.ask(
-                "POST", f"/{self._alias}/_mget", {"docs": [{"_id": key, "_source": shown} for key in part]}
+                "POST", f"/{self._alias}/_mget", {"docs": [{"_id": key, "_source": fields} for key in part]}
             )
-            for one in answer["docs"]:
-                if "error" in one:
-                    raise self._told(one["error"], 404)
-                if one["found"]:
-                    held[one["_id"]] = one
-        return held
+            for record in answer["docs"]:
+                if "error" in record:
+                    raise self._cluster.complaint(record["error"], 404)
+                if record["found"]:
+                    records[record["_id"]] = record
+        return records
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
-        last = _position(after)
+        last = position(after)
         hits = self._in_order(last, min(limit + 1, MOST), filters, _SHOWN)
         documents = [_document(hit["_source"]) for hit in hits[:limit]]
         return Page(documents, str(hits[limit - 1]["sort"][0]) if len(hits) > limit else None)
 
-    def _in_order(self, last: int, size: int, filters: Filter | None, shown: object) -> list[Any]:
+    def _in_order(self, last: int, size: int, filters: Filter | None, fields: object) -> list[Any]:
         body: dict[str, Any] = {
             "size": size,
-            "_source": shown,
+            "_source": fields,
             "sort": [{"order": "asc"}],
             "search_after": [last],
             "track_total_hits": False,
@@ -312,9 +299,9 @@ class OpenSearchStore(BaseStore):
         """A search whose answer must be whole."""
         return self._cluster.ask("POST", f"/{self._alias}/_search", body, allow_partial_search_results=False)
 
-    def _all(self, filters: Filter | None, shown: object) -> Iterator[Any]:
+    def _all(self, filters: Filter | None, fields: object) -> Iterator[Any]:
         last, size = 0, 1000
-        while hits := self._in_order(last, size, filters, shown):
+        while hits := self._in_order(last, size, filters, fields):
             yield from hits
             last = hits[-1]["sort"][0]
 
@@ -324,8 +311,8 @@ class OpenSearchStore(BaseStore):
             return [hit["_source"]["id"] for hit in self._all(None, ["id"])]
         from pointsman.filters import Equals
 
-        found = (_document(hit["_source"]) for hit in self._all(Equals("source", source), _SHOWN))
-        return [document.id for document in found if document.metadata.get("source") == source]
+        documents = (_document(hit["_source"]) for hit in self._all(Equals("source", source), _SHOWN))
+        return [document.id for document in documents if document.metadata.get("source") == source]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -366,7 +353,7 @@ class OpenSearchStore(BaseStore):
 
     def _write(self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None) -> AddResult:
         """Write until nobody else has written the same meanwhile."""
-        wanted = [
+        pending = [
             (
                 item,
                 None if vectors is None else vectors[place],
@@ -376,46 +363,48 @@ class OpenSearchStore(BaseStore):
         ]
         total = AddResult()
         for _ in range(_TRIES):
-            held = self._held([key_of(item.document.id) for item, _, _ in wanted], ["digest", "vector_digest", "order"])
+            records = self._records(
+                [key_of(item.document.id) for item, _, _ in pending], ["digest", "vector_digest", "order"]
+            )
             fresh = []
-            for item, vector, digest in wanted:
-                one = held.get(key_of(item.document.id))
-                if one is None or not _same(one["_source"], digest):
+            for item, vector, digest in pending:
+                record = records.get(key_of(item.document.id))
+                if record is None or not _same(record["_source"], digest):
                     fresh.append((item, vector, digest))
-            total += AddResult(unchanged=len(wanted) - len(fresh))
+            total += AddResult(unchanged=len(pending) - len(fresh))
             if not fresh:
                 return total
             begin = self._advance()["seq"] << _ORDER_BITS
             lines: list[Mapping[str, Any]] = []
             for number, (item, vector, digest) in enumerate(fresh):
-                one = held.get(key_of(item.document.id))
-                order = begin + number if one is None else one["_source"]["order"]
-                lines += [_action(key_of(item.document.id), one), _body(item, vector, digest, order)]
-            lost, added, updated = self._bulk_write(lines, held)
+                record = records.get(key_of(item.document.id))
+                order = begin + number if record is None else record["_source"]["order"]
+                lines += [_action(key_of(item.document.id), record), _body(item, vector, digest, order)]
+            conflicts, added, updated = self._bulk_write(lines, records)
             total += AddResult(added, updated)
-            wanted = [one for one in fresh if key_of(one[0].document.id) in lost]
-            if not wanted:
+            pending = [entry for entry in fresh if key_of(entry[0].document.id) in conflicts]
+            if not pending:
                 return total
-        raise ConflictError(f"{self._cluster.label}: others write the same documents without an end; try again")
+        raise ConflictError(f"{self._cluster.label}: other processes keep writing the same documents; try again")
 
-    def _bulk_write(self, lines: Sequence[Mapping[str, Any]], held: Mapping[str, Any]) -> tuple[set[str], int, int]:
+    def _bulk_write(self, lines: Sequence[Mapping[str, Any]], records: Mapping[str, Any]) -> tuple[set[str], int, int]:
         """Send what is to be written. Returns the keys that others have changed meanwhile, and what was written."""
         refresh = not getattr(self._bulk, "depth", 0)
         answer = self._cluster.ask_many(f"/{self._alias}/_bulk", lines, refresh=refresh, require_alias=True)
-        lost: set[str] = set()
+        conflicts: set[str] = set()
         added = updated = 0
         for item in answer["items"]:
-            (one,) = item.values()
-            if one["status"] == 409:
-                lost.add(one["_id"])
-            elif "error" in one:
-                raise self._told(one["error"], one["status"])
+            (outcome,) = item.values()
+            if outcome["status"] == 409:
+                conflicts.add(outcome["_id"])
+            elif "error" in outcome:
+                raise self._cluster.complaint(outcome["error"], outcome["status"])
             else:
-                added, updated = added + (one["_id"] not in held), updated + (one["_id"] in held)
+                added, updated = added + (outcome["_id"] not in records), updated + (outcome["_id"] in records)
         if added or updated:
             self._advance()  # again, once searches see it: what was computed meanwhile is dated before it
             self._statistics = None
-        return lost, added, updated
+        return conflicts, added, updated
 
     def _advance(self) -> dict[str, Any]:
         """The next sequence number, and the rest of the dataset's record."""
@@ -467,11 +456,11 @@ class OpenSearchStore(BaseStore):
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
         prepared = [prepare(document) for document in documents]
-        held = self._held([key_of(item.document.id) for item in prepared], ["digest", "vector_digest"])
+        records = self._records([key_of(item.document.id) for item in prepared], ["digest", "vector_digest"])
         return [
-            (one := held.get(key_of(item.document.id))) is not None
-            and one["_source"]["digest"] == item.digest.hex()
-            and (NEAR not in self._scales or one["_source"].get("vector_digest") is not None)
+            (record := records.get(key_of(item.document.id))) is not None
+            and record["_source"]["digest"] == item.digest.hex()
+            and (NEAR not in self._scales or record["_source"].get("vector_digest") is not None)
             for item in prepared
         ]
 
@@ -499,7 +488,7 @@ class OpenSearchStore(BaseStore):
         answer = self._cluster.ask_many(f"/{self._alias}/_bulk", lines, refresh=True, require_alias=True)
         for item in answer["items"]:
             if "error" in item["delete"]:
-                raise self._told(item["delete"]["error"], item["delete"]["status"])
+                raise self._cluster.complaint(item["delete"]["error"], item["delete"]["status"])
         return len([item for item in answer["items"] if item["delete"]["result"] == "deleted"])
 
     def _delete_matching(self, filters: Sequence[Mapping[str, Any]]) -> int:
@@ -515,19 +504,19 @@ class OpenSearchStore(BaseStore):
             number += int(answer["deleted"])
             if not answer["version_conflicts"]:
                 return number
-        raise ConflictError(f"{self._cluster.label}: others write the same documents without an end; try again")
+        raise ConflictError(f"{self._cluster.label}: other processes keep writing the same documents; try again")
 
     def rebuild(self) -> None:
-        """Make all words anew out of the documents; nothing is embedded again."""
+        """Make words and facts anew out of the documents; nothing is embedded again."""
         for part in batched(self._all(None, True), _TOGETHER):
             prepared = [prepare(_document(hit["_source"])) for hit in part]
             lines: list[Mapping[str, Any]] = []
             for hit, item in zip(part, prepared, strict=True):
-                kept = hit["_source"].get("stored_vector")
-                vector = None if kept is None else unpacked(kept)
+                blob = hit["_source"].get("stored_vector")
+                vector = None if blob is None else unpacked(blob)
                 lines += [{"index": {"_id": hit["_id"]}}, _body(item, vector, _digest(item, vector), hit["sort"][0])]
             self._bulk_write(lines, {hit["_id"]: hit for hit in part})
-        self._update({"doc": {"analyzer": DEFAULT_ANALYZER.fingerprint}})
+        self._update({"doc": {"analyzer": DERIVED}})
         self._statistics = None
 
     def compact(self) -> None:
@@ -542,37 +531,37 @@ class OpenSearchStore(BaseStore):
         """See `Store`."""
         if self._dimensions is None:
             self.statistics()
-        shown = ["stored_vector"]
+        fields = ["stored_vector"]
         if self._dimensions is None:
             return np.zeros((0, 0), np.float32)
         if keys is not None:
-            held = self._held(list(dict.fromkeys(keys)), shown)
-            found = [held[key] for key in keys if key in held]
+            records = self._records(list(dict.fromkeys(keys)), fields)
+            hits = [records[key] for key in keys if key in records]
         else:
-            drawn = {"random_score": {"seed": 7, "field": "order"}}
-            query = {"function_score": {"query": {"term": {"embedded": True}}, **drawn, "boost_mode": "replace"}}
-            found = self._searched({"size": min(sample, MOST), "_source": shown, "query": query})["hits"]["hits"]
-        rows = [unpacked(one["_source"]["stored_vector"]) for one in found if "stored_vector" in one["_source"]]
+            sampling = {"random_score": {"seed": 7, "field": "order"}}
+            query = {"function_score": {"query": {"term": {"embedded": True}}, **sampling, "boost_mode": "replace"}}
+            hits = self._searched({"size": min(sample, MOST), "_source": fields, "query": query})["hits"]["hits"]
+        rows = [unpacked(hit["_source"]["stored_vector"]) for hit in hits if "stored_vector" in hit["_source"]]
         return np.array(rows, np.float32).reshape(-1, self._dimensions)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
         tokens = [list(query_terms(word)) for word in words]
-        wanted = sorted({token for each in tokens for token in each})
-        searches = [{"size": 0, "track_total_hits": True, "query": {"term": {"tokens": token}}} for token in wanted]
+        terms = sorted({token for each in tokens for token in each})
+        searches = [{"size": 0, "track_total_hits": True, "query": {"term": {"tokens": token}}} for token in terms]
         totals: list[int] = [answer["hits"]["total"]["value"] for answer in self._many(searches)]
-        known = dict(zip(wanted, totals, strict=True))
-        return [min((known[token] for token in each), default=0) for each in tokens]
+        frequencies = dict(zip(terms, totals, strict=True))
+        return [min((frequencies[token] for token in each), default=0) for each in tokens]
 
     def statistics(self) -> Statistics:
         """See `Store`; those of the last second where they were asked for then."""
-        known = self._statistics
-        if known is not None and time.monotonic() - known[0] < _FRESH_SECONDS:
-            return known[1]
-        asked, record = time.monotonic(), self._about()
+        cached = self._statistics
+        if cached is not None and time.monotonic() - cached[0] < _FRESH_SECONDS:
+            return cached[1]
+        now, record = time.monotonic(), self._about()
         self._embedder, self._dimensions = record.get("embedder"), record.get("dimensions")
         statistics = Statistics(record["seq"], None, dict(record["notes"]))
-        self._statistics = asked, statistics
+        self._statistics = now, statistics
         return statistics
 
     def _about(self) -> dict[str, Any]:
@@ -593,8 +582,8 @@ class OpenSearchStore(BaseStore):
     def drop(self) -> None:
         """See `Store`."""
         self._cluster.ask("DELETE", f"/{self._catalogue}/_doc/{self._record}", accepted=(404,), refresh=True)
-        found = self._cluster.ask("GET", f"/_alias/{self._alias}", accepted=(404,)) or {}
-        for index in found:
+        indexes = self._cluster.ask("GET", f"/_alias/{self._alias}", accepted=(404,)) or {}
+        for index in indexes:
             self._cluster.ask("DELETE", f"/{index}", accepted=(404,))
         self._statistics = None
 
@@ -618,11 +607,11 @@ def _same(source: Mapping[str, Any], digest: tuple[str, str | None]) -> bool:
     return source["digest"] == digest[0] and (digest[1] is None or source.get("vector_digest") == digest[1])
 
 
-def _action(key: str, held: Any) -> dict[str, Any]:
+def _action(key: str, record: Any) -> dict[str, Any]:
     """Write under this key, on the condition that what was seen there is still there."""
-    if held is None:
+    if record is None:
         return {"create": {"_id": key}}
-    return {"index": {"_id": key, "if_seq_no": held["_seq_no"], "if_primary_term": held["_primary_term"]}}
+    return {"index": {"_id": key, "if_seq_no": record["_seq_no"], "if_primary_term": record["_primary_term"]}}
 
 
 def _body(
@@ -637,7 +626,7 @@ def _body(
         "digest": digest[0],
         "order": order,
         "tokens": " ".join(DEFAULT_ANALYZER.tokens(document.searchable)),
-        "facts": facts_of(document.metadata),
+        "facts": facts_of(document),
         "embedded": vector is not None,
     }
     if vector is not None:
@@ -658,16 +647,3 @@ def _parts(prepared: Sequence[Prepared]) -> Iterator[list[int]]:
         size += weight
     if part:
         yield part
-
-
-def _position(after: str | None) -> int:
-    """The number after which a page begins.
-
-    Raises:
-        InputError: it is none.
-    """
-    if after is None:
-        return 0
-    if not after.isascii() or not after.isdecimal() or int(after[:20]) >= 2**63:
-        raise InputError(f"a page begins after what the page before said, or after nothing, not after {after!r:.80}")
-    return int(after)

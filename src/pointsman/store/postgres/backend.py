@@ -11,14 +11,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from pointsman.errors import InputError, StoreError, UnknownNameError
 from pointsman.store.backend import NEW, BaseBackend, DatasetRecord, Record, check_record, check_version
 from pointsman.store.postgres.connections import Connections
-from pointsman.store.postgres.statements import FORMAT, Tables, escaped, unescaped
+from pointsman.store.postgres.statements import DERIVED, FORMAT, Tables, escaped, unescaped
 from pointsman.store.postgres.store import About, PostgresStore
-from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from psycopg import Connection
+
+    from pointsman.store.postgres.connections import Pool
 
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OWN: Final = frozenset({"schema", "connections"})
@@ -36,14 +37,16 @@ class PostgresBackend(BaseBackend):
         url: ``postgresql://user@host:5432/database?schema=pointsman&connections=8``; other parameters are libpq's.
             There are at most so many connections for threads, and as many for each event loop. Without ``sslmode``, a
             server that is not on this machine is asked for TLS with a certificate that is checked.
+        pool: connections of your own, such as a `psycopg_pool.ConnectionPool`, instead of those that the URL would
+            open. Each gets the session parameters that searches need; it is yours to close.
 
     Raises:
         InputError: the URL cannot be read.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, pool: Pool | None = None) -> None:
         address, self.schema, most = split(url)
-        self._connections = Connections(address, most=most)
+        self._connections = Connections(address, most=most, pool=pool)
         self._vectors: str | None = None
 
     def __repr__(self) -> str:
@@ -81,7 +84,7 @@ class PostgresBackend(BaseBackend):
                         escaped(about.get("description", "")),
                         technique,
                         json.dumps(settings),
-                        DEFAULT_ANALYZER.fingerprint,
+                        DERIVED,
                         float(settings.get("bm25_k1", 1.2)),
                         float(settings.get("bm25_b", 0.75)),
                     ),
@@ -92,7 +95,7 @@ class PostgresBackend(BaseBackend):
         self._connections.run(create)
         store = self.open(name)
         if store is None:
-            raise StoreError(f"{self.url}: dataset {name!r} was deleted as soon as it was made")
+            raise StoreError(f"{self.url}: dataset {name!r} was deleted right after it was created")
         return store
 
     def open(self, name: str, bm25: Mapping[str, float] | None = None) -> PostgresStore | None:
@@ -135,7 +138,7 @@ class PostgresBackend(BaseBackend):
 
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
         """See `Backend`."""
-        check_record(kind, name)
+        check_record(kind, name, value)
         self._make()
         table, what = f'"{self.schema}".record', f"{kind} {name}".strip()
 
@@ -148,15 +151,15 @@ class PostgresBackend(BaseBackend):
                 if value is None:
                     connection.execute(f"delete from {table} where kind = %s and name = %s".encode(), (kind, name))
                     return NEW
-                written = connection.execute(
+                version_row = connection.execute(
                     f"""insert into {table} (kind, name, value, version)
                     values (%s, %s, %s, nextval('"{self.schema}".record_version'))
                     on conflict (kind, name) do update set value = excluded.value, version = excluded.version
                     returning version""".encode(),
                     (kind, name, escaped(value)),
                 ).fetchone()
-                assert written is not None
-                return str(written[0])
+                assert version_row is not None
+                return str(version_row[0])
 
         return self._connections.run(put)
 

@@ -14,8 +14,8 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, TypeVar
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
 from pointsman._http import one_line
@@ -59,6 +59,14 @@ _PASSING: Final = ("starting up", "shutting down", "in recovery", "too many", "r
 _RETRIED: Final = ("08", "40", "53300", "57P")  # connection lost, conflict of transactions, no slot, shutdown
 
 
+class Pool(Protocol):
+    """Somebody else's connections, such as a `psycopg_pool.ConnectionPool`."""
+
+    def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """Lend one; it is given back when the block ends."""
+        ...
+
+
 class Connections:
     """Connections to one database; any thread and any event loop may use them.
 
@@ -67,12 +75,21 @@ class Connections:
         most: how many connections there are at most, for threads and for each event loop.
         patience: seconds for which a call that fails for a moment is tried again.
         read_only: whether the server is to refuse every change.
+        pool: where connections are borrowed instead of opened here; awaited calls use threads then.
 
     Raises:
         InputError: the URL cannot be read.
     """
 
-    def __init__(self, url: str, *, most: int = 8, patience: float = PATIENCE, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        most: int = 8,
+        patience: float = PATIENCE,
+        read_only: bool = False,
+        pool: Pool | None = None,
+    ) -> None:
         try:
             parameters = conninfo.conninfo_to_dict(url)
         except psycopg.Error:
@@ -82,8 +99,8 @@ class Connections:
         self.label = _label(parameters)
         self._password = str(parameters.get("password") or "")
         self._most, self._patience = most, patience
-        wanted = {**_SETTINGS, **({"default_transaction_read_only": "on"} if read_only else {})}
-        settings = " ".join(f"-c {name}={value}" for name, value in wanted.items())
+        server_settings = {**_SETTINGS, **({"default_transaction_read_only": "on"} if read_only else {})}
+        settings = " ".join(f"-c {name}={value}" for name, value in server_settings.items())
         options = f"{settings} {parameters.pop('options', '')}".strip()
         secure = {} if _is_here(parameters) or "sslmode" in parameters or "PGSSLMODE" in os.environ else _VERIFIED
         self._parameters: dict[str, Any] = {
@@ -93,6 +110,9 @@ class Connections:
             **parameters,
             "options": options,
         }
+        self.pool = pool
+        self._wanted = server_settings
+        self._prepared: weakref.WeakSet[psycopg.Connection[Any]] = weakref.WeakSet()
         self._down_until = 0.0
         self._guard = threading.Lock()
         self._lanes: dict[int, _Lane] = {}
@@ -111,38 +131,48 @@ class Connections:
             LockedError: another writer does not come to an end.
             StoreError: anything else that the database complains of.
         """
-        until, pause = time.monotonic() + self._patience, _PAUSE
+        begun, pause = time.monotonic(), _PAUSE
+        down_until = self._down_until
         while True:
             try:
                 with self._lent() as connection:
                     return work(connection)
             except psycopg.Error as error:
-                if not self._worth_another(error, until):
+                if not self._worth_another(error, begun, down_until):
                     raise self.translated(error) from error
+            except UnicodeEncodeError as error:
+                raise self._not_text() from error
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (spread, not secrecy)
             pause = min(2 * pause, 1.0)
 
     async def arun(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
         """`run`, awaited on an asyncio event loop; a call that is cancelled stops its statement on the server."""
-        until, pause = time.monotonic() + self._patience, _PAUSE
+        begun, pause = time.monotonic(), _PAUSE
+        down_until = self._down_until
         while True:
             try:
                 async with self._alent() as connection:
                     return await work(connection)
             except psycopg.Error as error:
-                if not self._worth_another(error, until):
+                if not self._worth_another(error, begun, down_until):
                     raise self.translated(error) from error
+            except UnicodeEncodeError as error:
+                raise self._not_text() from error
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (see run)
             pause = min(2 * pause, 1.0)
 
-    def _worth_another(self, error: psycopg.Error, until: float) -> bool:
-        now = time.monotonic()
-        if not _passing(error) or now >= until:
+    def _worth_another(self, error: psycopg.Error, begun: float, down_until: float) -> bool:
+        """Whether a call is tried again; when it began, the server counted as down until ``down_until``."""
+        if not _passing(error):
             return False
-        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # no connection at all
-            known, self._down_until = now < self._down_until, now + _DOWN_SECONDS
-            return not known or until - now < self._patience - _PAUSE
-        return True
+        now = time.monotonic()
+        unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        if unreachable:
+            self._down_until = now + _DOWN_SECONDS
+        return now < begun + self._patience and (begun >= down_until or not unreachable)
+
+    def _not_text(self) -> InputError:
+        return InputError(f"{self.label}: a name or text has a lone surrogate, which no database can hold")
 
     def translated(self, error: psycopg.Error) -> StoreError:
         """An error in our terms, without a password."""
@@ -150,15 +180,17 @@ class Connections:
         if self._password:
             text = text.replace(self._password, "***").replace(quote(self._password, safe=""), "***")
         if isinstance(error, psycopg.errors.LockNotAvailable):
-            return LockedError(f"{self.label}: another writer does not come to an end; try again")
+            return LockedError(f"{self.label}: another writer does not finish; try again")
         if isinstance(error, psycopg.errors.QueryCanceled):
             return StoreUnavailableError(f"{self.label}: no answer within {STATEMENT_SECONDS:.0f} s; try again")
         if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.ForeignKeyViolation):
-            return StoreError(f"{self.label}: the dataset was deleted, or made anew, meanwhile; open it again")
+            return StoreError(f"{self.label}: the dataset was deleted or recreated; open it again")
         if isinstance(error, psycopg.errors.InsufficientPrivilege | psycopg.errors.ReadOnlySqlTransaction):
             return StoreError(f"{self.label}: {text}; connect as a role that may do this")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return StoreUnavailableError(f"{self.label} does not answer ({text}); check that it runs and lets you in")
+            return StoreUnavailableError(
+                f"{self.label} does not answer ({text}); check that it is running and that you have access"
+            )
         return StoreError(f"{self.label}: {text}")
 
     def close(self) -> None:
@@ -176,6 +208,10 @@ class Connections:
 
     @contextmanager
     def _lent(self) -> Iterator[psycopg.Connection[Any]]:
+        if self.pool is not None:
+            with self.pool.connection() as connection, self._as_ours(connection):
+                yield connection
+            return
         lane = self._lane()
         if not lane.places.acquire(timeout=STATEMENT_SECONDS):
             raise StoreUnavailableError(f"{self.label}: all {self._most} connections are busy; allow more")
@@ -192,6 +228,22 @@ class Connections:
                     connection.close()
         finally:
             lane.places.release()
+
+    @contextmanager
+    def _as_ours(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """A connection of somebody else's with the settings of ours; its session keeps those of the server."""
+        before = connection.autocommit, connection.prepare_threshold
+        connection.autocommit, connection.prepare_threshold = True, None
+        try:
+            if connection not in self._prepared:
+                names = ", ".join("set_config(%s, %s, false)" for _ in self._wanted)
+                values = [part for setting in self._wanted.items() for part in setting]
+                connection.execute(f"select {names}".encode(), values)
+                self._prepared.add(connection)
+            yield
+        finally:
+            if _reusable(connection):
+                connection.autocommit, connection.prepare_threshold = before
 
     def _lane(self) -> _Lane:
         """Those of this process; what a fork has inherited is its parent's and stays untouched."""
@@ -218,7 +270,7 @@ class Connections:
     def _loop_lane(self) -> _LoopLane:
         loop = asyncio.get_running_loop()
         with self._guard:
-            for lane in [one for one in self._loops if one.gone]:
+            for lane in [candidate for candidate in self._loops if candidate.gone]:
                 self._loops.remove(lane)
                 lane.clear()
             for lane in self._loops:

@@ -14,16 +14,20 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from pointsman._values import ID, TEXT, cases, facts
 from pointsman.errors import InputError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range, typed_values
+from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.store.prepared import storable
+from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pointsman.filters import Typed
 
 FORMAT: Final = 1
+DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 2"
+"""By what rules words and facts are made; those made by others are made anew."""
 EXACT_ROWS: Final = 50_000
 """From so many vectors on there is an HNSW index."""
 FEW: Final = 5_000
@@ -50,7 +54,7 @@ def unescaped(text: str) -> str:
     True
     """
     return (
-        re.sub("\x01([\x01\x02])", lambda found: "\0" if found[1] == "\x01" else "\x01", text)
+        re.sub("\x01([\x01\x02])", lambda match: "\0" if match[1] == "\x01" else "\x01", text)
         if "\x01" in text
         else text
     )
@@ -61,18 +65,17 @@ def unescaped(text: str) -> str:
 
 def facts_of(metadata: Mapping[str, Any]) -> str:
     """What filters see of a document's metadata, as JSON: for each key its typed values."""
-    facts = {}
-    for key, value in metadata.items():
-        if values := typed_values(value):
-            facts[escaped(key)] = [_plain(one) for one in values]
-    return _json(facts)
+    return _json({escaped(key): [_plain(typed) for typed in values] for key, values in facts(metadata).items()})
 
 
-def _plain(one: Typed) -> Any:
-    kind, value = one
+def _plain(typed: Typed) -> Any:
+    kind, value = typed
     if kind == "boolean":
         return bool(value)
-    return escaped(value) if kind == "string" else value
+    if kind == "string":
+        return escaped(value)
+    # The digits of a large double are those of the integer that it is, so that it differs from its neighbours.
+    return int(value) if math.isfinite(value) and abs(value) >= 2**53 else value
 
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -82,72 +85,119 @@ def _json(value: Any) -> str:
     text = _encode(value)
     # JSON has no infinity, but PostgreSQL's numbers have 10 to the 999.
     return (
-        re.sub(r'("(?:[^"\\]|\\.)*")|Infinity', lambda found: found[1] or "1e999", text) if "Infinity" in text else text
+        re.sub(r'("(?:[^"\\]|\\.)*")|Infinity', lambda match: match[1] or "1e999", text) if "Infinity" in text else text
     )
 
 
 class Condition:
-    """A filter as SQL over a table ``d`` with a column ``facts``, with its parameters.
+    """A filter as SQL over a table ``d`` with columns ``key`` and ``facts``, with its parameters.
 
     Args:
         wanted: the filter; None: everything matches.
+        text: the document's text, as SQL.
+        values: what a condition compares with.
     """
 
-    def __init__(self, wanted: Filter | None) -> None:
+    def __init__(
+        self,
+        filters: Filter | None,
+        text: str = "d.text",
+        values: Callable[[Equals | In], Iterable[Typed]] = lambda condition: (
+            [condition.typed] if isinstance(condition, Equals) else condition.typed
+        ),
+    ) -> None:
+        self._compared = values
         self.parameters: dict[str, Any] = {}
-        self.sql = "true" if wanted is None else self._of(wanted)
+        self._alone = {ID: "d.key", TEXT: text}  # keys of a single text
+        self.sql = "true" if filters is None else self._of(filters)
 
-    def _put(self, value: Any) -> str:
+    def _parameter(self, value: Any) -> str:
         name = f"f{len(self.parameters)}"
         self.parameters[name] = value
         return f"%({name})s"
 
-    def _of(self, wanted: Filter) -> str:
-        match wanted:
+    def _of(self, filters: Filter) -> str:  # noqa: PLR0911  (one for each kind)
+        match filters:
             case And(parts) | Or(parts):
-                empty = "true" if isinstance(wanted, And) else "false"
-                return f"({f' {wanted.word} '.join(map(self._of, parts))})" if parts else empty
+                empty = "true" if isinstance(filters, And) else "false"
+                return f"({f' {filters.word} '.join(map(self._of, parts))})" if parts else empty
             case Not(part):
                 return f"(not {self._of(part)})"
-            case Equals():
-                return self._contains(wanted.key, [wanted.typed])
-            case In():
-                return self._contains(wanted.key, wanted.typed)
+            case Equals() | In():
+                return self._contains(filters.key, self._compared(filters))
+            case Exists(key) if key in self._alone:
+                return "true"
             case Exists(key):
-                return f"d.facts ? {self._put(escaped(key))}" if storable(key) else "false"
+                return f"d.facts ? {self._parameter(escaped(key))}" if storable(key) else "false"
             case Range():
-                return self._within(wanted)
+                return self._within(filters)
+            case Contains() | StartsWith():
+                return self._has_part(filters)
             case _:
-                raise InputError(f"a filter of the kind {type(wanted).__name__} is unknown to PostgreSQL stores")
+                raise InputError(f"a filter of the kind {type(filters).__name__} is unknown to PostgreSQL stores")
 
     def _contains(self, key: str, values: Iterable[Typed]) -> str:
         """One of the key's values is one of these; what holds a lone surrogate is in no document."""
-        able = [one for one in values if one[0] != "string" or storable(one[1])]
+        able = [typed for typed in values if typed[0] != "string" or storable(typed[1])]
         if not able or not storable(key):
             return "false"
-        wanted = [_json({escaped(key): [_plain(one)]}) for one in able]
-        if len(wanted) == 1:
-            return f"d.facts @> {self._put(wanted[0])}::jsonb"
-        return f"d.facts @> any({self._put(wanted)}::text[]::jsonb[])"
+        if key in self._alone:
+            texts = [escaped(value) for kind, value in able if kind == "string"]
+            return f"{self._alone[key]} = any({self._parameter(texts)}::text[])"
+        patterns = [_json({escaped(key): [_plain(typed)]}) for typed in able]
+        if len(patterns) == 1:
+            return f"d.facts @> {self._parameter(patterns[0])}::jsonb"
+        return f"d.facts @> any({self._parameter(patterns)}::text[]::jsonb[])"
 
-    def _within(self, wanted: Range) -> str:
-        if not storable(wanted.key):
+    def _within(self, condition: Range) -> str:
+        if not storable(condition.key):
             return "false"
-        kind, low, low_included, high, high_included = wanted.interval
+        kind, low, low_included, high, high_included = condition.interval
         bounds, tests = {}, []
         for name, sign, value, included in (("low", ">", low, low_included), ("high", "<", high, high_included)):
             if value is None:
                 continue
-            if kind == "string" and (found := _SURROGATE.search(value)):
+            if kind == "string" and (match := _SURROGATE.search(value)):
                 # Nothing stored holds one, so whatever sorts after it begins with what comes after all of them.
-                value, included = value[: found.start()] + _AFTER_SURROGATES, name == "low"  # noqa: PLW2901
+                value, included = value[: match.start()] + _AFTER_SURROGATES, name == "low"  # noqa: PLW2901
             bounds[name] = escaped(value) if kind == "string" else value
             tests.append(f"@ {sign}{'=' * included} ${name}")
         path = f"strict $[*] ? ({' && '.join(tests)})"
-        return (
-            f"coalesce(jsonb_path_exists(d.facts -> {self._put(escaped(wanted.key))}::text, '{path}', "
-            f"{self._put(_json(bounds))}::jsonb), false)"
-        )
+        values = self._values(condition.key)
+        return f"coalesce(jsonb_path_exists({values}, '{path}', {self._parameter(_json(bounds))}::jsonb), false)"
+
+    def _values(self, key: str) -> str:
+        """What filters see of a key, as a JSON array."""
+        if key in self._alone:
+            return f"jsonb_build_array({self._alone[key]})"
+        return f"(d.facts -> {self._parameter(escaped(key))}::text)"
+
+    def _has_part(self, condition: Contains | StartsWith) -> str:
+        if not storable(condition.key) or not storable(condition.part):
+            return "false"
+        part, value = escaped(condition.part), "(e.v #>> '{}')"
+        # The second character of an escape must not be taken for one of its own: a match begins where a character does.
+        begin = "^(?:\x01[\x01\x02]|[^\x01])*?" if isinstance(condition, Contains) else "^"
+        if condition.ignore_case or (isinstance(condition, Contains) and part[:1] in {"\x01", "\x02"}):
+            letters = map(_any_case, condition.part) if condition.ignore_case else map(_regular, part)
+            test = f'{value} collate "C" ~ {self._parameter(begin + "".join(letters))}'
+        elif isinstance(condition, Contains):
+            test = f"strpos({value}, {self._parameter(part)}) > 0"
+        else:
+            test = f"starts_with({value}, {self._parameter(part)})"
+        values = self._values(condition.key)
+        return f"exists (select from jsonb_array_elements({values}) e(v) where jsonb_typeof(e.v) = 'string' and {test})"
+
+
+def _any_case(letter: str) -> str:
+    """A letter in all its cases, as a regular expression."""
+    letters = [escaped(variant) for variant in cases(letter)]
+    return "".join(map(_regular, letters[0])) if len(letters) == 1 else f"[{''.join(letters)}]"
+
+
+def _regular(character: str) -> str:
+    """A character as a regular expression."""
+    return character if character.isalnum() or ord(character) > 127 or character in "_\x01\x02" else f"\\{character}"
 
 
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────

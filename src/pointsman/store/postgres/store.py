@@ -32,6 +32,7 @@ from pointsman.store.base import (
     StoreInfo,
 )
 from pointsman.store.postgres.statements import (
+    DERIVED,
     EXACT_ROWS,
     FEW,
     FORMAT,
@@ -47,6 +48,7 @@ from pointsman.store.prepared import (
     direction,
     directions,
     metadata_of,
+    position,
     prepare,
     query_terms,
     storable,
@@ -123,8 +125,8 @@ class PostgresStore(BaseStore):
         self._documents = about.documents  # as far as is known; it decides what is quicker, and nothing else
         self._statistics: tuple[float, Statistics] | None = None
         self._bulk = threading.local()
-        if about.analyzer != DEFAULT_ANALYZER.fingerprint:
-            log.warning("%s: its words were made by other rules; they are made anew", connections.label)
+        if about.analyzer != DERIVED:
+            log.warning("%s: what is derived was made by other rules; it is made anew", connections.label)
             self.rebuild()
 
     def __repr__(self) -> str:
@@ -143,32 +145,39 @@ class PostgresStore(BaseStore):
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`."""
-        asked = self._prepared(looks)
-        if not any(asked):
-            return [self._lists(one, ()) for one in asked]
-        rows = self._connections.run(lambda connection: _all(connection, [one for one in asked if one]))
-        return self._answers(asked, rows)
+        lookups = self._prepared(looks)
+        if not any(lookups):
+            return [self._lists(lookup, ()) for lookup in lookups]
+        rows = self._connections.run(lambda connection: _all(connection, [lookup for lookup in lookups if lookup]))
+        return self._answers(lookups, rows)
+
+    @property
+    def _awaits(self) -> bool:
+        """Whether awaited calls have connections of their own."""
+        return self._connections.pool is None and _on_asyncio()
 
     async def asearch(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`."""
-        if not _on_asyncio():
+        if not self._awaits:
             return await super().asearch(looks)
-        asked = (
+        lookups = (
             await asyncio.to_thread(self._prepared, looks) if self._vectors_unknown(looks) else self._prepared(looks)
         )
-        if not any(asked):
-            return [self._lists(one, ()) for one in asked]
-        rows = await self._connections.arun(lambda connection: _aall(connection, [one for one in asked if one]))
-        return self._answers(asked, rows)
+        if not any(lookups):
+            return [self._lists(lookup, ()) for lookup in lookups]
+        rows = await self._connections.arun(
+            lambda connection: _aall(connection, [lookup for lookup in lookups if lookup])
+        )
+        return self._answers(lookups, rows)
 
-    def _answers(self, asked: Sequence[_Asked], rows: Iterable[list[Any]]) -> list[Lists]:
+    def _answers(self, lookups: Sequence[_Lookup], rows: Iterable[list[Any]]) -> list[Lists]:
         answers = iter(rows)
-        return [self._lists(one, next(answers) if one else ()) for one in asked]
+        return [self._lists(lookup, next(answers) if lookup else ()) for lookup in lookups]
 
     def _vectors_unknown(self, looks: Sequence[Look]) -> bool:
         return self._dimensions is None and NEAR in self._scales and any(look.vector is not None for look in looks)
 
-    def _prepared(self, looks: Sequence[Look]) -> list[_Asked]:
+    def _prepared(self, looks: Sequence[Look]) -> list[_Lookup]:
         """What to ask the database for each look.
 
         Raises:
@@ -178,15 +187,15 @@ class PostgresStore(BaseStore):
             self.statistics()  # another process may have written the first vectors
         return [self._asked(look) for look in looks]
 
-    def _asked(self, look: Look) -> _Asked:
+    def _asked(self, look: Look) -> _Lookup:
         words, near, parameters = self._parameters(look)
         if look.depth < 1 or not (words or near):
-            return _Asked(WORDS if look.text is not None else "", NEAR if look.vector is not None else "", "", {})
-        condition = None if look.filters is None else Condition(look.filters)
+            return _Lookup(WORDS if look.text is not None else "", NEAR if look.vector is not None else "", "", {})
+        condition = None if look.filters is None else self._condition(look.filters)
         parameters |= {"k": min(look.depth, _LARGEST_ID)} | ({} if condition is None else condition.parameters)
         few = FEW if self._documents >= EXACT_ROWS else _LARGEST_ID - 1
         statement = self._tables.search(condition, words=words, near=near, few=few, k1=self._about.k1, b=self._about.b)
-        return _Asked(
+        return _Lookup(
             WORDS if look.text is not None else "", NEAR if look.vector is not None else "", statement, parameters
         )
 
@@ -201,51 +210,51 @@ class PostgresStore(BaseStore):
                 parameters["v"] = vector.tolist()
         return "terms" in parameters, "v" in parameters, parameters
 
-    def _lists(self, asked: _Asked, rows: Sequence[Any]) -> Lists:
+    def _lists(self, lookup: _Lookup, rows: Sequence[Any]) -> Lists:
         """Rankings, scores and documents out of the rows of the search."""
         rankings: dict[str, list[tuple[Any, float | None]]] = {}
         scores: dict[str, dict[Any, float]] = {}
-        for name, ranked, scored in ((WORDS, 1, 2), (NEAR, 3, 4)):
-            if name not in self._scales or name not in (asked.words, asked.near):
+        for name, rank_column, score_column in ((WORDS, 1, 2), (NEAR, 3, 4)):
+            if name not in self._scales or name not in (lookup.words, lookup.near):
                 continue
             if name == NEAR and self._dimensions is None:
                 continue
-            pairs = [(-row[ranked], row[0]) for row in rows if row[ranked] is not None]
+            pairs = [(-row[rank_column], row[0]) for row in rows if row[rank_column] is not None]
             rankings[name] = [(key, -score) for score, key in sorted(pairs)]
-            scores[name] = {row[0]: _score(name, row[scored]) for row in rows}
+            scores[name] = {row[0]: _score(name, row[score_column]) for row in rows}
         documents = {row[0]: _document(row[5], row[6], row[7]) for row in rows}
         return Lists(rankings, scores, documents)
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
-        asked = self._to_score(looks, keys)
-        rows = self._connections.run(lambda connection: _all(connection, asked)) if asked else []
-        return [self._scores(one, two) for one, two in zip(asked, rows, strict=True)]
+        lookups = self._to_score(looks, keys)
+        rows = self._connections.run(lambda connection: _all(connection, lookups)) if lookups else []
+        return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
 
     async def ascore(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
-        if not _on_asyncio():
+        if not self._awaits:
             return await super().ascore(looks, keys)
-        asked = self._to_score(looks, keys)
-        rows = await self._connections.arun(lambda connection: _aall(connection, asked)) if asked else []
-        return [self._scores(one, two) for one, two in zip(asked, rows, strict=True)]
+        lookups = self._to_score(looks, keys)
+        rows = await self._connections.arun(lambda connection: _aall(connection, lookups)) if lookups else []
+        return [self._scores(lookup, lookup_rows) for lookup, lookup_rows in zip(lookups, rows, strict=True)]
 
-    def _to_score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[_Asked]:
-        asked = []
+    def _to_score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[_Lookup]:
+        lookups = []
         if self._vectors_unknown(looks):
             self.statistics()
-        for look, wanted in zip(looks, keys, strict=True):
+        for look, candidates in zip(looks, keys, strict=True):
             words, near, parameters = self._parameters(look)
             statement = self._tables.score(words=words, near=near, k1=self._about.k1, b=self._about.b)
-            named = WORDS if look.text is not None else "", NEAR if look.vector is not None else ""
-            asked.append(_Asked(*named, statement, parameters | {"ids": list(wanted)}))
-        return asked
+            names = WORDS if look.text is not None else "", NEAR if look.vector is not None else ""
+            lookups.append(_Lookup(*names, statement, parameters | {"ids": list(candidates)}))
+        return lookups
 
-    def _scores(self, asked: _Asked, rows: Sequence[Any]) -> Scores:
+    def _scores(self, lookup: _Lookup, rows: Sequence[Any]) -> Scores:
         return {
             name: {row[0]: _score(name, row[place]) for row in rows}
             for name, place in ((WORDS, 1), (NEAR, 2))
-            if name in self._scales and name in (asked.words, asked.near)
+            if name in self._scales and name in (lookup.words, lookup.near)
         }
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -264,31 +273,31 @@ class PostgresStore(BaseStore):
 
     async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
         """See `Store`."""
-        if not keys or not _on_asyncio():
+        if not keys or not self._awaits:
             return await super().afetch(keys)
-        asked = _Asked("", "", f"{self._select} where d.id = any(%(ids)s::bigint[])", {"ids": list(keys)})
-        rows = (await self._connections.arun(lambda connection: _aall(connection, [asked])))[0]
+        lookup = _Lookup("", "", f"{self._select} where d.id = any(%(ids)s::bigint[])", {"ids": list(keys)})
+        rows = (await self._connections.arun(lambda connection: _aall(connection, [lookup])))[0]
         return _in_order(keys, rows)
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""
-        wanted = [escaped(id_) for id_ in ids if storable(id_)]
-        if not wanted:
+        keys = [escaped(id_) for id_ in ids if storable(id_)]
+        if not keys:
             return [None] * len(ids)
-        rows = self._rows(f"{self._select} where d.key = any(%(ids)s::text[])", ids=wanted)
+        rows = self._rows(f"{self._select} where d.key = any(%(ids)s::text[])", ids=keys)
         documents = {document.id: document for document in (_document(*row[1:]) for row in rows)}
         return [documents.get(id_) for id_ in ids]
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
         """See `Store`."""
-        wanted = [escaped(id_) for id_ in ids if storable(id_)]
+        keys = [escaped(id_) for id_ in ids if storable(id_)]
         sql = f"select key, id from {self._tables.doc} where key = any(%(ids)s::text[])"
-        return {unescaped(key): number for key, number in self._rows(sql, ids=wanted)} if wanted else {}
+        return {unescaped(key): number for key, number in self._rows(sql, ids=keys)} if keys else {}
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
-        last = _position(after)
-        condition = Condition(filters)
+        last = position(after)
+        condition = self._condition(filters)
         sql = f"{self._select} where d.id > %(last)s and {condition.sql} order by d.id limit %(limit)s"
         rows = self._rows(sql, last=last, limit=limit + 1, **condition.parameters)
         documents = [_document(*row[1:]) for row in rows[:limit]]
@@ -300,17 +309,20 @@ class PostgresStore(BaseStore):
             return [unescaped(key) for (key,) in self._rows(f"select key from {self._tables.doc} order by id")]
         from pointsman.filters import Equals
 
-        condition = Condition(Equals("source", source))
+        condition = self._condition(Equals("source", source))
         rows = self._rows(f"{self._select} where {condition.sql} order by d.id", **condition.parameters)
         documents = (_document(*row[1:]) for row in rows)  # a list that holds it has passed too
         return [document.id for document in documents if document.metadata.get("source") == source]
+
+    def _condition(self, filters: Filter | None) -> Condition:
+        return Condition(filters, f"(select y.text from {self._tables.body} y where y.id = d.id)")
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
         if filters is None:
             rows = self._rows(f"select documents from {self._tables.row}")
-            return int(self._one(rows)[0])
-        condition = Condition(filters)
+            return int(self._only_row(rows)[0])
+        condition = self._condition(filters)
         rows = self._rows(f"select count(*) from {self._tables.doc} d where {condition.sql}", **condition.parameters)
         return int(rows[0][0])
 
@@ -351,37 +363,37 @@ class PostgresStore(BaseStore):
         tables = self._tables
         digests = [b""] * len(prepared) if vectors is None else [_vector_digest(row) for row in vectors]
         with connection.transaction(), connection.cursor(binary=True) as cursor:
-            held = self._locked(cursor)
+            state = self._locked(cursor)
             if vectors is not None:
-                self._fix_embedder(cursor, held, name, vectors.shape[1])
-            known = self._stored(cursor, prepared, with_vectors=vectors is not None)
+                self._fix_embedder(cursor, state, name, vectors.shape[1])
+            existing = self._existing(cursor, prepared, with_vectors=vectors is not None)
             fresh = []
             for place, (item, digest) in enumerate(zip(prepared, digests, strict=True)):
-                old = known.get(item.document.id)
+                old = existing.get(item.document.id)
                 if old is None or old.digest != item.digest or (vectors is not None and old.vector != digest):
                     fresh.append(place)
             unchanged = len(prepared) - len(fresh)
             if not fresh:
                 return AddResult(unchanged=unchanged)
             items = [prepared[place] for place in fresh]
-            replaced = [known[item.document.id].id for item in items if item.document.id in known]
+            replaced = [existing[item.document.id].id for item in items if item.document.id in existing]
             new_ids = iter(_new_ids(cursor, tables.doc, len(items) - len(replaced)))
-            ids = [known[i.document.id].id if i.document.id in known else next(new_ids) for i in items]
+            ids = [existing[i.document.id].id if i.document.id in existing else next(new_ids) for i in items]
             tokens = [Counter(DEFAULT_ANALYZER.tokens(item.document.searchable)) for item in items]
             lengths = [counter.total() for counter in tokens]
-            gone = self._tokens_of(cursor, replaced)
-            self._write_documents(cursor, items, ids, lengths, held.seq + 1, replaced)
+            old_tokens = self._tokens_of(cursor, replaced)
+            self._write_documents(cursor, items, ids, lengths, state.seq + 1, replaced)
             if vectors is not None:
                 _copy_vectors(cursor, tables.vec, ids, [digests[place] for place in fresh], vectors[fresh])
-            self._write_postings(cursor, gone, list(zip(ids, tokens, lengths, strict=True)))
-            before = sum(counter.total() for _, counter in gone)
+            self._write_postings(cursor, old_tokens, list(zip(ids, tokens, lengths, strict=True)))
+            before = sum(counter.total() for _, counter in old_tokens)
             self._advance(cursor, len(items) - len(replaced), sum(lengths) - before)
         return AddResult(len(items) - len(replaced), len(replaced), unchanged)
 
-    def _locked(self, cursor: Cursor[Any]) -> _Held:
+    def _locked(self, cursor: Cursor[Any]) -> _State:
         """Be the writer until the transaction ends."""
         cursor.execute(_sql(f"select seq, embedder, dimensions from {self._tables.row} for update"))
-        return _Held(*self._one(cursor.fetchall()))
+        return _State(*self._only_row(cursor.fetchall()))
 
     def _advance(self, cursor: Cursor[Any], documents: int, tokens: int) -> None:
         schema, number = self._tables.schema, self._tables.number
@@ -393,8 +405,8 @@ class PostgresStore(BaseStore):
             (documents, tokens),
         )
 
-    def _fix_embedder(self, cursor: Cursor[Any], held: _Held, name: str, dimensions: int) -> None:
-        if held.dimensions is None:
+    def _fix_embedder(self, cursor: Cursor[Any], state: _State, name: str, dimensions: int) -> None:
+        if state.dimensions is None:
             cursor.execute(_sql(self._tables.create_vectors(dimensions)).replace(b"%", b"%%"), binary=False)
             schema, number = self._tables.schema, self._tables.number
             cursor.execute(
@@ -402,18 +414,18 @@ class PostgresStore(BaseStore):
                 (name, dimensions),
             )
             return
-        if held.embedder != name:
+        if state.embedder != name:
             raise InputError(
-                f"this dataset holds vectors of {held.embedder!r}, not of {name!r}; "
+                f"this dataset holds vectors of {state.embedder!r}, not of {name!r}; "
                 "open it with that embedder, or index the documents into a new dataset"
             )
-        if held.dimensions != dimensions:
+        if state.dimensions != dimensions:
             raise InputError(
-                f"this dataset holds vectors of {held.dimensions} dimensions, not of {dimensions}; "
+                f"this dataset holds vectors of {state.dimensions} dimensions, not of {dimensions}; "
                 "open it with the embedder that made them, or index the documents into a new dataset"
             )
 
-    def _stored(self, cursor: Cursor[Any], prepared: Sequence[Prepared], *, with_vectors: bool) -> dict[str, _Stored]:
+    def _existing(self, cursor: Cursor[Any], prepared: Sequence[Prepared], *, with_vectors: bool) -> dict[str, _Row]:
         """What is there of these documents, by id."""
         tables = self._tables
         vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
@@ -421,7 +433,7 @@ class PostgresStore(BaseStore):
             _sql(f"select d.key, d.id, d.digest, {vector} from {tables.doc} d where d.key = any(%s::text[])"),
             ([escaped(item.document.id) for item in prepared],),
         )
-        return {unescaped(key): _Stored(*row) for key, *row in cursor.fetchall()}
+        return {unescaped(key): _Row(*row) for key, *row in cursor.fetchall()}
 
     def _tokens_of(self, cursor: Cursor[Any], ids: Sequence[int]) -> list[tuple[int, Counter[str]]]:
         """Which words documents hold by now, so that their postings can be taken out."""
@@ -467,31 +479,31 @@ class PostgresStore(BaseStore):
 
     def _known_dimensions(self, cursor: Cursor[Any]) -> int | None:
         cursor.execute(_sql(f"select dimensions from {self._tables.row}"))
-        found: int | None = self._one(cursor.fetchall())[0]
-        return found
+        dimensions: int | None = self._only_row(cursor.fetchall())[0]
+        return dimensions
 
     def _write_postings(
         self,
         cursor: Cursor[Any],
-        gone: Sequence[tuple[int, Counter[str]]],
+        old: Sequence[tuple[int, Counter[str]]],
         new: Sequence[tuple[int, Counter[str], int]],
     ) -> None:
         """Take the postings of some documents out and put those of others in; frequencies follow."""
         tables = self._tables
         change = Counter(itertools.chain.from_iterable(counter for _, counter, _ in new))
-        change.subtract(itertools.chain.from_iterable(counter for _, counter in gone))
+        change.subtract(itertools.chain.from_iterable(counter for _, counter in old))
         if not change:
             return
         terms = sorted(change)  # in one order, so that pages of the index are touched one after the other
         cursor.execute(_sql(f"select term, id from {tables.term} where term = any(%s::text[])"), (terms,))
         numbers: dict[str, int] = dict(cursor.fetchall())
-        known = [term for term in terms if term in numbers and change[term]]
+        changed_terms = [term for term in terms if term in numbers and change[term]]
         cursor.execute(
             _sql(
                 f"update {tables.term} t set df = t.df + u.change "
                 "from unnest(%s::int[], %s::int[]) u(id, change) where t.id = u.id"
             ),
-            ([numbers[term] for term in known], [change[term] for term in known]),
+            ([numbers[term] for term in changed_terms], [change[term] for term in changed_terms]),
         )
         missing = [term for term in terms if term not in numbers]
         if missing:
@@ -503,8 +515,8 @@ class PostgresStore(BaseStore):
                 (missing, [change[term] for term in missing]),
             )
             numbers.update(cursor.fetchall())
-        if gone:
-            pairs = [(numbers[term], id_) for id_, counter in gone for term in counter]
+        if old:
+            pairs = [(numbers[term], id_) for id_, counter in old for term in counter]
             cursor.execute(
                 _sql(
                     f"delete from {tables.posting} p using unnest(%s::int[], %s::int[]) u(term, doc) "
@@ -526,13 +538,13 @@ class PostgresStore(BaseStore):
         if with_vectors and self._dimensions is None:
             return [False] * len(prepared)
 
-        def stored(connection: Connection[Any]) -> dict[str, _Stored]:
+        def stored(connection: Connection[Any]) -> dict[str, _Row]:
             with connection.cursor(binary=True) as cursor:
-                return self._stored(cursor, prepared, with_vectors=with_vectors)
+                return self._existing(cursor, prepared, with_vectors=with_vectors)
 
-        known = self._connections.run(stored) if prepared else {}
+        existing = self._connections.run(stored) if prepared else {}
         return [
-            (old := known.get(item.document.id)) is not None
+            (old := existing.get(item.document.id)) is not None
             and old.digest == item.digest
             and (not with_vectors or old.vector is not None)
             for item in prepared
@@ -542,14 +554,14 @@ class PostgresStore(BaseStore):
         """See `Store`."""
         if ids is None and filters is None:
             return 0
-        condition = Condition(filters)
+        condition = self._condition(filters)
         total = 0
         if ids is None:
             while number := self._delete(f"{condition.sql} limit {_TOGETHER}", condition.parameters):
                 total += number
             return total
-        wanted = [escaped(id_) for id_ in ids if storable(id_)]
-        for part in batched(wanted, _TOGETHER):
+        keys = [escaped(id_) for id_ in ids if storable(id_)]
+        for part in batched(keys, _TOGETHER):
             sql = f"{condition.sql} and d.key = any(%(ids)s::text[])"
             total += self._delete(sql, {**condition.parameters, "ids": list(part)})
         return total
@@ -563,10 +575,10 @@ class PostgresStore(BaseStore):
                 cursor.execute(_sql(f"select d.id from {tables.doc} d where {where}"), parameters)
                 numbers = [row[0] for row in cursor.fetchall()]
                 if numbers:
-                    gone = self._tokens_of(cursor, numbers)
-                    self._write_postings(cursor, gone, [])
+                    old_tokens = self._tokens_of(cursor, numbers)
+                    self._write_postings(cursor, old_tokens, [])
                     cursor.execute(_sql(f"delete from {tables.doc} where id = any(%s::bigint[])"), (numbers,))
-                    self._advance(cursor, -len(numbers), -sum(counter.total() for _, counter in gone))
+                    self._advance(cursor, -len(numbers), -sum(counter.total() for _, counter in old_tokens))
             return len(numbers)
 
         number = self._connections.run(delete)
@@ -575,7 +587,7 @@ class PostgresStore(BaseStore):
         return number
 
     def rebuild(self) -> None:
-        """Make all words anew out of the documents, in one transaction; nothing is embedded again."""
+        """Make words and facts anew out of the documents, in one transaction; nothing is embedded again."""
         tables, schema = self._tables, self._tables.schema
 
         def rebuild(connection: Connection[Any]) -> None:
@@ -589,17 +601,23 @@ class PostgresStore(BaseStore):
                     if not rows:
                         break
                     last = rows[-1][0]
+                    documents = [_document(*row[1:]) for row in rows]
                     counters = [
-                        (row[0], Counter(DEFAULT_ANALYZER.tokens(_document(*row[1:]).searchable))) for row in rows
+                        (row[0], Counter(DEFAULT_ANALYZER.tokens(document.searchable)))
+                        for row, document in zip(rows, documents, strict=True)
                     ]
                     lengths = [(id_, counter, counter.total()) for id_, counter in counters]
                     self._write_postings(cursor, [], lengths)
                     cursor.execute(
                         _sql(
-                            f"update {tables.doc} d set length = u.length "
-                            "from unnest(%s::int[], %s::int[]) u(id, length) where d.id = u.id"
+                            f"update {tables.doc} d set length = u.length, facts = u.facts::jsonb "
+                            "from unnest(%s::int[], %s::int[], %s::text[]) u(id, length, facts) where d.id = u.id"
                         ),
-                        ([id_ for id_, _, _ in lengths], [length for _, _, length in lengths]),
+                        (
+                            [id_ for id_, _, _ in lengths],
+                            [length for _, _, length in lengths],
+                            [facts_of(document.metadata) for document in documents],
+                        ),
                     )
                     total += sum(length for _, _, length in lengths)
                 cursor.execute(
@@ -607,7 +625,7 @@ class PostgresStore(BaseStore):
                         f'update "{schema}".dataset set seq = seq + 1, tokens = %s, analyzer = %s '
                         f"where number = {tables.number}"
                     ),
-                    (total, DEFAULT_ANALYZER.fingerprint),
+                    (total, DERIVED),
                 )
 
         self._connections.run(rebuild)
@@ -640,8 +658,8 @@ class PostgresStore(BaseStore):
         tables, name = self._tables, self._tables.index_name
         valid = "select x.indisvalid from pg_index x where x.indexrelid = to_regclass(%s)"
         qualified = f'"{tables.schema}".{name}'
-        found = connection.execute(_sql(valid), (qualified,)).fetchone()
-        if found is not None and found[0]:
+        row = connection.execute(_sql(valid), (qualified,)).fetchone()
+        if row is not None and row[0]:
             return
         lock = f"{tables.schema}.{name}"
         locked = connection.execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchone()
@@ -690,31 +708,31 @@ class PostgresStore(BaseStore):
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
         tokens = [list(query_terms(word)) for word in words]
-        wanted = sorted({token for each in tokens for token in each})
+        terms = sorted({token for each in tokens for token in each})
         rows = (
-            self._rows(f"select term, df from {self._tables.term} where term = any(%(terms)s::text[])", terms=wanted)
-            if wanted
+            self._rows(f"select term, df from {self._tables.term} where term = any(%(terms)s::text[])", terms=terms)
+            if terms
             else []
         )
-        known = dict(rows)
-        return [min((known.get(token, 0) for token in each), default=0) for each in tokens]
+        frequencies = dict(rows)
+        return [min((frequencies.get(token, 0) for token in each), default=0) for each in tokens]
 
     def statistics(self) -> Statistics:
         """See `Store`; those of the last second where they were asked for then."""
-        known = self._statistics
-        if known is not None and time.monotonic() - known[0] < _FRESH_SECONDS:
-            return known[1]
+        cached = self._statistics
+        if cached is not None and time.monotonic() - cached[0] < _FRESH_SECONDS:
+            return cached[1]
         schema, number = self._tables.schema, self._tables.number
-        asked = time.monotonic()
+        now = time.monotonic()
         sql = (
             "select seq, documents, embedder, dimensions, "
             f'(select json_object_agg(name, value)::text from "{schema}".note where number = {number}) '
             f"from {self._tables.row}"
         )
-        seq, documents, self._embedder, self._dimensions, notes = self._one(self._rows(sql))
-        kept = {name: unescaped(value) for name, value in metadata_of(notes or "{}").items()}
-        self._documents, statistics = documents, Statistics(seq, documents, kept)
-        self._statistics = asked, statistics
+        seq, documents, self._embedder, self._dimensions, notes = self._only_row(self._rows(sql))
+        values = {name: unescaped(value) for name, value in metadata_of(notes or "{}").items()}
+        self._documents, statistics = documents, Statistics(seq, documents, values)
+        self._statistics = now, statistics
         return statistics
 
     def annotate(self, **notes: str) -> None:
@@ -755,14 +773,14 @@ class PostgresStore(BaseStore):
 
         return self._connections.run(rows)
 
-    def _one(self, rows: Sequence[Any]) -> Any:
+    def _only_row(self, rows: Sequence[Any]) -> Any:
         if not rows:
-            raise StoreError(f"{self._connections.label}: the dataset was deleted, or made anew; open it again")
+            raise StoreError(f"{self._connections.label}: the dataset was deleted or recreated; open it again")
         return rows[0]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Lookup:
     """A statement for one look; without one there is nothing to ask, and the lists are empty."""
 
     words: str
@@ -775,7 +793,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _State:
     """The dataset's row, as the writer holds it."""
 
     seq: int
@@ -784,7 +802,7 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _Row:
     """What is stored of a document."""
 
     id: int
@@ -798,27 +816,27 @@ def _sql(text: str) -> bytes:
     return text.encode()
 
 
-def _all(connection: Connection[Any], asked: Sequence[_Asked]) -> list[list[Any]]:
+def _all(connection: Connection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
     """The rows of each; several go and come back together."""
-    if len(asked) == 1:
+    if len(lookups) == 1:
         with connection.cursor(binary=True) as cursor:
-            return [cursor.execute(_sql(asked[0].statement), asked[0].parameters).fetchall()]
-    cursors = [connection.cursor(binary=True) for _ in asked]
+            return [cursor.execute(_sql(lookups[0].statement), lookups[0].parameters).fetchall()]
+    cursors = [connection.cursor(binary=True) for _ in lookups]
     with connection.pipeline():
-        for cursor, one in zip(cursors, asked, strict=True):
-            cursor.execute(_sql(one.statement), one.parameters)
+        for cursor, lookup in zip(cursors, lookups, strict=True):
+            cursor.execute(_sql(lookup.statement), lookup.parameters)
     return [cursor.fetchall() for cursor in cursors]
 
 
-async def _aall(connection: AsyncConnection[Any], asked: Sequence[_Asked]) -> list[list[Any]]:
+async def _aall(connection: AsyncConnection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
     """`_all`, awaited."""
-    cursors = [connection.cursor(binary=True) for _ in asked]
-    if len(asked) == 1:
-        await cursors[0].execute(_sql(asked[0].statement), asked[0].parameters)
+    cursors = [connection.cursor(binary=True) for _ in lookups]
+    if len(lookups) == 1:
+        await cursors[0].execute(_sql(lookups[0].statement), lookups[0].parameters)
     else:
         async with connection.pipeline():
-            for cursor, one in zip(cursors, asked, strict=True):
-                await cursor.execute(_sql(one.statement), one.parameters)
+            for cursor, lookup in zip(cursors, lookups, strict=True):
+                await cursor.execute(_sql(lookup.statement), lookup.parameters)
     return [await cursor.fetchall() for cursor in cursors]
 
 
@@ -842,19 +860,6 @@ def _in_order(keys: Sequence[Any], rows: Iterable[Any]) -> list[Document | None]
 
 def _score(name: str, score: float | None) -> float:
     return (score or 0.0) if name == WORDS else finite(score)
-
-
-def _position(after: str | None) -> int:
-    """The key after which a page begins.
-
-    Raises:
-        InputError: it is none.
-    """
-    if after is None:
-        return 0
-    if not after.isascii() or not after.isdecimal() or len(after) > 10:
-        raise InputError(f"a page begins after what the page before said, or after nothing, not after {after!r:.80}")
-    return int(after)
 
 
 def _new_ids(cursor: Cursor[Any], table: str, count: int) -> list[int]:

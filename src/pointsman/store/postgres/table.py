@@ -10,23 +10,33 @@ import hashlib
 import json
 import re
 import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from pointsman.errors import InputError
-from pointsman.store.attachment import CACHED_SECONDS, TEXT, one_list, scales_of, unknown_keys
-from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Lists, Page, Statistics, StoreInfo
+from pointsman._values import ID
+from pointsman._values import TEXT as WHOLE
+from pointsman.errors import InputError, UnmetNeedError
+from pointsman.store.attachment import (
+    TEXT,
+    AttachedStore,
+    as_written,
+    keys_of,
+    one_list,
+    scales_of,
+    unit_rows,
+    unknown_keys,
+)
+from pointsman.store.base import NEAR, Capability, Lists, Page, StoreInfo
 from pointsman.store.postgres.backend import split
 from pointsman.store.postgres.connections import Connections
 from pointsman.store.postgres.statements import Condition
+from pointsman.store.prepared import position
 from pointsman.types import Document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
     from psycopg import Connection
 
@@ -69,7 +79,7 @@ class _Columns:
     json: bool = False
 
 
-class TableStore(BaseStore):
+class TableStore(AttachedStore):
     """A table as a store that only reads.
 
     Args:
@@ -79,9 +89,9 @@ class TableStore(BaseStore):
         InputError: the URL cannot be used.
     """
 
-    def __init__(self, attached: Attachment) -> None:
-        address, _, most = split(attached.url)
-        self._attached = attached
+    def __init__(self, attachment: Attachment) -> None:
+        super().__init__(attachment)
+        address, _, most = split(attachment.url)
         self._connections = Connections(address, most=most, read_only=True)
         self._opening = threading.Lock()
         self._known: _Columns | None = None
@@ -109,26 +119,30 @@ class TableStore(BaseStore):
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; both lists and the documents of a question come by one statement."""
-        asked = [self._asked(look) for look in looks]
+        statements = [self._statement(look) for look in looks]
 
         def rows(connection: Connection[Any]) -> list[list[Any]]:
-            return [connection.execute(sql.encode(), given).fetchall() if sql else [] for sql, given in asked]
+            return [
+                connection.execute(sql.encode(), parameters).fetchall() if sql else [] for sql, parameters in statements
+            ]
 
         answers = self._connections.run(rows)
-        return [_lists(look, found, self._unknown(look)) for look, found in zip(looks, answers, strict=True)]
+        return [_lists(look, answer, self._unknown(look)) for look, answer in zip(looks, answers, strict=True)]
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """See `Store`."""
         kind = self._columns.id_type
-        wanted = f"array(select i::{kind} from unnest(%(ids)s::text[]) i where pg_input_is_valid(i, {_literal(kind)}))"
+        id_array = (
+            f"array(select i::{kind} from unnest(%(ids)s::text[]) i where pg_input_is_valid(i, {_literal(kind)}))"
+        )
         able = [id_ for id_ in ids if "\0" not in id_ and id_.isprintable()]
-        rows = self._rows(f"select {_DOCUMENT} from {self._columns.rows} where d.id = any({wanted})", ids=able)
+        rows = self._rows(f"select {_DOCUMENT} from {self._columns.rows} where d.id = any({id_array})", ids=able)
         documents = {row[0]: _document(*row) for row in rows}
         return [documents.get(id_) for id_ in ids]
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`."""
-        condition, begin = Condition(filters), int(after or 0)
+        condition, begin = self._condition(filters), position(after)
         sql = f"select {_DOCUMENT} from {self._columns.rows} where {condition.sql} order by d.id offset {begin}"
         rows = self._rows(f"{sql} limit {limit + 1}", **condition.parameters)
         more = str(begin + limit) if len(rows) > limit else None
@@ -136,7 +150,7 @@ class TableStore(BaseStore):
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
-        condition = Condition(filters)
+        condition = self._condition(filters)
         sql = f"select count(*) from {self._columns.rows} where {condition.sql}"
         return int(self._rows(sql, **condition.parameters)[0][0])
 
@@ -150,22 +164,8 @@ class TableStore(BaseStore):
             sql += " and d.key = any(%(keys)s::text[])"
         if sample:
             sql += f" order by hashtext(d.key) limit {int(sample)}"
-        found = {key: json.loads(text) for key, text in self._rows(sql, keys=list(keys or ()))}
-        order = [key for key in keys if key in found] if keys is not None else list(found)
-        rows = np.array([found[key] for key in order], np.float32).reshape(len(order), columns.dimensions or 0)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-        return unit
-
-    def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (asked before embedding)
-        """See `Store`; whoever asks is about to write, which cannot be done here."""
-        raise self._cannot(Capability.WRITE)
-
-    def statistics(self) -> Statistics:
-        """See `Store`; the sequence number is that of the clock."""
-        spread = self._attached.spread
-        notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
-        return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
+        vectors = {key: json.loads(text) for key, text in self._rows(sql, keys=list(keys or ()))}
+        return unit_rows(vectors, keys, columns.dimensions)
 
     def close(self) -> None:
         """See `Store`."""
@@ -173,33 +173,48 @@ class TableStore(BaseStore):
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _asked(self, look: Look) -> tuple[str, dict[str, Any]]:
+    def _statement(self, look: Look) -> tuple[str, dict[str, Any]]:
         """The statement for a look, and its parameters; an empty one where nothing is looked for."""
-        columns, condition = self._columns, Condition(look.filters)
+        columns, condition = self._columns, self._condition(look.filters)
         parts: list[str] = []
-        given: dict[str, Any] = dict(condition.parameters)
+        parameters: dict[str, Any] = dict(condition.parameters)
         if look.text is not None:
-            given["text"] = look.text.replace("\0", " ").encode("utf-8", "replace").decode()
+            parameters["text"] = look.text.replace("\0", " ").encode("utf-8", "replace").decode()
             query = f"replace(plainto_tsquery({columns.configuration}, %(text)s)::text, ' & ', ' | ')::tsquery"
             parts.append(
                 f"(select '{TEXT}' as list, ts_rank(d.w, {query}, 1)::float8 as score, {_DOCUMENT} from {columns.rows} "
                 f"where d.w @@ {query} and {condition.sql} order by score desc, d.key limit {look.depth:d})"
             )
         if look.vector is not None and columns.vector:
-            given["v"] = look.vector.tolist()
+            parameters["v"] = look.vector.tolist()
             distance = f"d.v {columns.operator} {columns.vector}"
             parts.append(
                 f"(select '{NEAR}' as list, ({columns.score.format(distance)})::float8 as score, {_DOCUMENT} "
                 f"from {columns.rows} where d.v is not null and {condition.sql} order by {distance} "
                 f"limit {look.depth:d})"
             )
-        return " union all ".join(parts), given
+        return " union all ".join(parts), parameters
+
+    def _condition(self, filters: Filter | None) -> Condition:
+        """A filter as SQL.
+
+        Raises:
+            UnmetNeedError: a key may be a path in a JSON column.
+        """
+        if self._columns.json and (paths := [key for key in keys_of(filters) if self._is_path(key)]):
+            raise UnmetNeedError(f"{self._attached.place}: paths into JSON columns cannot be filtered by: {paths[0]!r}")
+        return Condition(filters, values=as_written)
+
+    def _is_path(self, key: str) -> bool:
+        return "." in key and key not in self._attached.metadata
 
     def _unknown(self, look: Look) -> tuple[str, ...]:
         """What of a filter cannot be asked for; in JSON columns there may be anything."""
         if self._columns.json:
             return ()
-        return tuple(dict.fromkeys(unknown_keys(look.filters, self._attached.metadata, self._attached.place)))
+        return tuple(
+            dict.fromkeys(unknown_keys(look.filters, (*self._attached.metadata, ID, WHOLE), self._attached.place))
+        )
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
         return self._connections.run(lambda connection: connection.execute(sql.encode(), parameters).fetchall())
@@ -217,8 +232,8 @@ class TableStore(BaseStore):
         Raises:
             InputError: there is no such table or column, or it is of a type that cannot be used.
         """
-        attached = self._attached
-        table = ".".join(map(_quoted, attached.table.split(".", 1)))
+        attachment = self._attached
+        table = ".".join(map(_quoted, attachment.table.split(".", 1)))
         sql = (
             "select a.attname, t.typname, n.nspname, a.atttypmod, format_type(a.atttypid, a.atttypmod), c.oid::text "
             "from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped "
@@ -227,18 +242,18 @@ class TableStore(BaseStore):
         )
         types = {row[0]: row[1:] for row in connection.execute(sql, (table,)).fetchall()}
         if not types:
-            raise InputError(f"{self._connections.label} has no table {attached.table!r} that this role can see")
-        vector = attached.vector
-        for name in (attached.id, attached.text, *([] if vector is None else [vector]), *attached.metadata):
+            raise InputError(f"{self._connections.label} has no table {attachment.table!r} that this role can see")
+        vector = attachment.vector
+        for name in (attachment.id, attachment.text, *([] if vector is None else [vector]), *attachment.metadata):
             if name not in types:
-                raise InputError(f"table {attached.table!r} has no column {name!r}; it has {', '.join(types)}")
-        configuration, words = _full_text(connection, table, attached.text, types)
+                raise InputError(f"table {attachment.table!r} has no column {name!r}; it has {', '.join(types)}")
+        configuration, words = _full_text(connection, table, attachment.text, types)
         selected = [
-            f"t.{_quoted(attached.id)} as id",
-            f"t.{_quoted(attached.id)}::text as key",
-            f"coalesce(t.{_quoted(attached.text)}::text, '') as text",
+            f"t.{_quoted(attachment.id)} as id",
+            f"t.{_quoted(attachment.id)}::text as key",
+            f"coalesce(t.{_quoted(attachment.text)}::text, '') as text",
             f"{words} as w",
-            f"{_metadata(attached.metadata, types)} as meta",
+            f"{_metadata(attachment.metadata, types)} as meta",
         ]
         if vector is not None:
             selected.append(f"t.{_quoted(vector)} as v")
@@ -248,19 +263,19 @@ class TableStore(BaseStore):
         )
         inner = f"(select {', '.join(selected)} from {table} t)"
         rows = f"(select m.*, {facts} as facts from {inner} m) d".replace("%", "%%")
-        told = f"{self._connections.label} {types[attached.id][4]} {attached.id} {attached.text} {vector}"
-        known: dict[str, Any] = {
+        fingerprint = f"{self._connections.label} {types[attachment.id][4]} {attachment.id} {attachment.text} {vector}"
+        fields: dict[str, Any] = {
             "rows": rows,
-            "id_type": types[attached.id][3],
+            "id_type": types[attachment.id][3],
             "configuration": configuration.replace("%", "%%"),
-            "identity": hashlib.blake2b(told.encode(), digest_size=16).hexdigest(),
-            "json": any(types[name][0] in _JSON for name in attached.metadata),
+            "identity": hashlib.blake2b(fingerprint.encode(), digest_size=16).hexdigest(),
+            "json": any(types[name][0] in _JSON for name in attachment.metadata),
         }
         if vector is None:
-            return _Columns(**known)
+            return _Columns(**fields)
         kind, schema, dimensions = types[vector][:3]
         if kind not in _VECTORS:
-            raise InputError(f"column {vector!r} of {attached.table!r} is {types[vector][3]}, not one of pgvector")
+            raise InputError(f"column {vector!r} of {attachment.table!r} is {types[vector][3]}, not one of pgvector")
         if dimensions < 0:
             row = connection.execute(
                 f"select {_quoted(schema)}.vector_dims({_quoted(vector)}) from {table} "
@@ -271,7 +286,7 @@ class TableStore(BaseStore):
         operator, score = _OPERATORS[distance]
         cast = f"%(v)s::float4[]::{_quoted(schema)}.vector"
         return _Columns(
-            **known,
+            **fields,
             vector=cast if kind == "vector" else f"{cast}::{_quoted(schema)}.halfvec",
             operator=f"operator({_quoted(schema)}.{operator})",
             score=score,
@@ -283,14 +298,14 @@ _DOCUMENT: Final = "d.key, d.text, d.meta::text"
 
 
 def _document(key: str, text: str, metadata: str) -> Document:
-    return Document(key, text, {name: one for name, one in json.loads(metadata).items() if one is not None})
+    return Document(key, text, {name: value for name, value in json.loads(metadata).items() if value is not None})
 
 
 def _lists(look: Look, rows: Sequence[Any], degraded: tuple[str, ...]) -> Lists:
     rankings: dict[str, Ranking] = {}
     documents: dict[Any, Document] = {}
-    wanted = [*([TEXT] if look.text is not None else []), *([NEAR] if look.vector is not None else [])]
-    for name in wanted:
+    names = [*([TEXT] if look.text is not None else []), *([NEAR] if look.vector is not None else [])]
+    for name in names:
         best: dict[str, float] = {}
         for _, score, key, text, metadata in sorted((row for row in rows if row[0] == name), key=lambda row: -row[1]):
             best.setdefault(key, score)  # a view may have a row twice
@@ -335,17 +350,17 @@ def _full_text(connection: Connection[Any], table: str, text: str, types: dict[s
                 "where d.adrelid = to_regclass(%s) and a.attname = %s",
                 (table, name),
             ).fetchone()
-            made = None if row is None else re.search(r"to_tsvector\('((?:[^']|'')+)'::regconfig", row[0])
-            return f"'{made[1] if made else 'simple'}'::regconfig", f"t.{_quoted(name)}"
+            match = None if row is None else re.search(r"to_tsvector\('((?:[^']|'')+)'::regconfig", row[0])
+            return f"'{match[1] if match else 'simple'}'::regconfig", f"t.{_quoted(name)}"
     indexes = connection.execute(
         "select pg_get_indexdef(i.indexrelid, 1, true) from pg_index i join pg_class c on c.oid = i.indexrelid "
         "join pg_am m on m.oid = c.relam where i.indrelid = to_regclass(%s) and m.amname in ('gin', 'gist')",
         (table,),
     ).fetchall()
     for (expression,) in indexes:
-        found = _EXPRESSION.fullmatch(expression)
-        if found and re.search(rf"\b{re.escape(text)}\b", expression):
-            return f"'{found[1]}'::regconfig", expression
+        indexed_match = _EXPRESSION.fullmatch(expression)
+        if indexed_match and re.search(rf"\b{re.escape(text)}\b", expression):
+            return f"'{indexed_match[1]}'::regconfig", expression
     return "'simple'::regconfig", f"to_tsvector('simple', coalesce(t.{_quoted(text)}::text, ''))"
 
 

@@ -1,0 +1,108 @@
+"""The same questions to a folder, to servers and over HTTP: ``python benchmarks/store_answers.py``.
+
+Datasets are indexed into a folder once and copied with their vectors. Whole answers (``auto``, nothing refused) are
+compared with the folder's: nDCG@10, the share of the first five that are the same, and how far ``relevance`` is apart
+for the same document. ``--places`` leaves some out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pointsman
+from pointsman.copying import copy
+from pointsman.evaluation import measure, read_collection
+from pointsman.models import CachedEmbedder, default_embedder
+from pointsman.store.backend import open_backend
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+DATA = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+COLLECTIONS = ("en_scifact", "ru_faq_java", "zh_cmrc2018")
+PLACES = ("postgresql", "opensearch", "http")
+Answers = dict[str, list[tuple[str, float, float]]]
+
+
+def answers(workspace: Any, name: str, queries: dict[str, str]) -> Answers:
+    """Ids with their scores and relevance, by question."""
+    return {
+        key: [
+            (hit.id, hit.score, hit.relevance or 0.0)
+            for hit in workspace.search(query, 10, datasets=[name], refuse=False)
+        ]
+        for key, query in queries.items()
+    }
+
+
+def compared(name: str, place: str, qrels: Any, first: Answers, other: Answers) -> str:
+    """A line of figures."""
+    ndcg = [
+        measure(qrels, {key: [id_ for id_, _, _ in hits] for key, hits in one.items()}).means["ndcg@10"]
+        for one in (first, other)
+    ]
+    overlaps, apart = [], []
+    for key, hits in first.items():
+        mine, theirs = ([id_ for id_, _, _ in one[:5]] for one in (hits, other[key]))
+        overlaps.append(len({*mine} & {*theirs}) / max(len(mine), len(theirs), 1))
+        relevance = {id_: value for id_, _, value in hits}
+        apart += [abs(relevance[id_] - value) for id_, _, value in other[key] if id_ in relevance]
+    return (
+        f"{name}, {place}: nDCG@10 {ndcg[1]:.4f} (folder {ndcg[0]:.4f}), top 5 the same {np.mean(overlaps):.4f}, "
+        f"relevance apart {np.mean(apart):.4f} on average, {np.quantile(apart, 0.99):.3f} at p99"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", nargs="+", default=COLLECTIONS)
+    parser.add_argument("--places", nargs="+", choices=PLACES, default=PLACES)
+    parser.add_argument("--questions", type=int, default=300)
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        folder = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "work")
+        embedder = CachedEmbedder(default_embedder())
+        here = stack.enter_context(pointsman.open(folder, embedder=embedder))
+        collections = {name: read_collection(DATA / name) for name in options.collections}
+        for name, collection in collections.items():
+            here.dataset(name).add(collection.documents)
+        urls: dict[str, str] = {}
+        if "postgresql" in options.places:
+            from postgres_kit import PostgresServer
+
+            database = PostgresServer()
+            stack.callback(database.stop)
+            urls["postgresql"] = f"{database.url}?schema=answers"
+        if "opensearch" in options.places:
+            from opensearch_kit import Cluster
+
+            cluster = Cluster(3)
+            stack.callback(cluster.stop)
+            urls["opensearch"] = f"{cluster.url}/answers?shards=3"
+        places: dict[str, Any] = {}
+        for place, url in urls.items():
+            with closing(open_backend(folder)) as source, closing(open_backend(url)) as target:
+                copy(source, target)
+            places[place] = stack.enter_context(pointsman.open(url, embedder=embedder))
+        if "http" in options.places:
+            from server_kit import Served
+
+            served = stack.enter_context(Served(folder, embedder="default")).ready()
+            places["http"] = stack.enter_context(closing(pointsman.Client(f"http://127.0.0.1:{served.port}")))
+        for name, collection in collections.items():
+            queries = dict(list(collection.queries.items())[: options.questions])
+            qrels = {key: value for key, value in collection.qrels.items() if key in queries}
+            first = answers(here, name, queries)
+            for place, workspace in places.items():
+                print(compared(name, place, qrels, first, answers(workspace, name, queries)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

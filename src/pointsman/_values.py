@@ -1,0 +1,196 @@
+"""The values of metadata: what they are stored as, what filters compare, and what is the same but for its case.
+
+Every store keeps and compares what this module makes of a document, so that a filter means the same everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cache
+from typing import Any, Final, Literal
+from uuid import UUID
+
+Kind = Literal["string", "number", "boolean"]
+
+Typed = tuple[Kind, Any]
+"""A value with its kind: a ``str``, a ``float`` (a boolean is 0.0 or 1.0), or an ``int`` that no double is equal to."""
+
+ID: Final = "_id"
+"""The key under which filters see a document's id."""
+TEXT: Final = "_text"
+"""The key under which filters see a document's text."""
+
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)", re.ASCII)
+_CASED: Final = 0x1E944  # no letter beyond it has another case
+
+
+def plain(value: object) -> Any:
+    """A scalar as JSON has it: dates in ISO 8601, UUIDs as texts, decimals and numpy's scalars as numbers.
+
+    >>> plain(date(2024, 5, 1)), plain(Decimal("1.5")), plain(Decimal(3))
+    ('2024-05-01', 1.5, 3)
+
+    Raises:
+        TypeError: it is nothing of the kind.
+    """
+    if isinstance(value, date):  # a datetime is one
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+    numpy = sys.modules.get("numpy")  # whoever has such a scalar has imported it
+    if numpy is not None and isinstance(value, numpy.generic):
+        item = value.item()
+        return item if item is None or isinstance(item, str | int | float) else plain(item)
+    raise TypeError(f"a {type(value).__name__} is no JSON value, no date, UUID, Decimal or numpy scalar")
+
+
+def typed(value: object) -> Typed | None:
+    """The value as filters compare it, or None for what cannot be filtered on.
+
+    A text that is a date and time with a zone stands for its instant.
+
+    >>> typed(2), typed(True), typed("2"), typed(None), typed(2**53 + 1)
+    (('number', 2.0), ('boolean', 1.0), ('string', '2'), None, ('number', 9007199254740993))
+    >>> typed("2024-05-01T02:00:00+03:00")
+    ('string', '2024-04-30T23:00:00+00:00')
+    """
+    if isinstance(value, str):
+        return "string", _instant(value) if 16 < len(value) < 33 and value[4] == "-" else value
+    if isinstance(value, bool):
+        return "boolean", float(value)
+    if isinstance(value, int | float):
+        return ("number", _number(value)) if value == value else None  # noqa: PLR0124  (all but NaN)
+    try:
+        return None if value is None else typed(plain(value))
+    except TypeError:
+        return None
+
+
+def _number(value: float) -> float:
+    """A double, or an integer that no double is equal to; beyond the doubles there is infinity."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    return number if number == value else int(value)
+
+
+def _instant(text: str) -> str:
+    """A date and time with a zone in one form, in UTC, so that instants are in the order of their texts."""
+    if _INSTANT.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text).astimezone(UTC).isoformat()
+        except (ValueError, OverflowError):  # the 30th of February, or before the year 1
+            return text
+    return text
+
+
+def typed_values(value: object) -> list[Typed]:
+    """The values of a metadata entry: those of a list, or the single value.
+
+    >>> typed_values(["a", None, 1])
+    [('string', 'a'), ('number', 1.0)]
+    """
+    if isinstance(value, list | tuple):
+        return [entry for item in value if (entry := typed(item)) is not None]
+    entry = typed(value)
+    return [] if entry is None else [entry]
+
+
+def _nested(name: str, value: object) -> Iterator[Mapping[str, Any]]:
+    """The mappings in a metadata entry that filters see."""
+    if name.startswith("_"):
+        return
+    for item in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(item, Mapping):
+            yield item
+
+
+def facts(fields: Mapping[str, Any], prefix: str = "") -> dict[str, list[Typed]]:
+    """Everything that filters see, by key; what is nested has the keys of its path with dots between them.
+
+    >>> facts({"author": {"name": "Li"}, "parts": [{"no": 1}, {"no": 2}], "_rest": {"x": 1}})
+    {'author.name': [('string', 'Li')], 'parts.no': [('number', 1.0), ('number', 2.0)]}
+    """
+    result: dict[str, list[Typed]] = {}
+    for name, value in fields.items():
+        key = prefix + name
+        values = _raw(value) if key in (ID, TEXT) else typed_values(value)
+        if values:
+            result.setdefault(key, []).extend(values)
+        for inner in _nested(name, value):
+            for path, more in facts(inner, f"{key}.").items():
+                result.setdefault(path, []).extend(more)
+    return result
+
+
+def values_of(fields: Mapping[str, Any], key: str) -> list[Typed]:
+    """What `facts` has of one key.
+
+    >>> values_of({"a": {"b": 1}, "a.b": 2}, "a.b")
+    [('number', 2.0), ('number', 1.0)]
+    """
+    return _raw(fields.get(key)) if key in (ID, TEXT) else _path_values(fields, key)
+
+
+def _raw(value: object) -> list[Typed]:
+    """An id or a text, which stands for no instant."""
+    return [("string", value)] if isinstance(value, str) else []
+
+
+def _path_values(fields: Mapping[str, Any], key: str) -> list[Typed]:
+    values = typed_values(fields.get(key))
+    place = key.find(".")
+    while place >= 0:
+        for inner in _nested(key[:place], fields.get(key[:place])):
+            values += _path_values(inner, key[place + 1 :])
+        place = key.find(".", place + 1)
+    return values
+
+
+@cache
+def _folding() -> dict[int, str]:
+    """What stands for a letter where the case does not matter: one letter for one, so that places stay."""
+    table = {}
+    for code in range(_CASED):
+        letter = chr(code)
+        folded = letter.casefold()
+        if len(folded) != 1:
+            folded = letter.lower()
+        if folded != letter and len(folded) == 1:
+            table[code] = folded
+    return table
+
+
+def folded(text: str) -> str:
+    """The text without its case, letter by letter: ``ß`` is ``ẞ``, and not ``ss``.
+
+    >>> folded("ÄÖ straße ЯНВАРЬ")
+    'äö straße январь'
+    """
+    return text.lower() if text.isascii() else text.translate(_folding())
+
+
+@cache
+def _cases() -> dict[str, str]:
+    letters: dict[str, str] = {}
+    for code, letter in _folding().items():
+        letters[letter] = letters.get(letter, letter) + chr(code)
+    return letters
+
+
+def cases(letter: str) -> str:
+    r"""All letters that are this one but for the case.
+
+    >>> sorted(cases("K")) == ["K", "k", "\u212a"]
+    True
+    """
+    plain_letter = folded(letter)
+    return _cases().get(plain_letter, plain_letter)

@@ -1,0 +1,68 @@
+"""Our own places for workspaces and kinds of collections, by the scheme of the URL; loaded when one is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pointsman.registry import COLLECTIONS, STORES
+from pointsman.store.backend import LocalBackend
+
+if TYPE_CHECKING:
+    from pointsman.store.attachment import AttachedStore, Attachment
+    from pointsman.store.backend import Backend
+
+
+def _postgresql(url: str, **options: Any) -> Backend:
+    from pointsman.store.postgres import PostgresBackend
+
+    return PostgresBackend(url, **options)
+
+
+def _opensearch(url: str, **options: Any) -> Backend:
+    from pointsman.store.opensearch import OpenSearchBackend
+
+    return OpenSearchBackend(url, **options)
+
+
+def _table(attachment: Attachment) -> AttachedStore:
+    from pointsman.store.postgres.table import TableStore
+
+    return TableStore(attachment)
+
+
+def _index(attachment: Attachment) -> AttachedStore:
+    from pointsman.store.opensearch.foreign import IndexStore
+
+    return IndexStore(attachment)
+
+
+def _chroma(attached: Attachment) -> AttachedStore:
+    from pointsman.store.chroma import ChromaStore
+
+    return ChromaStore(attached)
+
+
+def _meilisearch(attached: Attachment) -> AttachedStore:
+    from pointsman.store.meilisearch import MeilisearchStore
+
+    return MeilisearchStore(attached)
+
+
+def _faiss(attached: Attachment) -> AttachedStore:
+    from pointsman.store.faiss_file import FaissStore
+
+    return FaissStore(attached)
+
+
+STORES.register("file", LocalBackend)
+COLLECTIONS.register("faiss", _faiss)
+for scheme in ("postgresql", "postgres"):
+    STORES.register(scheme, _postgresql)
+    COLLECTIONS.register(scheme, _table)
+for scheme in ("opensearch", "opensearch+https"):
+    STORES.register(scheme, _opensearch)
+    COLLECTIONS.register(scheme, _index)
+for scheme in ("chroma", "chroma+https"):
+    COLLECTIONS.register(scheme, _chroma)
+for scheme in ("meilisearch", "meilisearch+https"):
+    COLLECTIONS.register(scheme, _meilisearch)

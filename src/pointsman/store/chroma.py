@@ -1,0 +1,271 @@
+"""A collection of Chroma, searched as it is and never written to (B4).
+
+Chroma compares vectors and has no keyword index, so a collection has one list. Its dimensions and its distance are read
+from the server. Of a filter, the server is asked what certainly lets all matching documents through; the rest is
+compared here, over as many of the nearest as it takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import quote
+
+from pointsman.errors import InputError
+from pointsman.filters import Equals, Filter, In
+from pointsman.store.attachment import AttachedStore, Row, matching, narrowed, page_of, unit_rows, unknown_keys
+from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Scale, StoreInfo
+from pointsman.store.http import Address, Server
+from pointsman.store.prepared import storable
+from pointsman.types import Document
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Typed
+    from pointsman.store.attachment import Attachment
+
+ID: Final = "id"
+TEXT: Final = "document"
+VECTOR: Final = "embedding"
+
+_PORT: Final = 8000
+_MOST: Final = 16_384
+"""Nearest documents that a filter is looked for among."""
+_TOGETHER: Final = 1000
+"""Documents in one answer."""
+_SCORES: Final[dict[str, Callable[[float], float]]] = {
+    "cosine": lambda d: 1 - d,
+    "ip": lambda d: 1 - d,
+    "l2": lambda d: -d,
+}
+"""By the name of a distance: what makes a score of it. That of ``l2`` is squared."""
+_EXACT: Final = 2.0**53  # beyond it whole numbers and doubles differ
+_DOCUMENTS: Final = ["documents", "metadatas"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """What the server says of it."""
+
+    path: str
+    space: str
+    dimensions: int | None
+
+
+class ChromaStore(AttachedStore):
+    """A collection as a store that only reads; keys are ids.
+
+    Args:
+        attached: where it is: ``chroma+https://:token@host:8000/database?tenant=…``, or ``chroma://`` without TLS; its
+            ``table`` is the collection, its ``text`` is ``"document"`` or a key of the metadata.
+
+    Raises:
+        InputError: the URL cannot be used, or a field is not one that Chroma has.
+    """
+
+    def __init__(self, attached: Attachment) -> None:
+        super().__init__(attached)
+        if attached.id != ID or attached.vector != VECTOR:
+            raise InputError(
+                f"in Chroma the id is {ID!r} and the vector {VECTOR!r}, not {attached.id!r:.80} and "
+                f"{attached.vector!r:.80}; it is searched by vectors alone"
+            )
+        if not attached.table or not storable(attached.table):
+            raise InputError(f"a collection of Chroma is named by a text, not {attached.table!r:.80}")
+        address = Address(attached.url, _PORT, {"tenant"})
+        tenant = quote(address.options.get("tenant", "default_tenant"), safe="")
+        database = quote(address.path[0] if address.path else "default_database", safe="")
+        self._root = f"/api/v2/tenants/{tenant}/databases/{database}/collections"
+        self._server = Server(address, {"X-Chroma-Token": address.key} if address.key else {})
+        self._opening = threading.Lock()
+        self._read: _Collection | None = None
+
+    def __repr__(self) -> str:
+        return f"ChromaStore({self._server.label!r}, {self._attached.table!r})"
+
+    @property
+    def technique(self) -> Literal["vector"]:
+        """See `AttachedStore`."""
+        return "vector"
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`.
+
+        Raises:
+            InputError: there is no such collection.
+        """
+        collection, attached = self._collection, self._attached
+        place = f"{self._server.label} {collection.path} {attached.text}"
+        identity = hashlib.blake2b(place.encode(), digest_size=16).hexdigest()
+        can = frozenset({Capability.FILTERS, Capability.VECTORS})
+        scales = {NEAR: Scale.FOREIGN}
+        return StoreInfo("chroma collection", identity, attached.embedder, collection.dimensions, scales, can)
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`; looks of one depth and one filter are one request."""
+        answers: dict[int, Lists] = {}
+        groups: dict[tuple[int, str], list[int]] = {}
+        for number, look in enumerate(looks):
+            if look.vector is None or self._collection.dimensions is None:
+                answers[number] = Lists({} if look.vector is None else {NEAR: []})
+            else:
+                groups.setdefault((look.depth, str(look.filters)), []).append(number)
+        for numbers in groups.values():
+            rankings = self._nearest([looks[number] for number in numbers])
+            answers.update(zip(numbers, rankings, strict=True))
+        return [answers[number] for number in range(len(looks))]
+
+    def _nearest(self, looks: Sequence[Look]) -> list[Lists]:
+        """The nearest for looks of the same depth and filter."""
+        first = looks[0]
+        body: dict[str, Any] = {
+            "query_embeddings": [look.vector.tolist() for look in looks if look.vector is not None],
+            "include": [*_DOCUMENTS, "distances"],
+            **_where(first.filters),
+        }
+
+        def ask(size: int) -> list[list[Row]]:
+            answer = self._ask("query", {**body, "n_results": size})
+            score = _SCORES[self._collection.space]
+            return [
+                [
+                    (document.id, score(distance), document)
+                    for document, distance in zip(documents, distances, strict=True)
+                ]
+                for documents, distances in zip(
+                    map(self._documents, answer["ids"], answer["documents"], answer["metadatas"]),
+                    answer["distances"],
+                    strict=True,
+                )
+            ]
+
+        lists, more = matching(first.filters, first.depth, _MOST, ask)
+        place, fields = self._attached.place, self._attached.metadata
+        notes = list(unknown_keys(first.filters, fields, place)) if fields else []
+        if more:
+            notes.append(f"{place}: the filter was looked for among the nearest {_MOST:,} documents")
+        return [
+            Lists(
+                {NEAR: [(key, value) for key, value, _ in rows]},
+                {},
+                {key: document for key, _, document in rows},
+                tuple(dict.fromkeys(notes)),
+            )
+            for rows in lists
+        ]
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        able = [id_ for id_ in dict.fromkeys(ids) if storable(id_)]
+        documents_found = self._get(ids=able) if able else []
+        documents = {document.id: document for document in documents_found}
+        return [documents.get(id_) for id_ in ids]
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+        return page_of(lambda offset, size: self._get(offset=offset, limit=size), after, limit, filters)
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        if filters is not None:
+            return super().count(filters)
+        return int(self._server.ask("GET", f"{self._collection.path}/count"))
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`; brought to length 1."""
+        total = self.count()
+        requests: list[dict[str, Any]]
+        if keys is not None:
+            requests = [{"ids": list(keys)}] if keys else []
+        elif sample and sample < total:
+            parts = min(sample, 8)
+            size = sample // parts
+            requests = [{"limit": size, "offset": part * (total - size) // max(parts - 1, 1)} for part in range(parts)]
+        else:
+            requests = [{"limit": _TOGETHER, "offset": begin} for begin in range(0, total, _TOGETHER)]
+        vectors: dict[str, Sequence[float]] = {}
+        for request in requests:
+            answer = self._ask("get", {"include": ["embeddings"], **request})
+            vectors.update(zip(answer["ids"], answer["embeddings"], strict=True))
+        return unit_rows(vectors, keys, self._collection.dimensions)
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._server.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _ask(self, verb: str, body: Mapping[str, Any]) -> Any:
+        return self._server.ask("POST", f"{self._collection.path}/{verb}", body)
+
+    def _get(self, **query: Any) -> list[Document]:
+        answer = self._ask("get", {"include": _DOCUMENTS, **query})
+        return self._documents(answer["ids"], answer["documents"], answer["metadatas"])
+
+    def _documents(self, ids: Sequence[str], texts: Sequence[Any], metadatas: Sequence[Any]) -> list[Document]:
+        seen, text = self._attached.metadata, self._attached.text
+        documents = []
+        for id_, words, value in zip(ids, texts, metadatas, strict=True):
+            metadata = value if isinstance(value, Mapping) else {}
+            visible = metadata if not seen else {name: metadata[name] for name in seen if name in metadata}
+            documents.append(Document(id_, str((words if text == TEXT else metadata.get(text)) or ""), dict(visible)))
+        return documents
+
+    @property
+    def _collection(self) -> _Collection:
+        """What the server says of the collection; asked again while there are no vectors."""
+        with self._opening:
+            if self._read is None or self._read.dimensions is None:
+                name = self._attached.table
+                about = self._server.ask("GET", f"{self._root}/{quote(name, safe='')}", accepted=(404,))
+                if about is None:
+                    raise InputError(f"{self._server.label} has no collection {name!r:.80}")
+                settings = about.get("configuration_json") or {}
+                kinds = [settings[kind] for kind in ("hnsw", "spann") if settings.get(kind)]
+                space = kinds[0].get("space", "l2") if kinds else "l2"
+                if space not in _SCORES:
+                    raise InputError(f"{self._attached.place} compares by {space!r:.40}, which is not supported")
+                self._read = _Collection(f"{self._root}/{about['id']}", space, about.get("dimension"))
+            return self._read
+
+
+def _where(filters: Filter | None) -> dict[str, Any]:
+    """The part of a request that leaves out what certainly does not match."""
+    condition = narrowed(filters, _condition, _both)
+    return {} if condition is None else {"where": condition}
+
+
+def _both(word: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {f"${word}": parts}
+
+
+def _condition(leaf: Filter) -> dict[str, Any] | None:
+    """Of a part on one key; a comparison of Chroma's does not see lists, so ranges are compared here."""
+    if not isinstance(leaf, Equals | In) or leaf.key.startswith(("$", "#", "chroma:")):
+        return None
+    values = [leaf.typed] if isinstance(leaf, Equals) else sorted(leaf.typed, key=str)
+    parts: list[dict[str, Any]] = []
+    for value in values:
+        forms = _forms(value)
+        if not forms:
+            return None
+        parts += [{leaf.key: {"$eq": forms[0]}}, *({leaf.key: {"$contains": form}} for form in forms)]
+    return {"$or": parts} if parts else None
+
+
+def _forms(value: Typed) -> list[Any]:
+    """A value as Chroma may keep it, whole numbers in two types; nothing where it cannot be asked for."""
+    kind, content = value
+    if kind == "boolean":
+        return [bool(content)]
+    if kind == "string":
+        return [content] if "\0" not in content and storable(content) else []
+    if not abs(content) < _EXACT:
+        return []
+    return [int(content), float(content)] if content.is_integer() else [content]

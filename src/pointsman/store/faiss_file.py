@@ -1,0 +1,206 @@
+"""A file of FAISS with a file of its documents, searched as they are and never written to (B4).
+
+The documents are lines of JSON with an id, a text and whatever else there is, which is their metadata. The first line
+is the first vector's; where the index has ids of its own (``IndexIDMap``), a vector is that of the document whose id
+is the same number. Both files are read when they are first needed, and again when one of them has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
+
+from pointsman.errors import CorruptStoreError, InputError
+from pointsman.store.attachment import AttachedStore, Row, matching, unit_rows
+from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Scale, StoreInfo
+from pointsman.store.prepared import direction, position
+from pointsman.types import Document
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Filter
+    from pointsman.store.attachment import Attachment
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What was read.
+
+    Attributes:
+        stamp: tells whether one of the files has changed.
+        index: of FAISS.
+        documents: by id, in the order of their lines.
+        ids: by the label of their vectors.
+        cosine: whether scores grow with the likeness; else they are squared distances.
+        readable: whether the index gives its vectors back.
+    """
+
+    stamp: tuple[tuple[int, int], ...]
+    index: Any
+    documents: Mapping[str, Document]
+    ids: Mapping[int, str]
+    cosine: bool
+    readable: bool
+
+
+class FaissStore(AttachedStore):
+    """Two files as a store that only reads; keys are ids.
+
+    Args:
+        attached: the ``url`` is ``faiss:`` with the path of the index, the ``table`` the path of the documents, beside
+            the index unless it is absolute; ``id`` and ``text`` are keys of its lines. Read no index from somebody that
+            you do not trust: FAISS checks little of what it reads.
+
+    Raises:
+        InputError: a path or a name is missing.
+    """
+
+    def __init__(self, attached: Attachment) -> None:
+        super().__init__(attached)
+        path = unquote(attached.url.partition(":")[2])
+        if not path or not attached.table or attached.vector is None:
+            raise InputError(
+                "a FAISS file is attached as faiss:PATH with the file of its documents as the table and vector='vector'"
+            )
+        self._path = Path(path)
+        self._listing = self._path.parent / attached.table
+        self._reading = threading.Lock()
+        self._read: _Files | None = None
+
+    def __repr__(self) -> str:
+        return f"FaissStore({str(self._path)!r}, {str(self._listing)!r})"
+
+    @property
+    def technique(self) -> Literal["vector"]:
+        """See `AttachedStore`."""
+        return "vector"
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`.
+
+        Raises:
+            InputError: a file is not there.
+            CorruptStoreError: one cannot be read, or they do not belong together.
+        """
+        files = self._files
+        identity = hashlib.blake2b(f"{self._path.absolute()} {files.stamp}".encode(), digest_size=16).hexdigest()
+        can = {Capability.FILTERS, Capability.LOCAL, *([Capability.VECTORS] if files.readable else [])}
+        scales = {NEAR: Scale.FOREIGN}
+        return StoreInfo("faiss file", identity, self._attached.embedder, files.index.d, scales, frozenset(can))
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`; filters are compared here, over as many of the nearest as it takes."""
+        return [self._search(look) for look in looks]
+
+    def _search(self, look: Look) -> Lists:
+        files = self._files
+        if look.vector is None:
+            return Lists({})
+        vector = direction(look.vector, files.index.d)
+        if not vector.any():
+            return Lists({NEAR: []})
+
+        def ask(size: int) -> list[list[Row]]:
+            scores, labels = files.index.search(vector[None], size)
+            pairs = zip(labels[0].tolist(), scores[0].tolist(), strict=True)
+            hits = [
+                (files.ids[label], score if files.cosine else -score) for label, score in pairs if label in files.ids
+            ]
+            return [[(id_, score, files.documents[id_]) for id_, score in hits]]
+
+        (rows,), _ = matching(look.filters, look.depth, max(files.index.ntotal, 1), ask)
+        return Lists({NEAR: [(key, score) for key, score, _ in rows]}, {}, {key: document for key, _, document in rows})
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        return [self._files.documents.get(id_) for id_ in ids]
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+        begin = position(after)
+        every = list(self._files.documents.values())
+        page: list[Document] = []
+        for number in range(begin, len(every)):
+            if filters is None or filters.matches(every[number].fields):
+                if len(page) == limit:
+                    return Page(page, str(number))
+                page.append(every[number])
+        return Page(page, None)
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`; brought to length 1."""
+        files = self._files
+        if not files.readable:
+            raise self._cannot(Capability.VECTORS)
+        labels = {id_: label for label, id_ in files.ids.items()}
+        ids = list(labels) if keys is None else [key for key in keys if key in labels]
+        if sample and sample < len(ids):
+            ids = [ids[number * len(ids) // sample] for number in range(sample)]
+        rows = {id_: files.index.reconstruct(labels[id_]).tolist() for id_ in ids}
+        return unit_rows(rows, ids, files.index.d)
+
+    def close(self) -> None:
+        """See `Store`."""
+        with self._reading:
+            self._read = None
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _files(self) -> _Files:
+        with self._reading:
+            try:
+                stamp = tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in (self._path, self._listing))
+                if self._read is None or self._read.stamp != stamp:
+                    self._read = self._reads(stamp)
+            except OSError as error:
+                raise InputError(f"{error.filename or self._path} cannot be read: {error.strerror}") from error
+            return self._read
+
+    def _reads(self, stamp: tuple[tuple[int, int], ...]) -> _Files:
+        import faiss
+
+        try:
+            index = faiss.read_index(str(self._path))
+        except RuntimeError as error:
+            raise CorruptStoreError(f"{self._path} is no index of FAISS that can be read; write it anew") from error
+        documents = {document.id: document for document in self._lines()}
+        if hasattr(index, "id_map"):
+            ids = {label: str(label) for label in faiss.vector_to_array(index.id_map).tolist()}
+        else:
+            ids = dict(enumerate(documents))
+        if len(ids) != index.ntotal or len(ids) != len(documents) or not set(ids.values()) <= documents.keys():
+            raise CorruptStoreError(
+                f"{self._path} has {index.ntotal} vectors, {self._listing} {len(documents)} documents; "
+                "each vector needs its document"
+            )
+        readable = True
+        try:
+            if ids:
+                index.reconstruct(next(iter(ids)))
+        except RuntimeError:  # an index that does not keep its vectors so that they can be read
+            readable = False
+        return _Files(stamp, index, documents, ids, index.metric_type == faiss.METRIC_INNER_PRODUCT, readable)
+
+    def _lines(self) -> list[Document]:
+        id_, text, seen = self._attached.id, self._attached.text, self._attached.metadata
+        documents = []
+        for number, line in enumerate(self._listing.read_bytes().splitlines(), 1):
+            try:
+                value = json.loads(line)
+                name, words = str(value.pop(id_)), str(value.pop(text))
+            except (ValueError, KeyError, AttributeError, TypeError) as error:
+                raise CorruptStoreError(
+                    f"{self._listing}, line {number}: it is no JSON object with {id_!r:.40} and {text!r:.40}"
+                ) from error
+            documents.append(Document(name, words, {key: value[key] for key in value if not seen or key in seen}))
+        return documents

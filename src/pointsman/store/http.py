@@ -1,0 +1,127 @@
+"""JSON over HTTP with the server of a database: its address, its errors, and second attempts."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from pointsman._http import is_here, one_line
+from pointsman.errors import InputError, MissingDependencyError, StoreError, StoreUnavailableError
+
+try:
+    import httpx
+except ImportError as error:
+    raise MissingDependencyError("httpx", "http", "a collection behind HTTP") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+PATIENCE: Final = 5.0  # seconds for which what fails for a moment is tried again
+_SECONDS: Final = 30.0  # for one answer
+_PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
+_BUSY: Final = frozenset({429, 502, 503, 504})
+
+
+class Address:
+    """The URL of a server, taken apart: ``chroma+https://:key@host:8000/path?option=value``.
+
+    Args:
+        url: the scheme ends with ``+https``, or there is no TLS: on this machine, or with ``insecure=true``.
+        port: unless the URL has one.
+        options: that it may have besides ``insecure``.
+
+    Raises:
+        InputError: it cannot be read, or is not encrypted and goes elsewhere.
+    """
+
+    def __init__(self, url: str, port: int, options: Collection[str] = ()) -> None:
+        try:
+            parts = urlsplit(url)
+            options_given = dict(parse_qsl(parts.query, keep_blank_values=True))
+            port = parts.port or port
+        except ValueError:
+            parts, options_given = urlsplit(""), {}
+        if not parts.hostname:
+            raise InputError("the URL of a server cannot be read; it has a scheme, a host and a port")  # may be secret
+        if unknown := sorted(options_given.keys() - {"insecure", *options}):
+            allowed = ", ".join(sorted({"insecure", *options}))
+            raise InputError(f"unknown options {', '.join(unknown)} in the URL; known: {allowed}")
+        secure = parts.scheme.endswith("+https")
+        if not secure and not is_here(parts) and options_given.get("insecure") != "true":
+            raise InputError(
+                f"{parts.hostname} is another machine; use {parts.scheme}+https://, or add ?insecure=true to send "
+                "everything in the clear"
+            )
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self.base = f"{'https' if secure else 'http'}://{host}:{port}"
+        self.label = f"{parts.scheme}://{host}:{port}"
+        self.key = unquote(parts.password or "")
+        self.path = [unquote(part) for part in parts.path.split("/") if part]
+        self.options = options_given
+
+
+class Server:
+    """Requests to one server; threads may share it.
+
+    Args:
+        address: where it is.
+        headers: of every request, such as a key.
+    """
+
+    def __init__(self, address: Address, headers: Mapping[str, str]) -> None:
+        self.label, self._key = address.label, address.key
+        self._client = httpx.Client(
+            base_url=address.base, headers={"Content-Type": "application/json", **headers}, timeout=_SECONDS
+        )
+
+    def __repr__(self) -> str:
+        return f"Server({self.label!r})"
+
+    def ask(self, method: str, path: str, body: object = None, *, accepted: Collection[int] = ()) -> Any:
+        """The answer to a request; None where its status is one of those ``accepted``.
+
+        Raises:
+            StoreUnavailableError: the server does not answer, or is too busy for too long.
+            StoreError: anything else that it complains of.
+        """
+        until, pause = time.monotonic() + PATIENCE, _PAUSE
+        while True:
+            try:
+                content = None if body is None else json.dumps(body, allow_nan=False)  # ASCII: surrogates pass through
+                answer = self._client.request(method, path, content=content)
+                if answer.status_code not in _BUSY:
+                    return self._value(answer, accepted)
+                message = f"status {answer.status_code}"
+            except (httpx.TransportError, httpx.InvalidURL) as error:
+                message = str(error) or type(error).__name__
+            if time.monotonic() >= until:
+                raise StoreUnavailableError(
+                    f"{self.label} does not answer ({self._clean(message)}); check that it runs and lets you in"
+                )
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (spread, not secrecy)
+            pause = min(2 * pause, 1.0)
+
+    def _value(self, answer: httpx.Response, accepted: Collection[int]) -> Any:
+        if answer.status_code in accepted:
+            return None
+        if answer.status_code in {401, 403}:
+            raise StoreError(f"{self.label} lets nobody in with this key ({answer.status_code}); give another one")
+        if not answer.is_success:
+            raise StoreError(f"{self.label}: status {answer.status_code}: {self._clean(answer.text)}")
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise StoreError(
+                f"{self.label} answers with something else than JSON: {self._clean(answer.text)}"
+            ) from error
+
+    def _clean(self, text: str) -> str:
+        line = one_line(text, 300)
+        return line.replace(self._key, "***").replace(quote(self._key, safe=""), "***") if self._key else line
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()

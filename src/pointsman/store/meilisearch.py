@@ -1,0 +1,279 @@
+"""An index of Meilisearch, searched as it is and never written to (B4). Experimental.
+
+It is written after the documented HTTP API of Meilisearch 1.16 and was never run against a server. Meilisearch ranks
+by buckets of its own, so its lists are fused by rank. Its filters ignore case and take ``"1"`` for 1: the server is
+asked what certainly lets all matching documents through, and what comes is compared here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from pointsman.errors import InputError
+from pointsman.filters import Equals, Exists, Filter, In, Range
+from pointsman.store.attachment import (
+    TEXT,
+    AttachedStore,
+    Row,
+    matching,
+    narrowed,
+    one_list,
+    page_of,
+    scales_of,
+    unit_rows,
+    unknown_keys,
+)
+from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Ranking, StoreInfo
+from pointsman.store.http import Address, Server
+from pointsman.store.prepared import storable
+from pointsman.text import repair
+from pointsman.types import Document
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.filters import Typed
+    from pointsman.store.attachment import Attachment
+
+_PORT: Final = 7700
+_EXACT: Final = 2.0**53
+_LONGEST: Final = 100
+"""Characters of a value that is asked for; Meilisearch cuts long ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What the server says of it.
+
+    Attributes:
+        filterable: the fields that it can filter by.
+        dimensions: of the embedder's vectors; None where that is not said.
+        most: how many it brings at most.
+    """
+
+    filterable: frozenset[str]
+    dimensions: int | None
+    most: int
+
+
+class MeilisearchStore(AttachedStore):
+    """An index as a store that only reads; keys are ids.
+
+    Args:
+        attached: where it is: ``meilisearch+https://:key@host:7700``, or ``meilisearch://`` without TLS; its ``table``
+            is the index, its ``id`` the primary key, its ``vector`` the name of an embedder of the index.
+
+    Raises:
+        InputError: the URL cannot be used.
+    """
+
+    def __init__(self, attached: Attachment) -> None:
+        super().__init__(attached)
+        if not attached.table or not storable(attached.table):
+            raise InputError(f"an index of Meilisearch is named by a text, not {attached.table!r:.80}")
+        address = Address(attached.url, _PORT)
+        self._server = Server(address, {"Authorization": f"Bearer {address.key}"} if address.key else {})
+        self._path = f"/indexes/{quote(attached.table, safe='')}"
+        self._opening = threading.Lock()
+        self._read: _Index | None = None
+
+    def __repr__(self) -> str:
+        return f"MeilisearchStore({self._server.label!r}, {self._attached.table!r})"
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`.
+
+        Raises:
+            InputError: there is no such index, field or embedder.
+        """
+        index, attached = self._index, self._attached
+        fingerprint = f"{self._server.label} {attached.table} {attached.id} {attached.text} {attached.vector}"
+        identity = hashlib.blake2b(fingerprint.encode(), digest_size=16).hexdigest()
+        can = {Capability.FILTERS, *([Capability.VECTORS] if attached.vector else [])}
+        embedder = attached.embedder if attached.vector else None
+        return StoreInfo("meilisearch index", identity, embedder, index.dimensions, scales_of(attached), frozenset(can))
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:
+        """See `Store`; one request for both lists of a look, unless its filter wants a further one."""
+        return [self._search(look) for look in looks]
+
+    def _search(self, look: Look) -> Lists:
+        queries = self._queries(look)
+        if not queries:
+            return Lists({})
+
+        def ask(size: int) -> list[list[Row]]:
+            body = {"queries": [{**query, "limit": size} for query in queries.values()]}
+            results = self._server.ask("POST", "/multi-search", body)["results"]
+            return [
+                [
+                    (str(hit[self._attached.id]), float(hit["_rankingScore"]), self._document(hit))
+                    for hit in result["hits"]
+                ]
+                for result in results
+            ]
+
+        lists, more = matching(look.filters, look.depth, self._index.most, ask)
+        place = self._attached.place
+        notes = list(unknown_keys(look.filters, self._attached.metadata, place))
+        if more:
+            notes.append(f"{place}: the filter was looked for among the first {self._index.most:,} documents")
+        rankings: dict[str, Ranking] = {
+            name: [(key, score) for key, score, _ in rows] for name, rows in zip(queries, lists, strict=True)
+        }
+        documents = {key: document for rows in lists for key, _, document in rows}
+        return Lists(one_list(rankings, look.depth), {}, documents, tuple(dict.fromkeys(notes)))
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """See `Store`."""
+        able = [id_ for id_ in dict.fromkeys(ids) if storable(id_)]
+        hits = self._fetch(ids=able, limit=len(able)) if able else []
+        documents = {document.id: document for document in map(self._document, hits)}
+        return [documents.get(id_) for id_ in ids]
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
+        """See `Store`."""
+
+        def documents(offset: int, size: int) -> list[Document]:
+            return [self._document(hit) for hit in self._fetch(offset=offset, limit=size)]
+
+        return page_of(documents, after, limit, filters)
+
+    def count(self, filters: Filter | None = None) -> int:
+        """See `Store`."""
+        if filters is not None:
+            return super().count(filters)
+        return int(self._server.ask("GET", f"{self._path}/stats")["numberOfDocuments"])
+
+    def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
+        """See `Store`; brought to length 1. A sample is that of the first documents."""
+        name = self._attached.vector
+        if name is None:
+            raise self._cannot(Capability.VECTORS)
+        query = {"limit": sample or self.count()} if keys is None else {"ids": list(keys), "limit": len(keys)}
+        hits = self._fetch(retrieveVectors=True, **query) if query["limit"] else []
+        vectors = {str(hit[self._attached.id]): row for hit in hits if (row := _vector(hit, name)) is not None}
+        return unit_rows(vectors, keys, self._index.dimensions)
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._server.close()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _fields(self) -> list[str]:
+        return list(dict.fromkeys((self._attached.id, self._attached.text, *self._attached.metadata)))
+
+    def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
+        """What is asked for each list."""
+        common: dict[str, Any] = {
+            "indexUid": self._attached.table,
+            "attributesToRetrieve": self._fields,
+            "showRankingScore": True,
+        }
+        filters = narrowed(look.filters, self._condition, lambda word, parts: f"({f' {word.upper()} '.join(parts)})")
+        if filters is not None:
+            common["filter"] = filters
+        queries: dict[str, dict[str, Any]] = {}
+        if look.text is not None:
+            queries[TEXT] = {**common, "q": repair(look.text)}
+        if look.vector is not None and self._attached.vector is not None:
+            hybrid = {"embedder": self._attached.vector, "semanticRatio": 1.0}
+            queries[NEAR] = {**common, "vector": look.vector.tolist(), "hybrid": hybrid}
+        return queries
+
+    def _condition(self, leaf: Filter) -> str | None:
+        """What to ask the server of a part on one key; what has a quote or a backslash is compared here."""
+        key = getattr(leaf, "key", "")
+        if key not in self._index.filterable or not _simple(key):
+            return None
+        match leaf:
+            case Exists():
+                return f'"{key}" EXISTS'
+            case Equals() | In():
+                values = [_literal(value) for value in ([leaf.typed] if isinstance(leaf, Equals) else leaf.typed)]
+                able = sorted(value for value in values if value is not None)
+                return f'"{key}" IN [{", ".join(able)}]' if able and len(able) == len(values) else None
+            case Range(interval=interval) if interval.kind == "number":
+                bounds = [(">=", interval.low), ("<=", interval.high)]
+                able = [
+                    f'"{key}" {sign} {bound!r}' for sign, bound in bounds if bound is not None and abs(bound) < _EXACT
+                ]
+                return f"({' AND '.join(able)})" if able else None
+            case _:
+                return None
+
+    def _fetch(self, **query: Any) -> list[Any]:
+        fields = {} if "retrieveVectors" in query else {"fields": self._fields}
+        return list(self._server.ask("POST", f"{self._path}/documents/fetch", {**fields, **query})["results"])
+
+    def _document(self, value: Mapping[str, Any]) -> Document:
+        metadata = {name: value[name] for name in self._attached.metadata if value.get(name) is not None}
+        return Document(str(value[self._attached.id]), str(value.get(self._attached.text) or ""), metadata)
+
+    @property
+    def _index(self) -> _Index:
+        with self._opening:
+            if self._read is None:
+                self._read = self._reads()
+            return self._read
+
+    def _reads(self) -> _Index:
+        """What the server says of the index.
+
+        Raises:
+            InputError: there is no such index, field or embedder.
+        """
+        attached, label = self._attached, self._server.label
+        about = self._server.ask("GET", self._path, accepted=(404,))
+        if about is None:
+            raise InputError(f"{label} has no index {attached.table!r:.80}")
+        if about.get("primaryKey") not in {None, attached.id}:
+            raise InputError(f"the id of index {attached.table!r} is {about['primaryKey']!r}, not {attached.id!r:.80}")
+        fields = self._server.ask("GET", f"{self._path}/stats")["fieldDistribution"]
+        for name in (attached.text, *attached.metadata) if fields else ():
+            if name not in fields:
+                raise InputError(
+                    f"index {attached.table!r} has no field {name!r:.80}; it has {', '.join(sorted(fields))}"
+                )
+        settings = self._server.ask("GET", f"{self._path}/settings")
+        embedders = settings.get("embedders") or {}
+        if attached.vector is not None and attached.vector not in embedders:
+            choices = ", ".join(sorted(embedders)) or "none"
+            raise InputError(f"index {attached.table!r} has no embedder {attached.vector!r:.80}; it has {choices}")
+        dimensions = None if attached.vector is None else embedders[attached.vector].get("dimensions")
+        names = frozenset(name for name in settings.get("filterableAttributes") or () if isinstance(name, str))
+        most = int((settings.get("pagination") or {}).get("maxTotalHits") or 1000)
+        return _Index(names & set(attached.metadata), dimensions, most)
+
+
+def _literal(value: Typed) -> str | None:
+    """A value in the language of its filters; None where it cannot be asked for."""
+    kind, content = value
+    if kind == "boolean":
+        return "true" if content else "false"
+    if kind == "string":
+        return f'"{content}"' if _simple(content) else None
+    return repr(content) if abs(content) < _EXACT else None
+
+
+def _simple(text: str) -> bool:
+    """Whether a text can stand between quotes as it is."""
+    return bool(text) and len(text) <= _LONGEST and text.isprintable() and '"' not in text and "\\" not in text
+
+
+def _vector(document: Mapping[str, Any], embedder: str) -> Sequence[float] | None:
+    """The first vector that a document has by an embedder."""
+    stored = (document.get("_vectors") or {}).get(embedder)
+    rows = stored.get("embeddings") if isinstance(stored, Mapping) else stored
+    if not rows:
+        return None
+    return rows[0] if isinstance(rows[0], Sequence) else rows
