@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from pointsman.cli.common import DatasetsOption, EmbedderOption, WorkspaceOption, announcer, workspace_at
+from pointsman.errors import InputError
 
 
 def mcp(
-    http: Annotated[bool, typer.Option("--http", help="Over HTTP, instead of standard input and output.")] = False,
+    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of standard input and output.")] = False,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine only with keys.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; other machines need keys.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any that is free.")] = 8081,
-    keyless: Annotated[
-        bool, typer.Option("--open", help="Let everybody on this machine in without a key, whatever keys there are.")
-    ] = False,
+    keyless: Annotated[bool, typer.Option("--open", help="Allow requests from this machine without a key.")] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A name it is served under, beside localhost; may be repeated."),
+        typer.Option(metavar="NAME", help="Host name to answer to, besides localhost; may be repeated."),
     ] = None,
     dataset: DatasetsOption = None,
+    tools: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Stand in front of the servers in its mcpServers instead, and find the right tool."
+        ),
+    ] = None,
+    fitted: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="With --tools: what a DescriptionSelector has learned, as it was saved."),
+    ] = None,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -31,7 +41,17 @@ def mcp(
 
     Started by an agent, it speaks over standard input and output; with --http it listens, at /mcp. It only reads. Over
     HTTP it needs keys ('pointsman keys create') to listen beyond this machine.
+
+    With --tools it offers find_tools and call_tool over the tools of other servers, and no documents; the workspace has
+    the keys then, and is not needed over standard input and output.
     """
+    if fitted is not None and tools is None:
+        raise InputError("--fitted says what is known of tools; it goes with --tools")
+    if tools is not None:
+        if dataset:
+            raise InputError("--tools offers tools of other servers and no datasets; run another for --dataset")
+        _front(tools, fitted, embedder, workspace, host, port, allow_host or (), http=http, keyless=keyless)
+        return
     from pointsman.integrations.mcp import serve_http, serve_stdio
 
     with workspace_at(workspace, embedder, service="speak MCP") as opened:
@@ -47,3 +67,42 @@ def mcp(
             )
         else:
             serve_stdio(opened, datasets=dataset)
+
+
+def _front(
+    tools: str,
+    fitted: str | None,
+    embedder: str,
+    workspace: str,
+    host: str,
+    port: int,
+    hosts: Sequence[str],
+    *,
+    http: bool,
+    keyless: bool,
+) -> None:
+    """Stand in front of other servers."""
+    from pointsman.integrations.mcp.toolbox import serve_tools_http, serve_tools_stdio
+    from pointsman.models import CachedEmbedder, default_embedder
+    from pointsman.models.chosen import embedder_for
+    from pointsman.selector import DescriptionSelector
+    from pointsman.selector.fitted import Fitted
+    from pointsman.settings import Settings
+
+    known = None if fitted is None else Fitted.read(fitted)
+    model = embedder_for(Settings.load(), embedder) or default_embedder()
+    selector = DescriptionSelector(CachedEmbedder(model), fitted=known)
+    if not http:
+        serve_tools_stdio(tools, selector)
+        return
+    with workspace_at(workspace, embedder, service="speak MCP") as opened:
+        serve_tools_http(
+            tools,
+            selector,
+            opened,
+            host=host,
+            port=port,
+            keyless=keyless,
+            hosts=hosts,
+            on_listening=announcer(workspace),
+        )

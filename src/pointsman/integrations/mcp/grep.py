@@ -1,0 +1,291 @@
+"""Literal texts and regular expressions found in stored documents, without reading most of them.
+
+Which documents can match is told by signatures: of each document the pairs and triples of its characters, hashed into
+some thousands of bits. They are kept bit by bit, all documents of a bit together, so that those with all pairs and
+triples of a text are found by some ANDs (a bit-sliced signature file: Faloutsos and Christodoulakis, "Signature files",
+ACM Transactions on Information Systems 2(4), 1984). A signature rules out, it proves nothing: what it lets through is
+matched by RE2, whose time is linear in the text whatever the pattern. The texts themselves are kept beside the
+signatures, one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pointsman.errors import InputError, MissingDependencyError
+from pointsman.integrations.mcp.plain import sound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from pointsman.store.base import Store
+    from pointsman.types import Document
+
+try:
+    import re2
+except ImportError as error:
+    raise MissingDependencyError("google-re2", "mcp", "grep") from error
+
+MAX_COUNT: Final = 100
+"""Matches counted in one document."""
+
+ALL_BYTES: Final = 768 << 20
+"""Of the texts and signatures that are kept for all datasets."""
+
+DATASET_BYTES: Final = 512 << 20
+"""Of the texts of one dataset; in a larger one documents are read one after the other."""
+
+SECONDS: Final = 2.0
+"""For which documents are matched; what an index takes to be built comes on top."""
+
+_PATTERN_MEMORY: Final = 4 << 20  # of a compiled pattern; RE2 refuses one that needs more
+_BLOCK: Final = 512  # documents whose signatures are made at once
+_CHUNK: Final = 64  # documents that are matched at once where many of them are candidates
+_MANY: Final = 12
+_SIGNATURES: Final = 128 << 20  # bytes of the signatures of one dataset
+_MOST_BITS, _LEAST_BITS = 2048, 256
+_PAIR: Final = np.uint32(0xFFFFFFFF)  # in place of a third character
+
+Grams = tuple["NDArray[np.uint32]", "NDArray[np.intp]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document in which a pattern matches.
+
+    Attributes:
+        id: the document's.
+        start: of the first match, in characters of the document's text.
+        end: after it.
+        count: matches, up to `MAX_COUNT`.
+    """
+
+    id: str
+    start: int
+    end: int
+    count: int
+
+
+class Pattern:
+    """What is looked for.
+
+    Args:
+        text: literal, or a regular expression in RE2's syntax; ``^`` and ``$`` are the ends of lines.
+        regex: which of them.
+        ignore_case: whether upper and lower case are the same.
+
+    Raises:
+        InputError: it is no regular expression, or needs too much memory.
+    """
+
+    def __init__(self, text: str, *, regex: bool = False, ignore_case: bool = False) -> None:
+        options = re2.Options()
+        options.literal, options.case_sensitive = not regex, not ignore_case
+        options.log_errors, options.max_mem = False, _PATTERN_MEMORY
+        try:
+            self._compiled = re2.compile((f"(?m){text}" if regex else text).encode(), options)
+        except re2.error as error:
+            message = error.args[0] if error.args else error
+            message = message.decode("utf-8", "replace") if isinstance(message, bytes) else message
+            raise InputError(f"the pattern cannot be used: {message!s:.200}; see RE2's syntax") from None
+        except UnicodeEncodeError:
+            raise InputError("the pattern has half of a character (a lone surrogate) in it") from None
+        self.literals = _literals(text) if regex else [text]
+
+        self.by_lines = not (regex and _WHOLE.search(text))
+
+    def found_in(self, id_: str, text: bytes) -> Found | None:
+        """Where it matches in a document's text; a match of no characters is none."""
+        matches = (match for match in self._compiled.finditer(text) if match.end() > match.start())
+        first = next(matches, None)
+        if first is None:
+            return None
+        count = 1 + sum(1 for _ in islice(matches, MAX_COUNT - 1))
+        start = len(text[: first.start()].decode())
+        return Found(id_, start, start + len(first.group().decode()), count)
+
+    def next_start(self, text: bytes, start: int, end: int) -> int:
+        """Where it may match next between two places of a text; -1 where it does not."""
+        match = self._compiled.search(text, start, end)
+        return -1 if match is None else match.start()
+
+
+_WHOLE: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
+"""Of an expression that may ask where a whole text begins or ends, not only its lines."""
+
+_TOKEN: Final = re.compile(
+    r"\\[^pPxQEC0-7]"  # an escape of one character; the others take more
+    r"|\[\^?\]?(?>\[:[^\]]*:\]|\\.|[^\]\\])*\]"  # a class of characters
+    r"|\{[^}]*\}|.",
+    re.DOTALL,
+)
+
+
+def _literals(pattern: str) -> list[str]:
+    r"""Texts that stand in everything a regular expression matches; fewer than there are, where that is simpler.
+
+    >>> _literals(r"error: (timeout|refused) on port \d+, retry")
+    ['error: ', ' on port ', ', retry']
+    >>> _literals("colou?r"), _literals("a|b")
+    (['colo'], [])
+    """
+    texts, run, depth = [], "", 0
+    for part in _TOKEN.findall(pattern):
+        if part == "\\" or (part == "|" and not depth):
+            return []
+        depth += {"(": 1, ")": -1}.get(part, 0)
+        character = part[1:] if part.startswith("\\") and not part[1:].isalnum() else part
+        if depth == 0 and len(character) == 1 and (character != part or part not in ".^$+?*{()"):
+            run += character
+            continue
+        if part[0] in "?*{":
+            run = run[:-1]  # what came before may be absent
+        texts.append(run)
+        run = ""
+    return [text for text in (*texts, run) if len(text) > 1]
+
+
+class TextIndex:
+    """The texts of a dataset's documents with their signatures.
+
+    Args:
+        documents: in the order in which they are found.
+        count: how many there are, about: the signatures of many are shorter.
+    """
+
+    def __init__(self, documents: Iterable[Document], count: int) -> None:
+        self._bits = _MOST_BITS
+        while self._bits > _LEAST_BITS and self._bits * count > 8 * _SIGNATURES:
+            self._bits //= 2
+        self.ids: list[str] = []
+        blocks, texts = [], []
+        rest = iter(documents)
+        while block := list(islice(rest, _BLOCK)):
+            self.ids += [document.id for document in block]
+            sounds = [sound(document.text) for document in block]
+            texts += [text.encode() for text in sounds]
+            blocks.append(self._block(sounds))
+        self._rows = np.concatenate(blocks, axis=1) if blocks else np.zeros((self._bits, 0), np.uint8)
+        self._text = b"\n".join(texts)
+        self._starts = [0, *np.cumsum([len(text) + 1 for text in texts]).tolist()]
+
+    @property
+    def nbytes(self) -> int:
+        """Of texts and signatures."""
+        return self._rows.nbytes + len(self._text)
+
+    def grep(self, pattern: Pattern, until: float) -> Iterator[Found]:
+        """The documents in which a pattern matches, in the order in which they came.
+
+        Args:
+            pattern: what to find.
+            until: the time (`time.monotonic`) at which to give up.
+
+        Raises:
+            TimeoutError: that time has come.
+        """
+        for place in self._promising(pattern, self._candidates(pattern.literals)):
+            if time.monotonic() > until:
+                raise TimeoutError
+            found = pattern.found_in(self.ids[place], self._text[self._starts[place] : self._starts[place + 1] - 1])
+            if found is not None:
+                yield found
+
+    def _promising(self, pattern: Pattern, candidates: NDArray[np.intp]) -> Iterator[int]:
+        """Of the candidates those that may match: where many are neighbours, their texts are searched as one."""
+        edges = np.searchsorted(candidates, np.arange(0, len(self.ids) + _CHUNK, _CHUNK)).tolist()
+        for chunk, (first, last) in enumerate(pairwise(edges)):
+            if last - first < _MANY or not pattern.by_lines:
+                yield from candidates[first:last].tolist()
+                continue
+            place, end = chunk * _CHUNK, min((chunk + 1) * _CHUNK, len(self.ids))
+            while place < end:
+                at = pattern.next_start(self._text, self._starts[place], self._starts[end] - 1)
+                if at < 0:
+                    break
+                # A match that begins in a document may end in the next one: a document without a match of its own.
+                place = bisect_right(self._starts, at, place) - 1
+                yield place
+                place += 1
+
+    def _candidates(self, literals: Sequence[str]) -> NDArray[np.intp]:
+        """The places of the documents that may have all of these texts in them, in any case of letters."""
+        hashes = np.unique(_grams(literals, self._bits)[0])
+        if not len(hashes):
+            return np.arange(len(self.ids))
+        places = np.flatnonzero(np.unpackbits(np.bitwise_and.reduce(self._rows[hashes], axis=0)))
+        return places[places < len(self.ids)]
+
+    def _block(self, texts: Sequence[str]) -> NDArray[np.uint8]:
+        marked = np.zeros((self._bits, -(-len(texts) // 8) * 8), bool)
+        marked[_grams(texts, self._bits)] = True
+        return np.packbits(marked, axis=1)
+
+
+def _grams(texts: Sequence[str], bits: int) -> Grams:
+    """The hashes, below ``bits``, of all pairs and triples of characters, and the texts that each is from."""
+    folded = [text.casefold() for text in texts]
+    points = np.frombuffer("".join(folded).encode("utf-32-le", "surrogatepass"), np.uint32)
+    owner = np.repeat(np.arange(len(folded)), [len(text) for text in folded])
+    if len(points) < 2:
+        return np.zeros(0, np.uint32), np.zeros(0, np.intp)
+    pairs = owner[:-1] == owner[1:]
+    triples = owner[:-2] == owner[2:]
+    hashes = np.concatenate(
+        [
+            _hashed(points[:-1][pairs], points[1:][pairs], _PAIR, bits),
+            _hashed(points[:-2][triples], points[1:-1][triples], points[2:][triples], bits),
+        ]
+    )
+    return hashes, np.concatenate([owner[:-1][pairs], owner[:-2][triples]])
+
+
+def _hashed(a: NDArray[np.uint32], b: NDArray[np.uint32], c: Any, bits: int) -> NDArray[np.uint32]:
+    """Multiplicative hashing; the last step mixes the high bits into the low ones, of which the highest are taken."""
+    with np.errstate(over="ignore"):
+        mixed = a * np.uint32(0x9E3779B1) + b * np.uint32(0x85EBCA77) + c * np.uint32(0xC2B2AE3D)
+        mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
+    hashes: NDArray[np.uint32] = mixed >> np.uint32(32 - bits.bit_length() + 1)
+    return hashes
+
+
+def index_of(store: Store) -> TextIndex | None:
+    """The index of a store's documents as they are; None where their texts are too long together."""
+    left = DATASET_BYTES
+
+    def bounded() -> Iterator[Document]:
+        nonlocal left
+        for document in store.documents():
+            left -= len(document.text)
+            if left < 0:
+                return
+            yield document
+
+    index = TextIndex(bounded(), store.count())
+    return index if left >= 0 else None
+
+
+def grep(store: Store, index: TextIndex | None, pattern: Pattern, until: float) -> Iterator[Found]:
+    """`TextIndex.grep`; without an index all documents are read.
+
+    Raises:
+        TimeoutError: it is later than ``until``.
+    """
+    if index is not None:
+        yield from index.grep(pattern, until)
+        return
+    for document in store.documents():
+        if time.monotonic() > until:
+            raise TimeoutError
+        match = pattern.found_in(document.id, sound(document.text).encode())
+        if match is not None:
+            yield match

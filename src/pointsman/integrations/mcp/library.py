@@ -1,0 +1,130 @@
+"""What the tools share: the workspace, what of it may be seen, and how ids name its documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+from pointsman.errors import InputError
+from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
+from pointsman.integrations.mcp.latest import Latest
+from pointsman.integrations.mcp.plain import sound
+from pointsman.server.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pointsman.dataset import Dataset
+    from pointsman.integrations.mcp.shapes import Entry, Key, Searching
+    from pointsman.request import WorkspaceOptions
+    from pointsman.server.access import Access
+    from pointsman.types import Document, RetrievalContext
+    from pointsman.workspace import Workspace
+
+
+def id_of(dataset: str, id_: str) -> str:
+    """What names a document over all datasets; names of datasets have no slash.
+
+    >>> id_of("manual", "guide.md#1")
+    'manual/guide.md#1'
+    """
+    return f"{dataset}/{sound(id_)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What the tools share.
+
+    Attributes:
+        workspace: where is searched.
+        only: datasets that are served; None: all.
+        strategies: those that can be had.
+        texts: signatures of documents, for `grep`; None of a dataset with too many.
+        outlines: the sources of datasets.
+        keys: what filters can name.
+    """
+
+    workspace: Workspace
+    only: frozenset[str] | None
+    strategies: tuple[str, ...]
+    texts: Latest[TextIndex | None] = field(
+        default_factory=lambda: Latest(ALL_BYTES, lambda value: value.nbytes if value else 0)
+    )
+    outlines: Latest[list[Entry]] = field(default_factory=lambda: Latest(20))
+    keys: Latest[list[Key]] = field(default_factory=lambda: Latest(1_000))
+
+    def seen(self, access: Access) -> Access:
+        """The access, to no more than is served."""
+        if self.only is None:
+            return access
+        return replace(access, datasets=self.only if access.datasets is None else self.only & access.datasets)
+
+    def chosen(self, access: Access, names: Sequence[str] | None) -> list[str]:
+        """The datasets that are meant, all of them visible; at least one.
+
+        Raises:
+            Problem: one of them is not.
+            InputError: there are none.
+        """
+        names_chosen = access.chosen(names, self.workspace.names())
+        if not names_chosen:
+            raise InputError("there are no datasets yet; add documents first")
+        return names_chosen
+
+    def dataset(self, name: str) -> Dataset:
+        """A dataset that is there."""
+        return self.workspace.dataset(name, create=False)
+
+    def split(self, access: Access, id_: str) -> tuple[str | None, str]:
+        """The dataset that an id names, where that is visible, and the document's own id within it."""
+        name, slash, own = id_.partition("/")
+        return (name, own) if slash and own and name in access.visible(self.workspace.names()) else (None, id_)
+
+    def document(self, access: Access, id_: str) -> tuple[Dataset, Document]:
+        """The document that an id names; one without its dataset does so where it is the only one of that id.
+
+        Raises:
+            Problem: there is none.
+            InputError: several datasets have one.
+        """
+        name, own = self.split(access, id_)
+        if name is not None:
+            dataset = self.dataset(name)
+            document = dataset.get(own)
+            if document is not None:
+                return dataset, document
+        datasets = [self.dataset(name) for name in access.visible(self.workspace.names())]
+        documents = [(dataset, document) for dataset in datasets if (document := dataset.get(id_)) is not None]
+        if not documents:
+            raise Problem("not-found", f"there is no document {id_!r:.80}; ids are such as search gives: DATASET/ID")
+        if len(documents) > 1:
+            ids = ", ".join(id_of(dataset.name, id_) for dataset, _ in documents[:5])
+            raise InputError(f"{len(documents)} datasets have a document {id_!r:.80}; name one of them: {ids:.400}")
+        return documents[0]
+
+    def search(self, access: Access, arguments: Searching) -> RetrievalContext:
+        """Search as a call asks.
+
+        Raises:
+            InputError: it asks for a strategy that is not offered.
+        """
+        names = self.chosen(access, arguments.datasets)
+        if arguments.strategy not in self.strategies:
+            raise InputError(
+                f"there is no strategy {arguments.strategy!r:.80} here; take one of {', '.join(self.strategies)}"
+            )
+        longest = self.workspace.workflow.timeout
+        hurried = arguments.timeout is not None and (longest is None or arguments.timeout < longest)
+        options: dict[str, object] = {
+            "datasets": names,
+            "strategy": arguments.strategy,
+            "filters": arguments.filters,
+            "rerank": arguments.rerank,
+            "refuse": arguments.refuse,
+            "min_relevance": arguments.min_relevance,
+            "coverage": arguments.coverage,
+            "spelling": arguments.spelling,
+            "effort": arguments.effort,
+            "timeout": arguments.timeout if hurried else None,
+        }
+        return self.workspace.search(arguments.query, arguments.k, **cast("WorkspaceOptions", options))  # checked there

@@ -1,0 +1,274 @@
+"""The tools that read: `fetch`, `read`, `outline`, `grep` and `verify`."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from pointsman.citations import about_tokens
+from pointsman.citations import verify as verify_answer
+from pointsman.integrations.mcp import plain, shapes
+from pointsman.integrations.mcp.grep import SECONDS, Found, Pattern, index_of
+from pointsman.integrations.mcp.grep import grep as grep_store
+from pointsman.integrations.mcp.library import id_of
+from pointsman.retrieval.compress.expand import WindowExpander
+from pointsman.types import Hit, Query, Ranked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pointsman.dataset import Dataset
+    from pointsman.integrations.mcp.library import Library
+    from pointsman.server.access import Access
+from pointsman.types import Document
+
+
+def fetch(library: Library, access: Access, arguments: shapes.FetchArguments) -> shapes.FetchAnswer:
+    """A document; of a passage, all of its source that has room, with the passage in it."""
+    dataset, document = library.document(access, arguments.id)
+    passages = neighbours(dataset, document)
+    first, last = window(passages, document, len(passages), len(passages), shapes.READ_CHARS, None)
+    text = joined(dataset, document, passages, first, last).text
+    metadata: dict[str, Any] = {"dataset": dataset.name, **plain.metadata_of(document.metadata)}
+    if len(text) > shapes.READ_CHARS or last - first < len(passages):
+        metadata["cut"] = True
+    return shapes.FetchAnswer(
+        id=id_of(dataset.name, document.id),
+        title=_title(document),
+        text=plain.sound(text)[: shapes.READ_CHARS],
+        url=plain.url_of(dataset.name, document.id, document.metadata),
+        metadata=metadata,
+    )
+
+
+def read(library: Library, access: Access, arguments: shapes.ReadArguments) -> shapes.ReadAnswer:
+    """A document with its neighbours, as far as the budget reaches; or the rest of one that was cut."""
+    dataset, document = library.document(access, arguments.id)
+    passages = neighbours(dataset, document)
+    before, after = (0, 0) if arguments.offset else (arguments.before, arguments.after)
+    first, last = window(passages, document, before, after, arguments.max_chars, arguments.max_tokens)
+    whole = plain.sound(joined(dataset, document, passages, first, last).text)[arguments.offset :]
+    text = shortened(whole, arguments.max_chars, arguments.max_tokens)
+    beyond = passages[last : last + 1]
+    return shapes.ReadAnswer(
+        id=id_of(dataset.name, document.id),
+        dataset=dataset.name,
+        title=_title(document),
+        url=plain.url_of(dataset.name, document.id, document.metadata),
+        source=plain.source_of(document.metadata),
+        text=text,
+        passages=[id_of(dataset.name, passage.id) for passage in passages[first:last]],
+        previous=id_of(dataset.name, passages[first - 1].id) if first else None,
+        next=id_of(dataset.name, beyond[0].id) if beyond else None,
+        next_offset=arguments.offset + len(text) if len(text) < len(whole) else None,
+        metadata=plain.metadata_of(document.metadata),
+    )
+
+
+def neighbours(dataset: Dataset, document: Document) -> list[Document]:
+    """The passages of the text that a document is from, in their order; the document alone where that is not known."""
+    source = document.metadata.get("source")
+    if _position(document) is None or not isinstance(source, str):
+        return [document]
+    passages = [passage for passage in dataset.get_many(dataset.store.ids(source=source)) if passage is not None]
+    passages = [passage for passage in passages if _position(passage) is not None]
+    if len({_position(passage) for passage in passages}) < len(passages):  # each record of a table is counted from 0
+        passages = [
+            passage for passage in passages if passage.metadata.get("parent") == document.metadata.get("parent")
+        ]
+    passages.sort(key=lambda passage: _position(passage) or 0)
+    return passages if any(passage.id == document.id for passage in passages) else [document]
+
+
+def window(
+    passages: Sequence[Document], document: Document, before: int, after: int, chars: int, tokens: int | None
+) -> tuple[int, int]:
+    """From which passage to which there is room around a document: nearest first, the following one before the last.
+
+    Returns:
+        The place of the first, and that after the last; the document's own at least.
+    """
+    at = next(place for place, passage in enumerate(passages) if passage.id == document.id)
+    first, last = at, at + 1
+    used, used_tokens = len(document.text), about_tokens(document.text)
+    while True:
+        grown = False
+        for place, include in (
+            (last, last < min(len(passages), at + 1 + after)),
+            (first - 1, first > max(0, at - before)),
+        ):
+            if not include:
+                continue
+            text = passages[place].text
+            used, used_tokens = used + len(text) + 2, used_tokens + about_tokens(text) + 1
+            if used > chars or (tokens is not None and used_tokens > tokens):
+                return first, last
+            first, last, grown = min(first, place), max(last, place + 1), True
+        if not grown:
+            return first, last
+
+
+def joined(dataset: Dataset, document: Document, passages: Sequence[Document], first: int, last: int) -> Document:
+    """A document with these neighbours' texts around it, without what they have in common."""
+    if last - first == 1:
+        return document
+    at = next(place for place, passage in enumerate(passages) if passage.id == document.id)
+    expander = WindowExpander(dataset, at - first, last - 1 - at)
+    ranked = Ranked((Hit(document, 0.0, dataset.name),), "rank")
+    return expander.refine(Query(""), ranked, 1).hits[0].document
+
+
+def shortened(text: str, chars: int, tokens: int | None) -> str:
+    """As much of a text as a budget allows.
+
+    >>> shortened("abcdef", 4, None), shortened("abcdef", 4, 1)
+    ('abcd', 'abc')
+    """
+    text = text[:chars]
+    if tokens is not None and about_tokens(text) > tokens:
+        text = text.encode()[: 3 * tokens].decode("utf-8", "ignore")
+    return text
+
+
+def outline(library: Library, access: Access, arguments: shapes.OutlineArguments) -> shapes.OutlineAnswer:
+    """The sources of a dataset, or the headings of a source."""
+    dataset = library.dataset(library.chosen(access, [arguments.dataset])[0])
+    if arguments.source is None:
+        entries = library.outlines.of(dataset.store, lambda: sources_of(dataset.name, dataset.store.documents()))
+    else:
+        documents = [
+            document
+            for document in dataset.get_many(dataset.store.ids(source=arguments.source))
+            if document is not None
+        ]
+        documents.sort(key=lambda document: _position(document) or 0)
+        entries = [
+            entry_of(dataset.name, list(section), headings) for headings, section in groupby(documents, key=_headings)
+        ]
+    page = entries[arguments.offset : arguments.offset + arguments.limit]
+    following = arguments.offset + len(page)
+    return shapes.OutlineAnswer(
+        dataset=dataset.name,
+        source=None
+        if arguments.source is None
+        else plain.cut(plain.without_folder(arguments.source), plain.TITLE_CHARS),
+        entries=page,
+        total=len(entries),
+        next_offset=following if page and following < len(entries) else None,
+    )
+
+
+def sources_of(dataset: str, documents: Iterable[Document]) -> list[shapes.Entry]:
+    """An entry for each source, and for each document that is from none, in the order in which they came."""
+    firsts: dict[tuple[bool, str], shapes.Entry] = {}
+    for document in documents:
+        source = document.metadata.get("source")
+        key = (True, source) if isinstance(source, str) and source else (False, document.id)
+        entry = firsts.get(key)
+        if entry is None:
+            firsts[key] = entry_of(dataset, [document], ())
+        else:
+            entry.passages += 1
+    return list(firsts.values())
+
+
+def entry_of(dataset: str, documents: Sequence[Document], headings: Sequence[str]) -> shapes.Entry:
+    """An entry for documents that stand together."""
+    first = documents[0]
+    return shapes.Entry(
+        id=id_of(dataset, first.id),
+        title=_title(first),
+        source=plain.source_of(first.metadata),
+        headings=[plain.cut(heading, plain.TITLE_CHARS) for heading in headings[:6]],
+        passages=len(documents),
+        page=_whole(first.metadata.get("page")),
+        line=_whole(first.metadata.get("line")),
+    )
+
+
+def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> shapes.GrepAnswer:
+    """Documents with a text, or a match of a regular expression, in them."""
+    pattern = Pattern(arguments.pattern, regex=arguments.regex, ignore_case=arguments.ignore_case)
+    matches: list[shapes.Match] = []
+    incomplete: list[str] = []
+    more, seconds = False, SECONDS
+    for name in library.chosen(access, arguments.datasets):
+        dataset = library.dataset(name)
+        index = library.texts.of(dataset.store, partial(index_of, dataset.store))
+        began = time.monotonic()
+        match: list[Found] = []
+        try:
+            for one in grep_store(dataset.store, index, pattern, began + seconds):
+                match.append(one)
+                if len(matches) + len(match) > arguments.k:
+                    break
+        except TimeoutError:
+            incomplete.append(name)
+        seconds -= time.monotonic() - began
+        documents = dataset.get_many([one.id for one in match])
+        matches += [
+            _match(name, document, one, arguments.context)
+            for one, document in zip(match, documents, strict=True)
+            if document is not None
+        ]
+        if len(matches) > arguments.k:
+            more = True
+            break
+    return shapes.GrepAnswer(matches=matches[: arguments.k], more=more or bool(incomplete), incomplete=incomplete)
+
+
+def _match(dataset: str, document: Document, match: Found, context: int) -> shapes.Match:
+    text = plain.sound(document.text)
+    end = min(match.end, match.start + shapes.MAX_CHARS)  # a pattern may match all of it
+    return shapes.Match(
+        id=id_of(dataset, document.id),
+        dataset=dataset,
+        title=_title(document),
+        url=plain.url_of(dataset, document.id, document.metadata),
+        text=text[max(0, match.start - context) : end + context],
+        start=match.start,
+        end=match.end,
+        count=match.count,
+    )
+
+
+def verify(library: Library, access: Access, arguments: shapes.VerifyArguments) -> shapes.VerifyAnswer:
+    """Which quotes and numbers of an answer stand in documents."""
+    pairs = [library.document(access, id_) for id_ in arguments.ids]
+    check = verify_answer(arguments.answer, [Hit(document, 0.0, dataset.name) for dataset, document in pairs])
+    return shapes.VerifyAnswer(
+        supported=check.supported,
+        claims=[
+            shapes.ClaimCheck(
+                kind=claim.kind,
+                text=plain.sound(claim.text),
+                start=claim.start,
+                end=claim.end,
+                status=claim.status,
+                id=None if claim.hit is None else id_of(pairs[claim.hit - 1][0].name, pairs[claim.hit - 1][1].id),
+                misattributed=claim.misattributed,
+            )
+            for claim in check.claims
+        ],
+    )
+
+
+def _title(document: Document) -> str:
+    return plain.cut(document.title, plain.TITLE_CHARS)
+
+
+def _position(document: Document) -> int | None:
+    return _whole(document.metadata.get("position"))
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
+
+
+def _headings(document: Document) -> tuple[str, ...]:
+    headings = document.metadata.get("headings")
+    return (
+        tuple(heading for heading in headings if isinstance(heading, str)) if isinstance(headings, list | tuple) else ()
+    )

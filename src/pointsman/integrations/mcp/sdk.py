@@ -1,0 +1,287 @@
+"""What differs between versions 1 and 2 of the Python SDK of the Model Context Protocol, and nothing else.
+
+Tools and results pass through here as the protocol writes them, as plain JSON: both SDKs read and write it, though each
+names the attributes of its own classes in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pointsman.errors import DependencyVersionError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from starlette.types import Receive, Scope, Send
+
+PACKAGE: Final = "mcp"
+USABLE: Final = "from 1.24 up to 1.x, or from 2.3 up to 2.x"
+_FOR: Final = "the Model Context Protocol"
+
+
+def check_version(number: str) -> tuple[int, int]:
+    """The SDK's version.
+
+    Raises:
+        DependencyVersionError: nothing here has been tried with it.
+    """
+    parts = [int(part) if part.isdigit() else 0 for part in (*number.split("."), "0")[:2]]
+    numbers = parts[0], parts[1]
+    if not ((1, 24) <= numbers < (2, 0) or (2, 3) <= numbers < (3, 0)):
+        raise DependencyVersionError(PACKAGE, number, USABLE, "mcp", _FOR)
+    return numbers
+
+
+try:
+    VERSION: Final = check_version(version(PACKAGE))
+    """Of the SDK that is installed: its first two numbers."""
+    from mcp import types
+    from mcp.server.lowlevel import Server as _Server
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from mcp.server.transport_security import TransportSecuritySettings
+except PackageNotFoundError as error:
+    raise MissingDependencyError(PACKAGE, "mcp", _FOR) from error
+except DependencyVersionError:
+    raise
+except ImportError as error:
+    raise MissingDependencyError(error.name or PACKAGE, "mcp", _FOR) from error
+
+MODERN: Final = VERSION >= (2, 0)
+"""Whether it is of version 2, which speaks the protocol without sessions as well."""
+
+_CONNECTION_CLOSED: Final = -32000
+
+Wire = dict[str, Any]
+"""A part of a message, as the protocol writes it."""
+
+
+class UnknownToolError(Exception):
+    """There is no tool of the name that was called: an error of the protocol, not of a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What a server of ours answers with.
+
+    Attributes:
+        tools: their definitions.
+        call: the result of a tool, by its name, its arguments and the ASGI scope of the request (empty where it did
+            not come over HTTP). Raises `UnknownToolError`.
+    """
+
+    tools: Callable[[], Sequence[Wire]]
+    call: Callable[[str, Wire, Mapping[str, Any]], Awaitable[Wire]]
+
+
+def result(text: str, structured: Wire | None = None, *, is_error: bool = False) -> Wire:
+    """A tool's result."""
+    more = {} if structured is None else {"structuredContent": structured}
+    return {"content": [{"type": "text", "text": text}], "isError": is_error, **more}
+
+
+def server_of(name: str, title: str, number: str, instructions: str, handlers: Handlers) -> Server[Any]:
+    """A server, for any transport of the SDK."""
+    make = _modern if MODERN else _first
+    return cast("Server[Any]", make(name, title, number, instructions, handlers))
+
+
+def _modern(name: str, title: str, number: str, instructions: str, handlers: Handlers) -> Any:
+    from mcp.shared.exceptions import MCPError
+
+    async def listed(_: Any, __: Any) -> types.ListToolsResult:
+        return types.ListToolsResult.model_validate({"tools": handlers.tools()})
+
+    async def called(context: Any, request: Any) -> types.CallToolResult:
+        scope = {} if context.request is None else context.request.scope
+        try:
+            answer = await handlers.call(request.name, dict(request.arguments or {}), scope)
+        except UnknownToolError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        return types.CallToolResult.model_validate(answer)
+
+    def schema(tool: str) -> Mapping[str, Any] | None:
+        return next(
+            (description["inputSchema"] for description in handlers.tools() if description["name"] == tool), None
+        )
+
+    return _Server(
+        name,
+        version=number,
+        title=title,
+        instructions=instructions,
+        get_tool_input_schema=schema,
+        on_list_tools=listed,
+        on_call_tool=called,
+    )
+
+
+def _first(name: str, _: str, number: str, instructions: str, handlers: Handlers) -> Any:
+    from mcp.shared import exceptions
+
+    models: Any = types  # named as version 1 names them
+    server: Any = _Server(name, version=number, instructions=instructions)
+
+    async def listed(_: Any) -> Any:
+        return models.ServerResult(models.ListToolsResult.model_validate({"tools": handlers.tools()}))
+
+    async def called(request: Any) -> Any:
+        http = server.request_context.request
+        parameters = request.params
+        try:
+            answer = await handlers.call(
+                parameters.name, dict(parameters.arguments or {}), {} if http is None else http.scope
+            )
+        except UnknownToolError as error:
+            data = models.ErrorData(code=models.INVALID_PARAMS, message=str(error))
+            raise cast("Any", exceptions).McpError(data) from error
+        return models.ServerResult(models.CallToolResult.model_validate(answer))
+
+    server.request_handlers[models.ListToolsRequest] = listed
+    server.request_handlers[models.CallToolRequest] = called
+    return server
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve the program that has started this one until it closes its end."""
+    from mcp.server.stdio import stdio_server
+
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+class HttpEndpoint:
+    """A server over streamable HTTP as an ASGI application: every request stands for itself.
+
+    Args:
+        server: what is served.
+        max_body_bytes: of a request.
+    """
+
+    def __init__(self, server: Server[Any], max_body_bytes: int) -> None:
+        parameters = signature(StreamableHTTPSessionManager).parameters
+        options: dict[str, Any] = {"max_request_body_size": max_body_bytes}
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            stateless=True,
+            # The checks in front compare hosts and origins more strictly, and know the names that were allowed.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            **{name: value for name, value in options.items() if name in parameters},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._manager.handle_request(scope, receive, send)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Requests are answered within it."""
+        return self._manager.run()
+
+
+# ── as a client ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A server that is started, and spoken to over its standard input and output."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server that is reached over streamable HTTP."""
+
+    url: str
+    headers: Mapping[str, str] | None = None
+
+
+class Connection:
+    """What can be asked of somebody else's server."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def tools(self, most: int) -> list[Wire]:
+        """The definitions of its tools, at most so many."""
+        wires: list[Wire] = []
+        cursor: str | None = None
+        while len(wires) < most:
+            page = await self._client.list_tools(**_after(cursor))
+            wires += [_plain(tool) for tool in page.tools]
+            following = getattr(page, "next_cursor" if MODERN else "nextCursor")
+            if not following or following == cursor or not page.tools:
+                break
+            cursor = following
+        return wires[:most]
+
+    async def call(self, name: str, arguments: Wire) -> Wire:
+        """The result of a tool."""
+        return _plain(await self._client.call_tool(name, arguments))
+
+
+def is_answer(error: Exception) -> bool:
+    """Whether an error is what a server answered, and not that it is gone."""
+    from mcp.shared import exceptions
+
+    kind: type[Exception] = getattr(exceptions, "MCPError" if MODERN else "McpError")
+    return isinstance(error, kind) and error.error.code != _CONNECTION_CLOSED  # type: ignore[attr-defined]  # see above
+
+
+def _after(cursor: str | None) -> Wire:
+    if cursor is None:
+        return {}
+    return {"cursor": cursor} if MODERN else {"params": types.PaginatedRequestParams(cursor=cursor)}
+
+
+def _plain(value: Any) -> Wire:
+    plain: Wire = value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return plain
+
+
+@asynccontextmanager
+async def connected(place: Program | Address) -> AsyncIterator[Connection]:
+    """A conversation with a server.
+
+    A program is started with the few variables of the environment that any program needs and those that are given; what
+    it writes to its standard error goes to ours.
+    """
+    if isinstance(place, Program):
+        from mcp import StdioServerParameters, stdio_client
+
+        environment = None if place.env is None else dict(place.env)
+        parameters = StdioServerParameters(command=place.command, args=list(place.args), env=environment, cwd=place.cwd)
+        async with _client(stdio_client(parameters)) as client:
+            yield Connection(client)
+    else:
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
+
+        async with (
+            create_mcp_http_client(headers=dict(place.headers or {})) as http,
+            _client(streamable_http_client(place.url, http_client=http)) as client,
+        ):
+            yield Connection(client)
+
+
+@asynccontextmanager
+async def _client(transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+    """The SDK's client over a transport; version 2 finds out which protocol the server speaks."""
+    if MODERN:
+        from mcp import Client
+
+        async with Client(transport) as client:
+            yield client
+    else:
+        from mcp import ClientSession
+
+        async with transport as (incoming, outgoing, *_), ClientSession(incoming, outgoing) as client:
+            await client.initialize()
+            yield client

@@ -1,0 +1,182 @@
+"""The tools that search: `search`, `route`, `list_datasets` and `explain`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pointsman.errors import InputError
+from pointsman.filters import typed_values
+from pointsman.integrations.mcp import plain, shapes
+from pointsman.integrations.mcp.library import id_of
+from pointsman.store.base import Capability
+from pointsman.wire import answer_to_dict, explanation_to_dict, route_to_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pointsman.dataset import Dataset
+    from pointsman.integrations.mcp.library import Library
+    from pointsman.server.access import Access
+    from pointsman.types import Document
+
+_STEPS: Final = 100  # of an explanation; eight datasets with two lists each have some twenty
+_SAMPLE: Final = 200  # documents whose metadata is looked at
+_KEYS: Final = 20  # of a dataset
+_KEY_CHARS: Final = 64
+_EXAMPLES: Final = 3
+_EXAMPLE_CHARS: Final = 40
+
+
+def search(library: Library, access: Access, arguments: shapes.SearchArguments) -> shapes.SearchAnswer:
+    """Passages that answer a question."""
+    context = library.search(access, arguments)
+    answer = answer_to_dict(context, library.workspace.place)
+    refused = answer["refused"]
+    nearest = refused and refused["nearest"]
+    return shapes.SearchAnswer(
+        results=[result_of(hit, arguments.max_chars) for hit in answer["results"]],
+        confidence=plain.rounded(answer["confidence"]),
+        coverage=plain.rounded(answer["coverage"]),
+        refused=refused
+        and shapes.Refused(
+            reason=plain.cut(refused["reason"], plain.REASON_CHARS),
+            nearest=nearest
+            and shapes.Nearest(
+                dataset=nearest["dataset"],
+                id=id_of(nearest["dataset"], nearest["id"]),
+                title=plain.cut(nearest["title"], plain.TITLE_CHARS),
+            ),
+        ),
+        query=None if answer["query"] == answer["asked"] else plain.cut(answer["query"], shapes.QUERY_CHARS),
+        strategy=answer["strategy_used"],
+        reason=plain.cut(answer["reason"], plain.REASON_CHARS),
+        datasets=answer["datasets"][: shapes.MAX_DATASETS],
+        incomplete=plain.parts(context.degraded),
+    )
+
+
+def result_of(hit: Mapping[str, Any], most: int) -> shapes.Result:
+    """A hit with at most so many characters of its text."""
+    text = plain.sound(hit["text"])
+    return shapes.Result(
+        rank=hit["rank"],
+        dataset=hit["dataset"],
+        id=id_of(hit["dataset"], hit["id"]),
+        title=plain.cut(hit["title"], plain.TITLE_CHARS),
+        url=plain.url_of(hit["dataset"], hit["id"], hit["metadata"]),
+        score=plain.finite(hit["score"]),
+        relevance=plain.rounded(hit["relevance"]),
+        text=text[:most],
+        characters=len(text),
+        cut=len(text) > most,
+        metadata=plain.metadata_of(hit["metadata"]),
+    )
+
+
+def route(library: Library, access: Access, arguments: shapes.RouteArguments) -> shapes.RouteAnswer:
+    """Where and how a search would look."""
+    names = library.chosen(access, arguments.datasets)
+    decided = route_to_dict(library.workspace.route(arguments.query, [library.dataset(name) for name in names]))
+    strategy, where, look = decided["strategy"] or {}, decided["datasets"] or {}, decided["router_select"]
+    scores = where.get("scores", {})
+    return shapes.RouteAnswer(
+        strategy=strategy.get("recommended"),
+        strategy_reason=plain.cut(strategy.get("reason", ""), plain.REASON_CHARS) or None,
+        look=look["route"],
+        look_reasons=look["reasons"],
+        datasets=[
+            shapes.Choice(dataset=name, score=plain.rounded(scores.get(name)))
+            for name in where.get("chosen", ())[: shapes.MAX_DATASETS]
+        ],
+        datasets_reason=None
+        if where.get("fallback")
+        else plain.cut(where.get("reason", ""), plain.REASON_CHARS) or None,
+        confidence=plain.rounded(where.get("confidence")),
+    )
+
+
+def list_datasets(library: Library, access: Access, arguments: shapes.ListArguments) -> shapes.ListAnswer:
+    """What there is to search."""
+    part = (arguments.contains or "").casefold()
+    datasets = [library.dataset(name) for name in access.visible(library.workspace.names())]
+    datasets = [
+        dataset for dataset in datasets if part in dataset.name.casefold() or part in dataset.description.casefold()
+    ]
+    return shapes.ListAnswer(
+        datasets=[
+            shapes.About(
+                name=dataset.name,
+                description=plain.cut(dataset.description, plain.ABOUT_CHARS),
+                documents=len(dataset),
+                search=dataset.indexing_technique,
+                keys=library.keys.of(dataset.store, partial(_keys, dataset)),
+            )
+            for dataset in datasets[: shapes.MAX_DATASETS]
+        ],
+        total=len(datasets),
+    )
+
+
+def _keys(dataset: Dataset) -> list[shapes.Key]:
+    return keys_of(_sample(dataset))
+
+
+def _sample(dataset: Dataset) -> list[Document]:
+    """Some documents: spread over all of them where that costs little, else the first ones."""
+    store = dataset.store
+    if not store.info.can(Capability.LOCAL):
+        return store.page(None, _SAMPLE).documents
+    ids = store.ids()
+    sample = ids[:: max(1, len(ids) // _SAMPLE)][:_SAMPLE]
+    return [document for document in store.get(sample) if document is not None]
+
+
+def keys_of(documents: Iterable[Document]) -> list[shapes.Key]:
+    """The keys that filters can name, most frequent first, with kinds and some of the values."""
+    counts: dict[str, int] = {}
+    kinds: dict[str, dict[str, None]] = {}
+    values: dict[str, dict[str | int | float | bool, None]] = {}
+    for document in documents:
+        for key, value in plain.without_root(document.metadata).items():
+            typed = list(typed_values(value))
+            if not typed or len(key) > _KEY_CHARS:
+                continue
+            name = plain.sound(key)
+            counts[name] = counts.get(name, 0) + 1
+            kinds.setdefault(name, {}).update((str(kind), None) for kind, _ in typed)
+            examples = values.setdefault(name, {})
+            for item in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(item, str | int | float) and len(examples) < _EXAMPLES:
+                    examples[_example(item)] = None
+    names = sorted(counts, key=lambda name: -counts[name])[:_KEYS]
+    return [shapes.Key(key=name, types=sorted(kinds[name]), examples=list(values[name])) for name in names]
+
+
+def _example(value: str | float) -> str | int | float:
+    if isinstance(value, str):
+        return plain.cut(plain.without_folder(value), _EXAMPLE_CHARS)
+    return str(value) if abs(value) >= 2**53 else value
+
+
+def explain(library: Library, access: Access, arguments: shapes.ExplainArguments) -> shapes.ExplainAnswer:
+    """Why a document is, or is not, among the results."""
+    where, own = library.split(access, arguments.id)
+    if where is not None and arguments.datasets is not None and where not in arguments.datasets:
+        raise InputError(f"{arguments.id!r:.80} is not in one of the datasets to search; add {where!r} there")
+    steps_and_verdict = explanation_to_dict(library.search(access, arguments).explain(own, where))
+    name = steps_and_verdict["dataset"]
+    steps = [
+        {**step, "score": plain.rounded(step["score"]), "lowest": plain.rounded(step["lowest"])}
+        for step in steps_and_verdict["steps"]
+    ]
+    return shapes.ExplainAnswer(
+        id=plain.sound(own) if name is None else id_of(name, own),
+        dataset=name,
+        rank=steps_and_verdict["rank"],
+        verdict=plain.cut(steps_and_verdict["verdict"], plain.REASON_CHARS),
+        steps=[
+            shapes.Step(**{**step, "reason": plain.cut(step["reason"] or "", plain.REASON_CHARS) or None})
+            for step in steps[:_STEPS]
+        ],
+    )

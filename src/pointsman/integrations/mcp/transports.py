@@ -1,0 +1,105 @@
+"""How a server is reached: over standard input and output, or over streamable HTTP behind the checks of our service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from pointsman.integrations.mcp import sdk
+from pointsman.server.limits import Limits, secure
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from pointsman.server.keys import KeyStore
+    from pointsman.server.run import Options
+
+PATH: Final = "/mcp"
+"""Where the server is found over HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A server, and what runs beside it.
+
+    Attributes:
+        server: answers requests.
+        running: entered before the first request and left after the last one.
+    """
+
+    server: Server[Any]
+    running: Callable[[], AbstractAsyncContextManager[None]]
+
+
+def over_stdio(service: Service) -> None:
+    """Serve the program that has started this one until it closes its end; logs go to standard error."""
+
+    async def serve() -> None:
+        async with service.running():
+            await sdk.serve_stdio(service.server)
+
+    anyio.run(serve)
+
+
+def http_app(
+    service: Service,
+    keys: KeyStore,
+    *,
+    limits: Limits,
+    loopback: bool,
+    keyless: bool,
+    hosts: Collection[str],
+    origins: Collection[str] = (),
+) -> ASGIApp:
+    """The server at `PATH`, behind the checks; see `pointsman.integrations.mcp.create_http_app`."""
+    endpoint = sdk.HttpEndpoint(service.server, limits.max_body_bytes)
+
+    @asynccontextmanager
+    async def running(_: Starlette) -> AsyncIterator[None]:
+        async with service.running(), endpoint.running():
+            yield
+
+    routes = [Route(PATH, endpoint, methods=["POST"]), Route("/health", _health)]
+    app = Starlette(routes=routes, lifespan=running)
+    return secure(app, keys=keys, limits=limits, loopback=loopback, keyless=keyless, hosts=hosts, origins=origins)
+
+
+async def _health(_: Request) -> JSONResponse:
+    return JSONResponse({"status": "ok"})
+
+
+def listen(
+    make: Callable[[Options], ASGIApp], options: Options, keys: KeyStore, on_listening: Callable[[str], None] | None
+) -> None:
+    """Serve an application until told to stop by SIGTERM or SIGINT; calls that are under way then end first.
+
+    Args:
+        make: the application; asked once the address is one that may be served.
+        options: where to listen, and for whom.
+        keys: who may do what.
+        on_listening: told the address when it is bound.
+
+    Raises:
+        InputError: the address cannot be bound, or would be open to others without any key.
+    """
+    import uvicorn
+
+    from pointsman.server.logs import configure_logging
+    from pointsman.server.run import address, announce, bound, check_closed, configured, warn_if_closed
+
+    check_closed(options, keys)
+    app = make(options)
+    with bound(options.host, options.port) as listening:
+        configure_logging()  # the caller's logging stays as it is where nothing can be served
+        warn_if_closed(options, keys)
+        announce(options.workspace, f"{address(listening)}{PATH}", on_listening)
+        uvicorn.Server(configured(app)).run(sockets=[listening])

@@ -1,0 +1,217 @@
+"""Servers of others: which there are, by the usual configuration, and a connection to each that heals itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from pointsman.errors import InputError, PointsmanError
+from pointsman.integrations.mcp import sdk
+from pointsman.integrations.mcp.plain import cut, sound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+MAX_SERVERS: Final = 100
+MAX_TOOLS: Final = 10_000
+"""Tools of one server."""
+
+_NAME_CHARS: Final = 64
+_TOOL_CHARS: Final = 200  # of a tool's name
+_SCHEMA_CHARS: Final = 50_000
+_REFRESH: Final = 60.0  # seconds after which tools are listed again, which finds out whether the server is still there
+_PAUSES: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds before the next attempt, after so many that failed
+
+
+class AwayError(PointsmanError):
+    """A server does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTool:
+    """A tool of somebody else's server.
+
+    Attributes:
+        server: that has it.
+        name: as the server calls it.
+        description: what it says of itself; anybody may have written it.
+        schema: JSON schema of the arguments.
+    """
+
+    server: str
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+    @property
+    def full_name(self) -> str:
+        """What names it among the tools of all servers."""
+        return f"{self.server}/{self.name}"
+
+
+@dataclass(slots=True)
+class Upstream:
+    """One server: what it offers, and whether it is there.
+
+    Attributes:
+        name: as the configuration has it.
+        place: where it is.
+        timeout: seconds for one request.
+        tools: by name; those of a server that is away are the last that it listed.
+        why_away: what is wrong; None while it answers.
+        tried: set when it has answered, or failed to, once.
+    """
+
+    name: str
+    place: sdk.Program | sdk.Address
+    timeout: float
+    tools: dict[str, ForeignTool] = field(default_factory=dict)
+    why_away: str | None = "it is being started"
+    tried: anyio.Event = field(default_factory=anyio.Event)
+    _connection: sdk.Connection | None = None
+    _lost: anyio.Event = field(default_factory=anyio.Event)
+
+    async def run(self) -> None:
+        """Keep a connection, until cancelled."""
+        failures = 0
+        while True:
+            self._lost = anyio.Event()
+            try:
+                await self._converse()
+            except Exception as error:  # noqa: BLE001  (whatever a server of others does wrong makes it one that is away)
+                failures = 1 if self.why_away is None else failures + 1
+                self._away(error)
+            self._connection = None
+            self.tried.set()
+            await anyio.sleep(_PAUSES[min(failures, len(_PAUSES)) - 1])
+
+    async def _converse(self) -> None:
+        with anyio.CancelScope() as scope:
+            scope.deadline = anyio.current_time() + self.timeout
+            async with sdk.connected(self.place) as connection:
+                while True:
+                    definitions = await connection.tools(MAX_TOOLS)
+                    self.tools = {tool.name: tool for one in definitions if (tool := _tool(self.name, one)) is not None}
+                    self._connection, self.why_away = connection, None
+                    self.tried.set()
+                    scope.deadline = float("inf")
+                    with anyio.move_on_after(_REFRESH):
+                        await self._lost.wait()
+                        raise AwayError("the connection was lost")
+                    scope.deadline = anyio.current_time() + self.timeout
+        raise TimeoutError(f"no answer within {self.timeout:g} seconds")
+
+    async def call(self, tool: str, arguments: sdk.Wire) -> sdk.Wire:
+        """The result of a tool.
+
+        Raises:
+            AwayError: the server is away, or does not answer in time.
+        """
+        if self._connection is None:
+            raise AwayError(f"server {self.name!r} is away: {self.why_away}")
+        try:
+            with anyio.fail_after(self.timeout):
+                return await self._connection.call(tool, arguments)
+        except TimeoutError:
+            raise AwayError(f"{self.name}/{tool} gave no answer within {self.timeout:g} seconds") from None
+        except Exception as error:
+            if not sdk.is_answer(error):
+                self._away(error)
+                self._lost.set()
+                raise AwayError(f"server {self.name!r} is away: {self.why_away}") from error
+            return sdk.result(cut(str(error), 1_000), is_error=True)
+
+    def _away(self, error: BaseException) -> None:
+        while isinstance(error, BaseExceptionGroup):  # what several tasks of the SDK have raised at once
+            error = error.exceptions[0]
+        log.warning("server %s is away: %s: %s", self.name, type(error).__name__, error)
+        self.why_away = "it does not answer" if isinstance(error, AwayError | TimeoutError) else _reason(error)
+
+
+def _reason(error: BaseException) -> str:
+    """What an agent is told: the kind of error alone, since the rest may name files and addresses."""
+    return f"it cannot be reached ({type(error).__name__})"
+
+
+def _tool(server: str, definition: sdk.Wire) -> ForeignTool | None:
+    """A tool, if it can be offered; else the log says why not."""
+    name, schema = definition["name"], definition.get("inputSchema") or {"type": "object"}
+    try:
+        if not 0 < len(name) <= _TOOL_CHARS or len(json.dumps(schema)) > _SCHEMA_CHARS:
+            raise InputError("its name or its schema is too long")
+        Draft202012Validator.check_schema(schema)
+    except (InputError, SchemaError, RecursionError) as error:
+        log.warning("tool %s/%.80s is left out: %.200s", server, name, error)
+        return None
+    return ForeignTool(
+        server, sound(name), sound(definition.get("description") or definition.get("title") or ""), schema
+    )
+
+
+def read_servers(path: str | Path, timeout: float) -> list[Upstream]:
+    """The servers that a file names as agents' configurations do: ``{"mcpServers": {NAME: {…}}}``.
+
+    Each has ``command`` with ``args``, ``env`` and ``cwd``, or ``url`` with ``headers``; one with ``"disabled": true``
+    is left out, and so are members that others use.
+
+    Raises:
+        InputError: the file cannot be read, or is something else.
+    """
+    try:
+        data = json.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} cannot be read as JSON: {error}") from None
+    servers = data.get("mcpServers") if isinstance(data, dict) else None
+    if not isinstance(servers, dict) or not servers or len(servers) > MAX_SERVERS:
+        raise InputError(f"{path}: an object with mcpServers is wanted, of 1 to {MAX_SERVERS} servers by name")
+    places = {name: _place(f"{path}: server {name!r:.80}", name, one) for name, one in servers.items()}
+    upstreams = [Upstream(name, place, timeout) for name, place in places.items() if place is not None]
+    if not upstreams:
+        raise InputError(f"{path}: all servers are disabled")
+    return upstreams
+
+
+def _place(where: str, name: str, given: Any) -> sdk.Program | sdk.Address | None:
+    if not name or len(name) > _NAME_CHARS or "/" in name or not name.isprintable():
+        raise InputError(f"{where}: a name is 1 to {_NAME_CHARS} characters without '/'")
+    if not isinstance(given, dict) or ("command" in given) == ("url" in given):
+        raise InputError(f"{where}: an object with either command or url is wanted")
+    text = partial(_text, where, given)
+    if given.get("disabled") is True:
+        return None
+    if "url" in given:
+        url = text("url")
+        if not url.startswith(("https://", "http://")):
+            raise InputError(f"{where}: url begins with https:// or http://")
+        if given.get("type", "http") == "sse" or given.get("transport") == "sse":
+            raise InputError(f"{where}: the transport 'sse' is not spoken; streamable HTTP is")
+        return sdk.Address(url, _texts(where, given, "headers"))
+    args = given.get("args", [])
+    if not isinstance(args, list) or not all(isinstance(one, str) for one in args):
+        raise InputError(f"{where}: args is a list of texts")
+    cwd = text("cwd") if given.get("cwd") is not None else None
+    return sdk.Program(text("command"), tuple(args), _texts(where, given, "env") or None, cwd)
+
+
+def _text(where: str, given: Mapping[str, Any], key: str) -> str:
+    value = given[key]
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise InputError(f"{where}: {key} is a text")
+    return value
+
+
+def _texts(where: str, given: Mapping[str, Any], key: str) -> dict[str, str]:
+    value = given.get(key) or {}
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise InputError(f"{where}: {key} is an object of texts")
+    return value

@@ -1,0 +1,271 @@
+"""What agents read with: fetch, read, outline, grep, verify, and the keys of filters; ids name documents everywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import re2
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pointsman
+from pointsman import Document
+from pointsman.errors import InputError
+from pointsman.integrations.mcp import create_server
+from pointsman.integrations.mcp.grep import MAX_COUNT, Pattern, TextIndex, grep, index_of
+from pointsman.models.scripted import HashingEmbedder
+from test_mcp import answer, call, text, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mcp.server import Server
+
+GUIDE = "# Rails\n\nSwitches guide trains.\n\n## Signals\n\n" + "A signal stops the train at 1,200 metres. " * 60
+LONG = GUIDE + "\n\n## Bread\n\n" + "Bread is baked in ovens. " * 60
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server[Any]]:
+    folder = tmp_path_factory.mktemp("reading")
+    (folder / "files").mkdir()
+    (folder / "files" / "guide.md").write_text(LONG, "utf-8")
+    (folder / "files" / "short.md").write_text("# Tea\n\nTea is drunk.", "utf-8")
+    with pointsman.Workspace(folder / "workspace", embedder=HashingEmbedder()) as opened:
+        opened.index(folder / "files", dataset="files")
+        opened.dataset("notes").add(
+            [
+                Document(
+                    "a/b", "A note on tea.", {"url": "https://example.com/tea", "year": 2020, "root": str(folder)}
+                ),
+                Document("same", "The first one.", {"source": f"{folder}/secret.md", "path": "C:\\Users\\me\\x.txt"}),
+            ]
+        )
+        opened.dataset("more").add([Document("same", "The second one.", {"tags": ["x", "y"], "ok": True, "year": 1.5})])
+        yield create_server(opened)
+
+
+def test_search_and_fetch_are_those_that_chatgpt_asks_for(server: Server[Any]) -> None:
+    result = call(server, "search", query="tea")
+    hits = json.loads(text(result))["results"]
+    assert {"id", "title", "url"} <= set(hits[0])
+    for hit in hits:
+        document = json.loads(text(call(server, "fetch", id=hit["id"])))
+        assert set(document) == {"id", "title", "text", "url", "metadata"}
+        assert (document["id"], document["url"]) == (hit["id"], hit["url"])
+        assert hit["text"] in document["text"]
+    assert "https://example.com/tea" in {hit["url"] for hit in hits}
+    assert all(0 <= hit["relevance"] <= 1 for hit in hits if hit["relevance"] is not None)
+
+
+def test_fetch_gives_the_whole_source_of_a_passage(server: Server[Any]) -> None:
+    hits = answer(call(server, "search", query="bread ovens", datasets=["files"]))["results"]
+    document = answer(call(server, "fetch", id=hits[0]["id"]))
+    assert document["text"].count("Bread is baked in ovens.") == 60
+    assert document["text"].count("A signal stops the train") == 60
+    assert "cut" not in document["metadata"]
+
+
+def test_an_id_without_its_dataset_names_the_only_document_of_it(server: Server[Any]) -> None:
+    assert answer(call(server, "fetch", id="a/b"))["id"] == "notes/a/b"
+    assert "2 datasets have a document 'same'" in told(call(server, "fetch", id="same"))
+    assert answer(call(server, "fetch", id="more/same"))["text"] == "The second one."
+
+
+def test_reading_goes_on_from_passage_to_passage(server: Server[Any]) -> None:
+    """X3: all passages of a source, each once, by `next` alone; no answer is longer than its budget."""
+    first = next(
+        one for one in answer(call(server, "outline", dataset="files"))["entries"] if one["source"] == "guide.md"
+    )
+    id_, passages = first["id"], []
+    while id_ is not None:
+        read = answer(call(server, "read", id=id_, before=0, after=1, max_chars=3_000))
+        assert len(read["text"]) <= 3_000
+        passages += read["passages"]
+        id_ = read["next"]
+    assert len(passages) == len(set(passages)) == first["passages"]
+    middle = answer(call(server, "read", id=passages[1], before=1, after=0, max_chars=8_000))
+    assert (middle["passages"], middle["next"]) == (passages[:2], passages[2])
+    few = answer(call(server, "read", id=passages[1], before=9, after=9, max_tokens=50))
+    assert few["passages"] == [passages[1]]
+    assert len(few["text"].encode()) <= 150
+    rest = answer(call(server, "read", id=passages[1], offset=few["next_offset"], before=0, after=0))
+    whole = answer(call(server, "read", id=passages[1], before=0, after=0))
+    assert few["text"] + rest["text"] == whole["text"]
+
+
+def test_an_outline_lists_sources_and_headings(server: Server[Any]) -> None:
+    entries = answer(call(server, "outline", dataset="files"))["entries"]
+    assert {one["source"] for one in entries} == {"guide.md", "short.md"}
+    sections = answer(call(server, "outline", dataset="files", source="guide.md"))["entries"]
+    assert [one["headings"][-1] for one in sections] == ["Rails", "Signals", "Bread"]
+    page = answer(call(server, "outline", dataset="files", source="guide.md", limit=2))
+    assert (len(page["entries"]), page["total"], page["next_offset"]) == (2, 3, 2)
+    last = answer(call(server, "outline", dataset="files", source="guide.md", offset=2))
+    assert [*page["entries"], *last["entries"]] == sections
+    notes = answer(call(server, "outline", dataset="notes"))["entries"]
+    assert [(one["id"], one["passages"]) for one in notes] == [("notes/a/b", 1), ("notes/same", 1)]
+
+
+def test_verify_says_what_stands_where(server: Server[Any]) -> None:
+    ids = ["notes/a/b", answer(call(server, "search", query="signal", datasets=["files"]))["results"][0]["id"]]
+    check = answer(call(server, "verify", answer='It stops at 1200 m [1], "A note on tea", and in 1987.', ids=ids))
+    assert check["supported"] is False
+    assert [(one["text"], one["status"], one["id"]) for one in check["claims"]] == [
+        ("1200 m", "exact", ids[1]),
+        ("A note on tea", "exact", ids[0]),
+        ("1987", "unsupported", None),
+    ]
+    assert [one["misattributed"] for one in check["claims"]] == [True, False, False]
+
+
+def test_filterable_keys_are_listed(server: Server[Any]) -> None:
+    datasets = {one["name"]: one for one in answer(call(server, "list_datasets"))["datasets"]}
+    keys = {one["key"]: one for one in datasets["more"]["keys"]}
+    assert keys["tags"] == {"key": "tags", "types": ["string"], "examples": ["x", "y"]}
+    assert keys["ok"] == {"key": "ok", "types": ["boolean"], "examples": [True]}
+    assert keys["year"]["types"] == ["number"]
+    assert {"source", "headings", "position"} <= {one["key"] for one in datasets["files"]["keys"]}
+
+
+def test_no_answer_has_a_path_of_this_machine_in_it(
+    server: Server[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """X3: neither the workspace's folder, nor those that files were read from, nor absolute paths in metadata."""
+    ids = ["notes/a/b", "notes/same"]
+    ids += [one["id"] for one in answer(call(server, "outline", dataset="files"))["entries"]]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("search", {"query": "tea", "k": 20, "refuse": False}),
+        ("list_datasets", {}),
+        ("outline", {"dataset": "notes"}),
+        ("outline", {"dataset": "files", "source": "guide.md"}),
+        ("grep", {"pattern": "one"}),
+        ("explain", {"query": "tea", "id": "notes/same"}),
+        *(("fetch", {"id": id_}) for id_ in ids),
+        *(("read", {"id": id_}) for id_ in ids),
+    ]
+    for tool, arguments in calls:
+        said = text(call(server, tool, **arguments))
+        for path in (str(tmp_path_factory.getbasetemp()), "C:\\\\Users", '"root"'):
+            assert path not in said, tool
+
+
+def test_a_change_is_seen_by_what_is_kept(tmp_path: Path) -> None:
+    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as opened:
+        dataset = opened.dataset("notes")
+        dataset.add([Document("a", "one needle", {"year": 1})])
+        server = create_server(opened)
+        for _ in range(2):
+            assert [one["id"] for one in answer(call(server, "grep", pattern="needle"))["matches"]] == ["notes/a"]
+        dataset.add([Document("b", "two needles", {"kind": "x"}), Document("a", "nothing")])
+        assert [one["id"] for one in answer(call(server, "grep", pattern="needle"))["matches"]] == ["notes/b"]
+        assert len(answer(call(server, "outline", dataset="notes"))["entries"]) == 2
+        assert [one["key"] for one in answer(call(server, "list_datasets"))["datasets"][0]["keys"]] == ["kind"]
+
+
+# ── grep ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ALPHABET = "aAbBßſK\u212aсС列车 \n.-"
+TEXTS = st.lists(st.text(ALPHABET, max_size=12), min_size=1, max_size=150)
+ATOMS = st.sampled_from(
+    ["a", "b", "ab", "с", "列车", "ſ", r"\.", ".", "[ab]", "[^a]", r"\b", "^", "$", r"\w", "\n", " ", r"\A", r"\z"]
+)
+EXPRESSIONS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.builds("{}{}".format, inner, inner),
+        st.builds("(?:{}|{})".format, inner, inner),
+        st.builds("(?:{}){}".format, inner, st.sampled_from(["*", "+", "?", "{0,2}", "{2}"])),
+        st.builds("{}{}".format, st.sampled_from(["a", "ab", "列"]), st.sampled_from(["*", "?", "+", "{,2}", "{0}"])),
+        st.builds("{}|{}".format, inner, inner),
+        st.builds("(?i:{})".format, inner),
+        st.builds("(?-m:{})".format, inner),
+    ),
+    max_leaves=6,
+)
+
+
+def indexed(texts: list[str]) -> TextIndex:
+    return TextIndex([Document(str(number), text) for number, text in enumerate(texts)], len(texts))
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, EXPRESSIONS, st.booleans())
+def test_grep_finds_what_the_expression_matches_in_each_document_alone(
+    texts: list[str], expression: str, ignore_case: bool
+) -> None:
+    """X3: the index leaves nothing out and adds nothing, whatever the expression."""
+    options = re2.Options()
+    options.case_sensitive = not ignore_case
+    plain = re2.compile(f"(?m){expression}", options)
+    expected = []
+    for number, one in enumerate(texts):
+        spans = [match.span() for match in plain.finditer(one) if match.end() > match.start()]
+        if spans:
+            expected.append((str(number), *spans[0], len(spans)))
+    pattern = Pattern(expression, regex=True, ignore_case=ignore_case)
+    found = indexed(texts).grep(pattern, time.monotonic() + 60)
+    assert [(one.id, one.start, one.end, one.count) for one in found] == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS, st.text(ALPHABET, min_size=1, max_size=5), st.booleans())
+def test_grep_finds_texts_as_they_are(texts: list[str], wanted: str, ignore_case: bool) -> None:
+    found = {one.id for one in indexed(texts).grep(Pattern(wanted, ignore_case=ignore_case), time.monotonic() + 60)}
+    exact = {str(number) for number, one in enumerate(texts) if wanted in one}
+    assert exact <= found if ignore_case else exact == found
+    if ignore_case:
+        assert found <= {str(number) for number, one in enumerate(texts) if wanted.casefold() in one.casefold()}
+
+
+@pytest.mark.parametrize("pattern", ["(a|aa)+$", "(.*)(.*)(.*)(.*)zzz", "(x+x+)+y", "((a?){30}){5}b", "[^b]*c"])
+def test_hostile_expressions_take_no_longer(pattern: str) -> None:
+    """A backtracking engine would not come back from these."""
+    index = indexed(["a" * 5_000] * 50)
+    began = time.monotonic()
+    with contextlib.suppress(TimeoutError):
+        list(index.grep(Pattern(pattern, regex=True), began + 2.0))
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("pattern", ["(", "a**", r"\1", "((a{100}){100}){100}", "(?=a)", "\ud800"])
+def test_what_is_no_expression_is_refused(pattern: str) -> None:
+    with pytest.raises(InputError, match="pattern"):
+        Pattern(pattern, regex=True)
+
+
+def test_a_grep_that_takes_too_long_says_so(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pointsman.integrations.mcp.reading.SECONDS", -1.0)
+    cut_short = answer(call(server, "grep", pattern="one"))
+    assert (cut_short["matches"], cut_short["more"]) == ([], True)
+    assert cut_short["incomplete"] == ["more", "notes"]
+
+
+def test_grep_shows_k_and_says_that_there_is_more(server: Server[Any]) -> None:
+    some = answer(call(server, "grep", pattern="[a-z]+", regex=True, k=1, context=0))
+    assert (len(some["matches"]), some["more"]) == (1, True)
+    match = some["matches"][0]
+    assert match["text"] == answer(call(server, "fetch", id=match["id"]))["text"][match["start"] : match["end"]]
+    every = answer(call(server, "grep", pattern="the (first|second) one", regex=True, ignore_case=True))
+    assert ([one["id"] for one in every["matches"]], every["more"]) == (["more/same", "notes/same"], False)
+    many = answer(call(server, "grep", pattern="e", datasets=["files"]))
+    assert max(one["count"] for one in many["matches"]) <= MAX_COUNT
+
+
+def test_without_an_index_documents_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as opened:
+        dataset = opened.dataset("notes")
+        dataset.add([Document(str(n), f"text {n}") for n in range(20)])
+        pattern = Pattern("text 1[0-4]", regex=True)
+        index = index_of(dataset.store)
+        until = time.monotonic() + 60
+        with_index = list(grep(dataset.store, index, pattern, until))
+        assert [one.id for one in with_index] == ["10", "11", "12", "13", "14"]
+        monkeypatch.setattr("pointsman.integrations.mcp.grep.DATASET_BYTES", 50)
+        assert index_of(dataset.store) is None
+        assert list(grep(dataset.store, None, pattern, until)) == with_index

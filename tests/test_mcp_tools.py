@@ -1,0 +1,276 @@
+"""What stands in front of other servers: real ones, in processes of their own, spoken to by the SDK's client."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+
+import pointsman
+from pointsman.cli.mcp import mcp as serve
+from pointsman.errors import InputError
+from pointsman.integrations.mcp.toolbox import Toolbox, check_arguments, choices_of
+from pointsman.integrations.mcp.upstream import ForeignTool, Upstream, read_servers
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.selector import DescriptionSelector
+from pointsman.server.access import Access
+from pointsman.server.keys import KeyStore
+from pointsman.server.limits import Limits
+from test_mcp import SCRIPT, answer, ask_as, in_thread, told
+from tool_server import HOSTILE, SCHEMAS
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+HERE = Path(__file__).parent
+SERVER = {"command": sys.executable, "args": [str(HERE / "tool_server.py"), "x"], "env": dict(os.environ)}
+AWAY = {"command": str(HERE / "there is no such program")}
+
+Conversation = Callable[[Client], Awaitable[None]]
+
+
+def written(folder: Path, servers: object) -> Path:
+    path = folder / "servers.json"
+    path.write_text(json.dumps({"mcpServers": servers}), "utf-8")
+    return path
+
+
+def toolbox(upstreams: list[Upstream]) -> Toolbox:
+    return Toolbox(upstreams, DescriptionSelector(HashingEmbedder()), Limits(), lambda _: Access.open())
+
+
+def talk(folder: Path, conversation: Conversation, servers: object) -> None:
+    talk_over(read_servers(written(folder, servers), 60.0), conversation)
+
+
+def talk_over(upstreams: list[Upstream], conversation: Conversation) -> None:
+    async def run() -> None:
+        service = toolbox(upstreams).service()
+        async with service.running(), Client(service.server) as client:
+            await conversation(client)
+
+    anyio.run(run)
+
+
+async def tool(client: Client, name: str, **arguments: Any) -> CallToolResult:
+    return await client.call_tool("call_tool", {"name": name, "arguments": arguments})
+
+
+async def until(client: Client, there: Callable[[Any], bool]) -> Any:
+    """What find_tools answers when a condition has come true."""
+    with anyio.fail_after(60):
+        while True:
+            found = answer(await client.call_tool("find_tools", {"query": "add two numbers"}))
+            if there(found):
+                return found
+            await anyio.sleep(0.1)
+
+
+def test_the_right_tool_is_found_and_called(tmp_path: Path) -> None:
+    async def ask(client: Client) -> None:
+        assert [one.name for one in (await client.list_tools()).tools] == ["find_tools", "call_tool"]
+        found = answer(await client.call_tool("find_tools", {"query": "what will the weather be in Paris?", "k": 2}))
+        assert found["tools"][0]["name"] in {"ours/get_weather", "theirs/get_weather"}
+        assert found["tools"][0]["arguments"] == SCHEMAS["get_weather"]
+        assert (len(found["tools"]), found["total"]) == (2, 2 * (len(SCHEMAS) - 1)), "one has a schema that is none"
+        assert set(found["away"]) == {"gone", "nobody"}
+        assert str(HERE) not in json.dumps(found["away"])
+        total = answer(await tool(client, "ours/add_numbers", a=1, b=2))
+        assert (total["structured"], total["text"]) == ({"sum": 3}, "")
+        for name in ("gone/x", "ours/nope", "nope/x", "nothing"):
+            assert "has no tool" in told(await tool(client, name)) or "no server" in told(await tool(client, name))
+
+    nobody = {"url": "http://127.0.0.1:9/mcp"}
+    talk(
+        tmp_path,
+        ask,
+        {"ours": SERVER, "theirs": SERVER, "gone": AWAY, "nobody": nobody, "off": {**AWAY, "disabled": True}},
+    )
+
+
+def test_what_other_servers_say_is_quoted_and_bounded(tmp_path: Path) -> None:
+    async def ask(client: Client) -> None:
+        found = await client.call_tool("find_tools", {"query": "weather", "k": 20})
+        block = found.content[0]
+        assert block.type == "text"
+        assert len(block.text.splitlines()) == 1
+        assert json.loads(block.text)["notice"].endswith("not instructions.")
+        assert any(HOSTILE in one["description"] for one in answer(found)["tools"])
+        weather = await tool(client, "ours/get_weather", city="Paris")
+        assert [one.type for one in weather.content] == ["text", "image"]
+        said = weather.structured_content or {}
+        assert said["text"].startswith(HOSTILE)
+        assert (len(said["text"]), said["cut"]) == (50_000, True)
+        failed = await tool(client, "ours/fail")
+        assert failed.is_error
+        assert (failed.structured_content or {})["text"] == "it failed"
+
+    talk(tmp_path, ask, {"ours": SERVER})
+
+
+def test_a_server_that_dies_is_marked_and_comes_back(tmp_path: Path) -> None:
+    async def ask(client: Client) -> None:
+        await until(client, lambda found: not found["away"])
+        assert "server 'ours' is away" in told(await tool(client, "ours/die"))
+        marked = answer(await client.call_tool("find_tools", {"query": "add two numbers", "k": 1}))
+        assert list(marked["away"]) == ["ours"]
+        assert (marked["tools"][0]["name"], marked["tools"][0]["away"]) == ("ours/add_numbers", True)
+        healed = await until(client, lambda found: not found["away"])
+        assert healed["tools"][0]["away"] is False
+        assert answer(await tool(client, "ours/add_numbers", a=2, b=2))["structured"] == {"sum": 4}
+
+    talk(tmp_path, ask, {"ours": SERVER})
+
+
+def test_a_tool_that_does_not_answer_holds_up_nothing(tmp_path: Path) -> None:
+    upstreams = read_servers(written(tmp_path, {"ours": SERVER}), 60.0)
+
+    async def ask(client: Client) -> None:
+        await until(client, lambda found: not found["away"])
+        upstreams[0].timeout = 2.0  # it takes longer than that to be started
+        async with anyio.create_task_group() as group:
+            group.start_soon(slow, client)
+            assert answer(await tool(client, "ours/add_numbers", a=1, b=1))["structured"] == {"sum": 2}
+
+    async def slow(client: Client) -> None:
+        assert "gave no answer within 2 seconds" in told(await tool(client, "ours/sleep"))
+
+    talk_over(upstreams, ask)
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "says"),
+    [
+        (SCHEMAS["add_numbers"], {"a": 1}, "'b' is a required property"),
+        (SCHEMAS["add_numbers"], {"a": "1", "b": 2}, "a: '1' is not of type 'number'"),
+        (SCHEMAS["add_numbers"], {"a": 1, "b": 2, "c": 3}, "Additional properties"),
+        (SCHEMAS["get_weather"], {"city": "Paris", "days": 8}, "greater than the maximum"),
+        (SCHEMAS["get_weather"], {"city": "P" + "a" * 40 + "!"}, "does not match"),
+        (SCHEMAS["abroad"], {"x": 1}, "refers to what it has not"),
+        ({"$ref": "#"}, {}, "refers to what it has not"),
+    ],
+)
+def test_arguments_are_checked_before_a_server_sees_them(
+    schema: dict[str, Any], arguments: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        check_arguments(ForeignTool("ours", "tool", "", schema), arguments)
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        (SCHEMAS["get_weather"], {"city": "Paris", "days": 7}),
+        ({"patternProperties": {"(a+)+$": {}}, "additionalProperties": False}, {"a" * 40 + "!": 1}),
+        ({"properties": {"x": {"pattern": "(?=a)"}}}, {"x": "b"}),
+        ({}, {"anything": [1, {"deep": None}]}),
+    ],
+)
+def test_what_fits_a_schema_or_is_for_the_tool_to_judge_passes(
+    schema: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    check_arguments(ForeignTool("ours", "tool", "", schema), arguments)
+
+
+def test_the_selector_reads_names_descriptions_and_parameters() -> None:
+    tools = [ForeignTool("s", name, f"Does {name}.", SCHEMAS.get(name, {})) for name in ("add_numbers", "other")]
+    (add, other) = choices_of(tools)
+    assert (add.name, add.description) == ("s/add_numbers", "Does add_numbers. Parameters: a: first summand; b")
+    assert other.description == "Does other."
+
+
+@pytest.mark.parametrize(
+    ("servers", "says"),
+    [
+        ({}, "1 to 100 servers"),
+        ([], "1 to 100 servers"),
+        ({"a/b": SERVER}, "without '/'"),
+        ({"a": {}}, "either command or url"),
+        ({"a": {"command": "x", "url": "http://y"}}, "either command or url"),
+        ({"a": {"command": 5}}, "command is a text"),
+        ({"a": {"command": "x", "args": "y"}}, "list of texts"),
+        ({"a": {"command": "x", "env": {"A": 1}}}, "env is an object of texts"),
+        ({"a": {"url": "file:///etc/passwd"}}, "https://"),
+        ({"a": {"url": "http://x/sse", "type": "sse"}}, "not spoken"),
+        ({"a": {**AWAY, "disabled": True}}, "all servers are disabled"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_said(tmp_path: Path, servers: object, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        read_servers(written(tmp_path, servers), 1.0)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_servers(tmp_path / "nothing.json", 1.0)
+
+
+def test_options_that_do_not_go_together_are_said(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"workspace": str(tmp_path), "embedder": "hashing"}
+    with pytest.raises(InputError, match="--tools"):
+        serve(fitted="x.json", **options)
+    with pytest.raises(InputError, match="--dataset"):
+        serve(tools="x.json", dataset=["a"], **options)
+
+
+def test_the_command_line_stands_in_front_over_standard_input_and_output(tmp_path: Path) -> None:
+    path = written(tmp_path, {"ours": SERVER})
+    arguments = [
+        "-c",
+        SCRIPT,
+        "mcp",
+        "--tools",
+        str(path),
+        "--embedder",
+        "hashing",
+        "--workspace",
+        str(tmp_path / "no"),
+    ]
+
+    async def run() -> None:
+        parameters = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
+        async with Client(stdio_client(parameters)) as client:
+            found = await until(client, lambda found: found["total"] > 0)
+            assert found["tools"][0]["name"] == "ours/add_numbers"
+            assert answer(await tool(client, "ours/add_numbers", a=20, b=22))["structured"] == {"sum": 42}
+
+    anyio.run(run)
+
+
+def test_over_http_calling_needs_a_key_that_may_write(tmp_path: Path) -> None:
+    from pointsman.integrations.mcp.transports import http_app
+    from pointsman.server.access import access_of
+
+    pointsman.open(tmp_path / "workspace").make()
+    keys = KeyStore(tmp_path / "workspace" / "keys.json")
+    reader, everything = keys.create("reader", scopes=["read"]).text, keys.create("all").text
+    upstreams = read_servers(written(tmp_path, {"ours": SERVER}), 30.0)
+    service = Toolbox(upstreams, DescriptionSelector(HashingEmbedder()), Limits(), access_of).service()
+    app = http_app(service, keys, limits=Limits(), loopback=True, keyless=False, hosts=())
+
+    async def read_only(client: Client) -> None:
+        await until(client, lambda found: found["total"] > 0)
+        assert "scope 'write'" in told(await tool(client, "ours/add_numbers", a=1, b=2))
+
+    async def all_of_it(client: Client) -> None:
+        assert answer(await tool(client, "ours/add_numbers", a=1, b=2))["structured"] == {"sum": 3}
+
+    with in_thread(app) as url:
+        anyio.run(ask_as, url, reader, read_only, "auto")
+        anyio.run(ask_as, url, everything, all_of_it, "legacy")
+
+
+def test_a_server_over_http_may_stand_behind(tmp_path: Path) -> None:
+    from pointsman.integrations.mcp import create_http_app
+    from test_mcp import fill
+
+    async def ask(client: Client) -> None:
+        found = answer(await tool(client, "library/search", query="switch tracks", datasets=["railway"]))
+        assert found["structured"]["results"][0]["id"] == "railway/switch"
+
+    with fill(tmp_path / "workspace") as opened, in_thread(create_http_app(opened)) as url:
+        talk(tmp_path, ask, {"library": {"url": url, "headers": {"X-Note": "x"}}})

@@ -1,0 +1,169 @@
+"""X2: versions 1 and 2 of the protocol's SDK, as servers and as clients of each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pointsman.errors import DependencyVersionError, MissingDependencyError
+from pointsman.integrations.mcp.sdk import check_version
+from pointsman.server.keys import KeyStore
+from test_mcp import SCRIPT, TOOLS, fill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST = os.environ.get("POINTSMAN_MCP1", "")
+"""A Python with Pointsman's dependencies and a version of the SDK below 2: `make mcp1` makes one and names it."""
+
+with_first = pytest.mark.skipif(not FIRST, reason="POINTSMAN_MCP1 names no Python with mcp<2; run make mcp1")
+
+CLIENT = """
+import json, sys
+import anyio
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+async def main(program, *arguments):
+    parameters = StdioServerParameters(command=program, args=list(arguments), env=dict(__import__("os").environ))
+    async with stdio_client(parameters) as streams, ClientSession(streams[0], streams[1]) as session:
+        await session.initialize()
+        tools = [tool.name for tool in (await session.list_tools()).tools]
+        results = []
+        for name, arguments in ASKED:
+            result = await session.call_tool(name, arguments)
+            results.append(result.model_dump(mode="json", by_alias=True))
+        try:
+            await session.call_tool("nothing", {})
+        except Exception as error:
+            results.append(str(error))
+        print(json.dumps({"tools": tools, "results": results}))
+
+anyio.run(main, *sys.argv[1:])
+"""
+OVER_HTTP = """
+import json, sys
+import anyio
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+async def main(url, key):
+    async with (
+        create_mcp_http_client(headers={"Authorization": f"Bearer {key}"}) as http,
+        streamable_http_client(url, http_client=http) as streams,
+        ClientSession(streams[0], streams[1]) as session,
+    ):
+        await session.initialize()
+        result = await session.call_tool("list_datasets", {})
+        print(json.dumps(result.model_dump(mode="json", by_alias=True)["structuredContent"]))
+
+anyio.run(main, *sys.argv[1:])
+"""
+SERVER = """
+import sys
+import uvicorn
+import pointsman
+from pointsman.integrations.mcp import create_http_app
+from pointsman.models.scripted import HashingEmbedder
+
+with pointsman.Workspace(sys.argv[1], embedder=HashingEmbedder()) as workspace:
+    uvicorn.Server(uvicorn.Config(create_http_app(workspace), port=0, log_level="info")).run()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("versions") / "workspace"
+    fill(path).close()
+    return path
+
+
+def spoken(client: str, server: str, *arguments: str, asked: list[tuple[str, dict[str, Any]]]) -> Any:
+    program = f"ASKED = {asked!r}\n{CLIENT}"
+    command = [client, "-c", program, server, "-c", SCRIPT, "mcp", "--embedder", "hashing", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    return json.loads(done.stdout)
+
+
+@with_first
+@pytest.mark.parametrize("client", ["first", "second"])
+@pytest.mark.parametrize("server", ["first", "second"])
+def test_each_version_serves_each(folder: Path, client: str, server: str) -> None:
+    python = {"first": FIRST, "second": sys.executable}
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("search", {"query": "switch tracks", "datasets": ["railway"]}),
+        ("fetch", {"id": "railway/switch"}),
+        ("grep", {"pattern": "tra[ci]", "regex": True}),
+        ("search", {"query": 5}),
+    ]
+    said = spoken(python[client], python[server], "--workspace", str(folder), asked=asked)
+    assert tuple(said["tools"]) == TOOLS
+    search, fetch, grep, wrong, unknown = said["results"]
+    assert search["structuredContent"]["results"][0]["id"] == "railway/switch"
+    assert fetch["structuredContent"]["text"] == "A train changes tracks at a switch."
+    assert {one["id"] for one in grep["structuredContent"]["matches"]} >= {"railway/switch", "railway/signal"}
+    assert "'query'" in wrong["content"][0]["text"]
+    assert wrong["isError"] is True
+    assert unknown.startswith("there is no tool 'nothing'")
+
+
+@with_first
+@pytest.mark.parametrize("server", ["first", "second"])
+@pytest.mark.parametrize("behind", ["first", "second"])
+def test_each_version_stands_in_front_of_each(tmp_path: Path, server: str, behind: str) -> None:
+    python = {"first": FIRST, "second": sys.executable}
+    script = os.path.join(os.path.dirname(__file__), "tool_server.py")  # noqa: PTH118, PTH120
+    config = {"mcpServers": {"x": {"command": python[behind], "args": [script, "x"], "env": dict(os.environ)}}}
+    (tmp_path / "servers.json").write_text(json.dumps(config), "utf-8")
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("find_tools", {"query": "add two numbers", "k": 1}),
+        ("call_tool", {"name": "x/add_numbers", "arguments": {"a": 1, "b": 2}}),
+    ]
+    said = spoken(sys.executable, python[server], "--tools", str(tmp_path / "servers.json"), asked=asked)
+    assert said["tools"] == ["find_tools", "call_tool"]
+    assert said["results"][0]["structuredContent"]["tools"][0]["name"] == "x/add_numbers"
+    assert said["results"][1]["structuredContent"]["structured"] == {"sum": 3}
+
+
+@with_first
+@pytest.mark.parametrize(("client", "server"), [("first", "second"), ("second", "first"), ("first", "first")])
+def test_each_version_serves_each_over_http_by_keys(tmp_path: Path, client: str, server: str) -> None:
+    python = {"first": FIRST, "second": sys.executable}
+    folder = tmp_path / "workspace"
+    fill(folder).close()
+    key = KeyStore(folder / "keys.json").create("ours", datasets=["railway"], scopes=["read"]).text
+    process = subprocess.Popen([python[server], "-c", SERVER, str(folder)], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        address = ""
+        while not address:
+            line = process.stderr.readline()
+            assert line, "it has ended"
+            address = line.partition("running on ")[2].partition(" ")[0]
+        command = [python[client], "-c", OVER_HTTP, f"{address}/mcp", key]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert [one["name"] for one in json.loads(done.stdout)["datasets"]] == ["railway"]
+
+
+@pytest.mark.parametrize("number", ["1.24.0", "1.30.0", "2.3.0", "2.11.0b1"])
+def test_these_versions_are_taken(number: str) -> None:
+    check_version(number)
+
+
+@pytest.mark.parametrize("number", ["0.9.1", "1.9.4", "1.23.3", "2.0.0", "2.2.0", "3.0.0"])
+def test_a_version_that_cannot_be_used_is_named_with_those_that_can(number: str) -> None:
+    with pytest.raises(DependencyVersionError) as raised:
+        check_version(number)
+    assert isinstance(raised.value, MissingDependencyError)
+    assert "'mcp' in a version from 1.24 up to 1.x, or from 2.3 up to 2.x" in str(raised.value)
+    assert f"{number} is installed" in str(raised.value)
