@@ -33,6 +33,7 @@ import numpy as np
 import _judged
 import pointsman
 from _judged import DEMO, SETS, Judged, across, background, everyday, family, foreign, own
+from pointsman.evaluation import read_collection
 from pointsman.request import SearchRequest
 from pointsman.retrieval import relevance as module
 from pointsman.retrieval.relevance import (
@@ -43,6 +44,7 @@ from pointsman.retrieval.relevance import (
     Prepared,
     Relevance,
     fit_prepared,
+    judge_by,
     minimum_over,
     never_increasing,
     prepared,
@@ -51,11 +53,16 @@ from pointsman.retrieval.relevance import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Hits = Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]]
+
 ROUND = 4  # digits that are kept
 UNLIKE = "tool_metatool_train"  # its own questions are everyday ones: no negatives can be had for it
 NAMED = ("demo_python", "zh_domainrag", "ru_faq_java", "en_scifact")
 LANGUAGE = {"latin": "en", "cyrillic": "ru", "han": "zh"}
 BINS = 10
+LABELLED = 5  # questions whose labels would do
+LABELLINGS = 6  # draws of them
+BASE_RATES = 0.75  # the standard deviation of collections' base rates as logits, which is printed
 KINDS = ("own", "everyday", "foreign")
 MINIMUM: dict[Form, float] = {"both": 0.4, "vector": 0.4, "words": 0.25}
 FORMS: tuple[Form, ...] = ("both", "vector", "words")
@@ -164,17 +171,25 @@ def fit(form: Form, without: frozenset[str] = frozenset()) -> Relevance:
     return fit_prepared(rows, form, None if form == "words" else _judged.embedder().name, MINIMUM[form])
 
 
-def left_out(form: Form, name: str) -> Relevance:
-    return _without(form, family(name))
+def left_out(form: Form, name: str) -> tuple[Relevance, ...]:
+    return without(form, frozenset([family(name)]))
 
 
 @cache
-def _without(form: Form, one: str) -> Relevance:
-    return fit(form, frozenset([one]))
+def without(form: Form, families: frozenset[str]) -> tuple[Relevance, ...]:
+    """What judges a question: hits of questions across languages are judged by the vectors' calibration."""
+    return tuple(fit(one, families) for one in (("both", "vector") if form == "both" else (form,)))
 
 
-def judged(calibration: Relevance, rows: Sequence[Labelled], count: int = FIRST) -> list[module.Judgement | None]:
-    return [calibration.judge(row.evidence, row.places[:count], row.letters[:count]) for row in rows]
+def judge(calibrations: Sequence[Relevance], row: Labelled, count: int = FIRST) -> module.Judgement | None:
+    judgement = judge_by(calibrations, row.evidence, row.places[:count], row.letters[:count])
+    return None if judgement is None else judgement[0]
+
+
+def judged(
+    calibrations: Sequence[Relevance], rows: Sequence[Labelled], count: int = FIRST
+) -> list[module.Judgement | None]:
+    return [judge(calibrations, row, count) for row in rows]
 
 
 # ── calibration ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -195,22 +210,62 @@ def noise(chances: NDArray[np.float64], bins: int = BINS) -> float:
 
 def shown(group: Group, form: Form, count: int = FIRST) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Probabilities as they are shown, never increasing, and what was judged."""
-    found = judged(left_out(form, group.dataset), group.rows, count)
-    pairs = [
-        (chance, good)
-        for row, one in zip(group.rows, found, strict=True)
+    return _levelled(by_question(group, form, count))
+
+
+def by_question(group: Group, form: Form, count: int = FIRST) -> Hits:
+    """The probabilities of each question's hits, and what was judged."""
+    results = judged(left_out(form, group.dataset), group.rows, count)
+    return [
+        (np.array(one.relevance, float), np.array(row.relevant[: len(one.relevance)], bool))
+        for row, one in zip(group.rows, results, strict=True)
         if one is not None
-        for chance, good in zip(never_increasing(one.relevance), row.relevant, strict=False)
     ]
-    return np.array([chance for chance, _ in pairs], float), np.array([good for _, good in pairs], bool)
+
+
+def _levelled(hits: Hits) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    levels = [never_increasing(chances.tolist()) for chances, _ in hits]
+    return np.array([one for some in levels for one in some], float), np.concatenate([good for _, good in hits])
+
+
+def with_labels(hits: Hits, questions: int) -> float:
+    """The error on the other questions when those hits of so many questions are judged; the mean over `LABELLINGS`.
+
+    All logits are moved by one number, the base rate, with a prior as wide as collections differ in it (`BASE_RATES`).
+    """
+    errors = []
+    for seed in range(LABELLINGS):
+        order = np.random.default_rng(seed).permutation(len(hits))
+        labels, others = ([hits[place] for place in some] for some in (order[:questions], order[questions:]))
+        by = moved_by(np.concatenate([one for one, _ in labels]), np.concatenate([one for _, one in labels]))
+        errors.append(ece(*_levelled([(moved(chances, by), good) for chances, good in others])))
+    return float(np.mean(errors))
+
+
+def moved(chances: NDArray[np.float64], by: float) -> NDArray[np.float64]:
+    odds = np.exp(by) * chances / np.maximum(1 - chances, 1e-9)
+    return np.asarray(odds / (1 + odds))
+
+
+def moved_by(chances: NDArray[np.float64], relevant: NDArray[np.bool_], spread: float | None = None) -> float:
+    """How far all logits are to move for these labels, by Newton's method."""
+    by, prior = 0.0, (spread or BASE_RATES) ** -2
+    for _ in range(30):
+        now = moved(chances, by)
+        by += ((relevant - now).sum() - prior * by) / ((now * (1 - now)).sum() + prior)
+    return float(by)
 
 
 def calibration() -> bool:
     print("ECE of hit.relevance over 10 bins of equal count, first 10 and 5 hits; the collection's family left out\n")
-    heads = ("hits", "relevant", "said", "ECE", "noise", "ECE@5", "by cosine", "by words")
+    heads = ("hits", "relevant", "said", "ECE", "noise", "ECE@5", f"{LABELLED} labels", "by cosine", "by words")
     print(" " * 46 + "".join(f"{head:>10}" for head in heads))
     errors: dict[str, list[float]] = {"own": [], "across": []}
     by_language: dict[str, list[tuple[NDArray[np.float64], NDArray[np.bool_]]]] = {}
+    labelled: list[float] = []
+    rates: list[float] = []
+    chance = np.random.default_rng(0)
+    unsure: list[float] = []
     for group in groups():
         if not group.answered or not group.labelled:
             continue
@@ -221,17 +276,31 @@ def calibration() -> bool:
             twin = next((one for one in groups(form) if (one.kind, one.label) == (group.kind, group.label)), None)
             others.append(f"{ece(*shown(twin, form)):.3f}" if twin else "-")
         error = ece(chances, good)
+        hits = by_question(group, "both")
+        with_some = with_labels(hits, LABELLED)
         if len(group.rows) >= 50:
             errors[group.kind].append(error)
+        if group.kind == "own":
+            labelled.append(with_some)
+            rates.append(moved_by(chances, good, spread=1e6))
+            unsure += [
+                ece(chances, chance.random(len(chances)) < moved(chances, by))
+                for by in chance.normal(0, BASE_RATES, 20)
+            ]
         language = "across" if group.kind == "across" else LANGUAGE[group.rows[0].evidence.script]
         by_language.setdefault(language, []).append((chances, good))
-        figures = (good.mean(), chances.mean(), error, noise(chances), five)
+        figures = (good.mean(), chances.mean(), error, noise(chances), five, with_some)
         cells = "".join(f"{figure:10.3f}" for figure in figures) + "".join(f"{one:>10}" for one in others)
         print(f"{group.label:46}{len(good):10}{cells}", flush=True)
     print()
     for language, parts in by_language.items():
         error = ece(np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts]))
         print(f"all hits together, {language}: {error:.3f}")
+    print(
+        f"\nstandard deviation over collections of what would put the base rate right, as a logit: {np.std(rates):.2f}"
+    )
+    print(f"mean ECE of a forecaster who is right but for a base rate that is so uncertain: {np.mean(unsure):.3f}")
+    print(f"mean ECE with the labels of {LABELLED} questions: {np.mean(labelled):.3f}, worst {max(labelled):.3f}\n")
     mean, worst = np.mean(errors["own"]), max(errors["own"])
     return all(
         [
@@ -248,9 +317,9 @@ def calibration() -> bool:
 
 
 def refused(group: Group, form: Form, minimum: float | None = None) -> NDArray[np.bool_]:
-    calibration = left_out(form, group.dataset)
-    least = calibration.minimum if minimum is None else minimum
-    return np.array([one is None or one.answerable < least for one in judged(calibration, group.rows, 0)])
+    calibrations = left_out(form, group.dataset)
+    least = calibrations[0].minimum if minimum is None else minimum
+    return np.array([one is None or one.answerable < least for one in judged(calibrations, group.rows, 0)])
 
 
 def refusal() -> bool:
@@ -289,8 +358,8 @@ def several() -> bool:
     print("\nover four datasets at once, both lists, all four left out of the fit")
     met = True
     for sets in (NAMED, (*DEMO, "ru_faq_java")):
-        fitted = fit("both", frozenset(map(family, sets)))
-        minimum = minimum_over(fitted.minimum, len(sets))
+        fitted = without("both", frozenset(map(family, sets)))
+        minimum = minimum_over(fitted[0].minimum, len(sets))
         off = [row[2] for row in _judged.tsv("off_topic.tsv")][1::2]
         share = float((_best(fitted, sets, off) < minimum).mean())
         print(f"{', '.join(sets)}:")
@@ -306,7 +375,7 @@ def several() -> bool:
     return met
 
 
-def _best(fitted: Relevance, sets: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+def _best(fitted: Sequence[Relevance], sets: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
     """The highest probability over the datasets that one holds an answer, by question."""
     vectors = _judged.embedder().embed_queries(list(texts))
     found = []
@@ -327,7 +396,7 @@ def ways() -> bool:
     names = ("hybrid", "z_score", "rrf", "vector", "bm25")
     every = []
     for name in SETS:
-        calibration = left_out("both", name)
+        calibration = left_out("both", name)[0]
         for one in own(name)[:150]:
             evidence, size = evidence_of(one, name), letters(one)
             pairs: dict[int, list[float]] = {}
@@ -377,6 +446,8 @@ def path() -> bool:
         off, far = [*off, figures[0]], [*far, figures[2]]
         met &= figures[1] <= 0.03
         print(f"{', '.join(names)[:43]:44}" + "".join(f"{figure:9.3f}" for figure in figures), flush=True)
+    for name in NAMED:
+        _lost(made, name)
     one = len(NAMED)
     met &= held(np.mean(off[:one]) >= 0.9, f"everyday questions, one dataset: {np.mean(off[:one]):.3f}, at least .90")
     met &= held(min(off[one:]) >= 0.9, f"everyday questions, four datasets: {min(off[one:]):.3f}, at least .90")
@@ -402,6 +473,22 @@ def path() -> bool:
         median(differences) <= 0.05, f"median difference between two ways at most .05: {median(differences):.4f}"
     )
     return met & _price(made)
+
+
+def _lost(made: pointsman.Workspace, name: str) -> None:
+    """How many of the questions refused across languages had an answer among the first five."""
+    rows = [row for row in _judged.tsv("cross_lingual.tsv") if row[0] == name]
+    if not rows:
+        return
+    texts, qrels = [row[3] for row in rows], read_collection(_judged.DATA / name).qrels
+    refused = [answer.refused is not None for answer in made.search_many(texts, 5, datasets=[name])]
+    answers = made.search_many(texts, 5, datasets=[name], refuse=False)
+    good = [any(qrels[row[1]].get(hit.id, 0) > 0 for hit in answer) for row, answer in zip(rows, answers, strict=True)]
+    both = sum(a and b for a, b in zip(refused, good, strict=True))
+    print(
+        f"{name} across languages: {len(rows)}, refused {sum(refused)}; with an answer among the first five: "
+        f"{sum(good)}, refused {both}"
+    )
 
 
 def _price(made: pointsman.Workspace) -> bool:

@@ -292,7 +292,8 @@ class World:
             return Outcome(error="?")
         answer = result.structured_content
         assert answer is not None
-        return of_dict({**answer, "query": answer["query"] or asked.query}, "results", "strategy")
+        results = [{**hit, "id": hit["id"].removeprefix(f"{hit['dataset']}/")} for hit in answer["results"]]
+        return of_dict({**answer, "results": results, "query": answer["query"] or asked.query}, "results", "strategy")
 
     def by_command(self, asked: Asked) -> Outcome | None:
         if self.llm is not None:

@@ -193,7 +193,7 @@ class TestRequests:
                 search("x", k)
 
     def test_a_name_is_no_embedder(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="is the name of an embedder"):
+        with pytest.raises(InputError, match="is an embedder's name"):
             Workspace(tmp_path / "w", embedder="e5")  # type: ignore[arg-type]
 
     def test_the_named_strategies_are_those_there_are(self) -> None:

@@ -150,7 +150,7 @@ def test_m1_without_a_calibration_nothing_is_made_up(tmp_path: Path) -> None:
         answer = workspace.search("railway switch", 3, min_relevance=0.9)
         assert {hit.relevance for hit in answer} == {None}
         assert answer.confidence is None
-        assert any("min_relevance: 3 hits have no relevance and stay" in note for note in answer.degraded)
+        assert any("min_relevance: 3 hits have no relevance and are kept" in note for note in answer.degraded)
         assert BACKGROUND_NOTE not in rails.store.statistics().notes
 
 

@@ -21,6 +21,7 @@ from pointsman.retrieval.relevance import (
     Relevance,
     fit_relevance,
     for_evidence,
+    judge_by,
     letters_of,
     minimum_over,
     never_increasing,
@@ -267,3 +268,23 @@ def test_few_labels_are_refused() -> None:
         fit_relevance(answered, "both", EMBEDDER)
     with pytest.raises(InputError, match="20 answered"):
         fit_relevance([], "both", EMBEDDER)
+
+
+def test_words_have_no_say_on_the_hits_of_a_question_in_another_language() -> None:
+    """M1: what words two languages have in common tells little of a hit, and their absence nothing."""
+    hits = {}
+    for script in ("latin", "cyrillic"):
+        for words in (7.0, 9.0):
+            judged = judge_by(shipped(), evidence(0.85, words, script=script), [3, 4], [300, 300])
+            assert judged is not None
+            assert judged[1].form == "both"
+            hits[script, words] = judged[0].relevance
+    assert hits["latin", 7.0] != hits["latin", 9.0]
+    assert hits["cyrillic", 7.0] == hits["cyrillic", 9.0]
+
+
+def test_without_a_calibration_of_vectors_words_are_better_than_nothing() -> None:
+    both = shipped()[0]
+    one = evidence(script="cyrillic")
+    assert judge_by([both], one, [0], [300]) == (both.judge(one, [0], [300]), both)
+    assert judge_by([], one, [0], [300]) is None

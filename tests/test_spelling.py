@@ -186,7 +186,7 @@ def test_files(tmp_path: Path) -> None:
 def test_files_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "words"
     path.write_bytes(b"something else")
-    with pytest.raises(FormatVersionError, match="no words in a format known"):
+    with pytest.raises(FormatVersionError, match="not in a known format"):
         Speller.load(path)
     speller.save(path)
     path.write_bytes(path.read_bytes()[:-9])

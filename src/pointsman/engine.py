@@ -1,6 +1,6 @@
-"""Where a search is put together: request, settings and policy become a recipe. Nothing else decides what `auto` means.
+"""Makes a recipe from a request, the settings and the policy; no other module decides what `auto` means.
 
-The order of precedence is request, workflow, settings, measured policy; the plan of an answer says which decided what.
+Precedence: request, workflow, settings, measured policy. The plan of an answer says which of them decided what.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.errors import InputError, RetrievalError, StoreError, UnknownNameError, UnmetNeedError
+from pointsman.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.retrieval.base import checked
 from pointsman.retrieval.budget import Budget
-from pointsman.retrieval.dispatch import Breaker, Deadline, Tasks, describe
+from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import METHODS
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.policy import Policy, measured
@@ -25,7 +25,7 @@ from pointsman.retrieval.recipe import Recipe, by_name, check_method
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.retrieval.refuse import Refuser
 from pointsman.retrieval.relevance import Relevance, shipped
-from pointsman.retrieval.search import search, search_now
+from pointsman.retrieval.search import search, unanswered
 from pointsman.retrieval.source import Source
 from pointsman.settings import TASKS, Settings
 from pointsman.types import Decision, RetrievalContext
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pointsman.protocols import LLM
     from pointsman.request import SearchRequest
-    from pointsman.retrieval.effort import EffortName, Limits
+    from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer
@@ -44,30 +44,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PLAIN: Final = ("bm25", "vector", "hybrid")
-"""Strategies that add nothing to the lists."""
+"""Strategies that only rank the lists."""
 
 CHOSEN_BY_LOOK: Final = ("decomposition", "hyde", "query2doc", "multi_query", *PLAIN)
-"""What `recommend` chooses from."""
+"""The strategies that `recommend` chooses from."""
 
 _MODEL_SHARE: Final = 0.25
-"""Of the time of a search: what a language model may take at most, so that the search itself has time left."""
+"""The share of a search's time that a language model may take, so that time is left to search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages that somebody has put together in code, instead of the usual ones.
+    """Stages set in code that replace the usual ones.
 
     Args:
         router: chooses among the sources; all are searched unless given.
-        reranker: orders what was found anew; the offline one unless given.
-        transformer: rewrites the query, and may add variants of it to be searched beside it.
+        reranker: reorders the results; the offline one unless given.
+        transformer: rewrites the query, and may add variants that are searched beside it.
         refiners: further refiners, in their order after the reranker: refuse, diversify, expand, compress …
-        strategy: what ``"auto"`` means.
+        strategy: the strategy that ``"auto"`` stands for.
         depth: candidates a list.
         timeout: seconds for the whole search; None: no limit.
-        breaker: when to leave a failing branch out for a while.
-        policy: what ``"auto"`` decides by; None: ``"auto"`` is plain hybrid search.
-        calibrations: what tells how relevant a hit is; the first that understands its scores does.
+        breaker: leaves out branches that keep failing.
+        policy: the numbers that ``"auto"`` decides by; None: ``"auto"`` is plain hybrid search.
+        calibrations: judge how relevant a hit is; the first that fits its scores is used.
+        fitted: by dataset, what `pointsman calibrate` fitted; it goes before ``calibrations`` there.
 
     Raises:
         InputError: an option cannot be used.
@@ -83,6 +84,7 @@ class Stages:
     breaker: Breaker = field(default_factory=Breaker)
     policy: Policy | None = field(default_factory=measured)
     calibrations: Sequence[Relevance] = field(default_factory=shipped)
+    fitted: Mapping[str, Calibration] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_method(self.strategy)
@@ -95,12 +97,12 @@ class Stages:
 
 @dataclass(frozen=True)
 class Engine:
-    """Makes recipes, and runs them: what every façade hands its requests to.
+    """Makes recipes and runs them; every façade hands its requests to an engine.
 
     Attributes:
-        settings: what holds where a request says nothing.
-        stages: what the settings cannot say.
-        models: language models: one for everything, or by task.
+        settings: apply where a request says nothing.
+        stages: whatever settings cannot express.
+        models: one language model for everything, or models by task.
         registry: of strategies.
     """
 
@@ -108,7 +110,7 @@ class Engine:
     stages: Stages = field(default_factory=Stages)
     models: LLM | Mapping[str, LLM] | None = None
     registry: Registry[Any] = STRATEGIES
-    _made: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, init=False)
+    _strategies: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False, init=False)
     _recipes_made: dict[Any, Recipe] = field(default_factory=dict, repr=False, compare=False, init=False)
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,54 +119,76 @@ class Engine:
         """Answer the one question of a request.
 
         Raises:
-            InputError: what is asked for cannot be done.
+            InputError: the request cannot be carried out.
             RetrievalError: nothing could be searched; it carries every cause.
         """
-        query, recipe = request.query, self.resolve(request, sources)
-        try:
-            return search_now(recipe, [query])[0]
-        except RetrievalError as error:
-            return search_now(self._instead(request, sources, recipe, error), [query])[0]
+        recipe = self.resolve(request, sources)
+        return run(self._search_batch(request, sources, recipe, [request.query], Threads()))[0]
 
     async def asearch(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
-        """The same, awaited; cancelling it cancels whatever it waits for."""
-        query, recipe = request.query, self.resolve(request, sources)
-        try:
-            return (await search(recipe, [query], Tasks()))[0]
-        except RetrievalError as error:
-            return (await search(self._instead(request, sources, recipe, error), [query], Tasks()))[0]
+        """`search`, awaited; cancelling it cancels whatever it waits for."""
+        recipe = self.resolve(request, sources)
+        return (await self._search_batch(request, sources, recipe, [request.query], Tasks()))[0]
 
-    def search_many(self, request: SearchRequest, sources: Sequence[Any]) -> list[RetrievalContext]:
-        """Answer all questions of a request, in common batches; one context each, in their order.
+    def search_many(
+        self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
+    ) -> list[RetrievalContext]:
+        """Answer all questions of a request in common batches; one context each, in order.
+
+        Args:
+            request: the questions and options.
+            sources: datasets, and retrievers of any kind.
+            seconds: for all questions together; a question that is not reached in time gets an empty answer that
+                says so.
 
         Raises:
-            InputError: what is asked for cannot be done.
+            InputError: the request cannot be carried out.
             RetrievalError: nothing could be searched for any of them.
         """
+        return run(self._search_many(request, sources, Threads(), seconds))
+
+    async def asearch_many(
+        self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
+    ) -> list[RetrievalContext]:
+        """`search_many`, awaited."""
+        return await self._search_many(request, sources, Tasks(), seconds)
+
+    async def _search_many(
+        self, request: SearchRequest, sources: Sequence[Any], mode: Mode, seconds: float | None
+    ) -> list[RetrievalContext]:
+        deadline = Deadline(seconds)
         answers: dict[int, RetrievalContext] = {}
+        late = f"the {seconds} seconds of the whole request were spent before this question; ask it again"
         for recipe, places in self._recipes(request, sources):
-            queries = [request.queries[place] for place in places]
-            try:
-                contexts = search_now(recipe, queries)
-            except RetrievalError as error:
-                contexts = search_now(self._instead(request, sources, recipe, error), queries)
-            answers.update(zip(places, contexts, strict=True))
+            for batch in [places] if seconds is None else _batches(places, request.queries):
+                queries = [request.queries[place] for place in batch]
+                contexts = [unanswered(recipe, query, late) for query in queries]
+                if (remaining := deadline.left()) != 0:
+                    try:
+                        contexts = await self._search_batch(request, sources, recipe, queries, mode, remaining)
+                    except RetrievalError:
+                        if not answers or deadline.left() != 0:  # else the others have theirs
+                            raise
+                answers.update(zip(batch, contexts, strict=True))
         return [answers[place] for place in range(len(request.queries))]
 
-    async def asearch_many(self, request: SearchRequest, sources: Sequence[Any]) -> list[RetrievalContext]:
-        """The same, awaited."""
-        answers: dict[int, RetrievalContext] = {}
-        for recipe, places in self._recipes(request, sources):
-            queries = [request.queries[place] for place in places]
-            try:
-                contexts = await search(recipe, queries, Tasks())
-            except RetrievalError as error:
-                contexts = await search(self._instead(request, sources, recipe, error), queries, Tasks())
-            answers.update(zip(places, contexts, strict=True))
-        return [answers[place] for place in range(len(request.queries))]
+    async def _search_batch(
+        self,
+        request: SearchRequest,
+        sources: Sequence[Any],
+        recipe: Recipe,
+        queries: Sequence[Query],
+        mode: Mode,
+        seconds: float | None = None,
+    ) -> list[RetrievalContext]:
+        """Search by a recipe; if its strategy fails, by the plain one."""
+        try:
+            return await search(recipe, queries, mode, seconds)
+        except RetrievalError as error:
+            return await search(self._instead(request, sources, recipe, error), queries, mode, seconds)
 
     def _recipes(self, request: SearchRequest, sources: Sequence[Any]) -> list[tuple[Recipe, list[int]]]:
-        """Recipes, and the questions that each is for: several where the look of a question decides."""
+        """The recipes, each with the places of its questions; several if the wording of each question decides."""
         if not request.queries:
             return []
         if not self.looks_decide(request):
@@ -176,14 +200,14 @@ class Engine:
         return list(groups.values())
 
     def _instead(self, request: SearchRequest, sources: Sequence[Any], recipe: Recipe, error: RetrievalError) -> Recipe:
-        """The plain search that answers where a strategy has failed.
+        """The plain search that answers when a strategy has failed.
 
         Raises:
-            RetrievalError: nothing is left to be done: the search was a plain one.
+            RetrievalError: the failed search was already a plain one.
         """
         if not recipe.strategy:
             raise error
-        note = f"strategy {recipe.strategy!r} failed, the plain search answers: {describe(error)}"
+        note = f"strategy {recipe.strategy!r} failed; the plain search answers instead: {describe(error)}"
         log.warning("%s", note)
         plain = self.resolve(replace(request, strategy="hybrid"), sources)
         return replace(plain, method="auto", policy=self.stages.policy, notes=(*plain.notes, note))
@@ -191,35 +215,35 @@ class Engine:
     # ── deciding ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def resolve(self, request: SearchRequest, sources: Sequence[Any]) -> Recipe:
-        """How to do a search.
+        """Decide how to carry out a request.
 
         Args:
-            request: what is asked for.
-            sources: what may be searched: datasets, and retrievers of any kind.
+            request: the questions and options.
+            sources: datasets, and retrievers of any kind.
 
         Raises:
             UnknownNameError: there is no such strategy.
             UnmetNeedError: the strategy lacks something it needs, such as a language model.
-            InputError: something else cannot be done.
+            InputError: another option cannot be used.
         """
         if self.looks_decide(request):
             return self._resolve(request, sources)
         key = (
             *(getattr(request, name) for name in _DECIDING),
-            *((id(one), getattr(one, "indexing_technique", None)) for one in sources),
+            *((id(source), getattr(source, "indexing_technique", None)) for source in sources),
         )
         recipe = self._recipes_made.get(key)
         if recipe is None:
             while len(self._recipes_made) >= _KEPT:
                 self._recipes_made.pop(next(iter(self._recipes_made)), None)
-            recipe = self._recipes_made[key] = self._resolve(request, sources)  # it holds what the ids are of
+            recipe = self._recipes_made[key] = self._resolve(request, sources)  # it keeps the objects behind the ids
         return recipe
 
     def _resolve(self, request: SearchRequest, sources: Sequence[Any]) -> Recipe:
         stages = self.stages
         strategy, choice, recommendation = self._strategy(request, sources)
         recipe = Recipe(
-            _chosen(by_name(sources), request.datasets),
+            _selection(by_name(sources), request.datasets),
             request.k,
             router=stages.router,
             transformer=stages.transformer,
@@ -230,18 +254,23 @@ class Engine:
             decisions=(choice,),
             confidence=1.0 if recommendation is None else recommendation.confidence,
             calibrations=stages.calibrations,
+            fitted=stages.fitted,
             min_relevance=request.min_relevance,
+            coverage=request.coverage,
         )
         if strategy == "auto":
-            recipe = self._automatic(recipe, request.effort)
+            recipe = self._automatic(recipe, request)
         elif self._is_plain(strategy):
             recipe = self._by_lists(recipe, strategy)
         else:
             recipe = self._registered(recipe, strategy, request)
-        return self._refusing(self._reranking(recipe, strategy, request), request)
+        recipe = self._refusing(self._reranking(recipe, strategy, request), request)
+        if origins := [f"{name}: {stages.fitted[name].origin}" for name in recipe.sources if name in stages.fitted]:
+            recipe = recipe.deciding("relevance", "calibrated", "calibration", "; ".join(origins))
+        return recipe
 
     def _strategy(self, request: SearchRequest, sources: Sequence[Any]) -> tuple[str, Decision, Recommendation | None]:
-        """Which strategy, who decided, and why."""
+        """The strategy, the decision behind it, and the recommendation if the question's wording decided."""
         settings, name = self.settings, request.strategy
         if name != "auto":
             self.check_name(name)
@@ -258,15 +287,15 @@ class Engine:
             name = recommendation.strategy
             return name, Decision("strategy", name, "settings", recommendation.reason), recommendation
         if not settings.enable_strategy_auto_selection:
-            return "hybrid", Decision("strategy", "hybrid", "settings", "the automatic choice is switched off"), None
+            return "hybrid", Decision("strategy", "hybrid", "settings", "the automatic choice is off"), None
         by = "default" if self.stages.policy is None else "policy"
         return "auto", Decision("strategy", "auto", by, ""), None
 
     def looks_decide(self, request: SearchRequest) -> bool:
-        """Whether the look of a question chooses the strategy (I5).
+        """Whether the wording of a question chooses the strategy (I5).
 
-        It does where the settings say so; and, until a policy was fitted or chosen, where there is a language model to
-        follow it with.
+        It does if the settings say so, and, until a policy has been fitted or chosen, if there is a language model to
+        carry the choice out.
         """
         settings = self.settings
         if request.strategy != "auto" or self.stages.strategy != "auto":
@@ -275,53 +304,53 @@ class Engine:
             return False
         if settings.policy == "heuristic":
             return True
-        chosen = settings.origins.get("policy", "default") != "default"
+        explicit = settings.origins.get("policy", "default") != "default"
         fitted = self.stages.policy is not None and self.stages.policy != measured()
-        return not (chosen or fitted) and model_for(self.models, "hyde").llm is not None
+        return not (explicit or fitted) and model_for(self.models, "hyde").llm is not None
 
     def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
-        """What a question asks for by its look, among the strategies that can be used on these sources (I5, I8)."""
+        """The strategy that a question's wording suggests, of those that can be used on these sources (I5, I8)."""
         from pointsman.retrieval.recommend import recommend
 
         lacking = {name: why for name in CHOSEN_BY_LOOK if (why := self.lack(name, sources)) is not None}
         return recommend(query, set(CHOSEN_BY_LOOK) - lacking.keys() or {"auto"}, why_not=lacking)
 
-    def _automatic(self, recipe: Recipe, effort: EffortName | Limits) -> Recipe:
-        """Hybrid evidence, weighed by the policy, with what was measured to gain at this effort."""
+    def _automatic(self, recipe: Recipe, request: SearchRequest) -> Recipe:
+        """Hybrid evidence weighed by the policy, with the additions that were measured to gain at this effort."""
         policy, stages = self.stages.policy, self.stages
         if policy is None:
             return recipe
         from pointsman.retrieval.transform.automatic import additions, transformer
         from pointsman.retrieval.transform.base import QueryTransformer
 
-        added = additions(effort)
-        steps = [one for one in (stages.transformer, transformer(added)) if one is not None]
+        added = [name for name in additions(request.effort) if request.spelling or name != "spelling"]
+        steps = [step for step in (stages.transformer, transformer(added)) if step is not None]
         return replace(
             recipe,
             policy=policy,
             transformer=QueryTransformer(*steps) if len(steps) > 1 else next(iter(steps), None),
-            depth=3 * stages.depth if effort == "thorough" else stages.depth,
+            depth=3 * stages.depth if request.effort == "thorough" else stages.depth,
             confidence=policy.confidence,
         )
 
     def _by_lists(self, recipe: Recipe, method: str) -> Recipe:
-        """One list, or a fusion of both, and nothing else; what does not keep them is left out, visibly.
+        """One list, or a fusion of both, and nothing else; sources without them are left out, and a note says so.
 
         Raises:
-            UnmetNeedError: no source keeps what the method needs.
+            UnmetNeedError: no source has the lists that the method needs.
         """
-        own = {name: one for name, one in recipe.sources.items() if isinstance(one, Source)}
-        if not own and method in PLAIN:  # of a retriever nobody knows what it has; it is asked as it is
+        own = {name: source for name, source in recipe.sources.items() if isinstance(source, Source)}
+        if not own and method in PLAIN:  # what lists a retriever has is unknown, so it is asked as it is
             return replace(recipe, strategy=method)
-        unable = [name for name, one in own.items() if not one.keeps(method)]
+        unable = [name for name, source in own.items() if not source.keeps(method)]
         missing = _lists_missing(method, list(recipe.sources.values()))
         if missing is not None:
             own[unable[0]].check_keeps(method, missing)
         if not unable:
             return replace(recipe, method=method)
         if method == "hybrid":
-            return recipe  # each by what it keeps, weighed by nothing
-        sources = {name: one for name, one in recipe.sources.items() if name not in unable}
+            return recipe  # each source by the lists it has, without weights
+        sources = {name: source for name, source in recipe.sources.items() if name not in unable}
         notes = [
             f"{name}: indexed for {own[name].indexing_technique!r} search only, so {method!r} leaves it out"
             for name in unable
@@ -329,7 +358,7 @@ class Engine:
         return replace(recipe, method=method, sources=sources, notes=(*recipe.notes, *notes))
 
     def _registered(self, recipe: Recipe, name: str, request: SearchRequest) -> Recipe:
-        """What a registered strategy adds to the search; or itself as the only source, if it does everything alone."""
+        """The recipe with what a registered strategy adds, or with the strategy as its only source."""
         sources = list(recipe.sources.values())
         if (lack := self.lack(name, sources)) is not None:
             raise UnmetNeedError(f"strategy {name!r} cannot be used here: {lack}")
@@ -366,27 +395,27 @@ class Engine:
         )
 
     def _wants_rerank(self, request: SearchRequest) -> tuple[bool, str]:
-        """Whether to rerank, and who says so."""
+        """Whether to rerank, and who decided it."""
         if request.rerank is not None:
             return request.rerank is not False, "request"
         return self.settings.enable_reranker_by_default, "settings"
 
     def _reranking(self, recipe: Recipe, strategy: str, request: SearchRequest) -> Recipe:
-        """The reranker, before all other refiners; none where there is nothing for it to do, with the reason.
+        """Add the reranker before all other refiners, or note why there is none.
 
-        The offline reranker orders by the calibrated sum of both raw scores. That is what hybrid search answers with
-        already, so there it has nothing to add; and where variants of the query have brought evidence of their own, it
+        The offline reranker sorts by the calibrated sum of both raw scores. Hybrid search is sorted by it already, so
+        there the reranker would change nothing; and where variants of the query added evidence of their own, it
         would undo what the strategy was chosen for.
         """
-        wanted, by = self._wants_rerank(request)
+        rerank, by = self._wants_rerank(request)
         reranker = request.rerank if isinstance(request.rerank, BaseRefiner) else self.stages.reranker
-        if not wanted:
-            return recipe.deciding("rerank", "off", by, "switched off")
+        if not rerank:
+            return recipe.deciding("rerank", "off", by, "reranking is off")
         if reranker is not None:
             from pointsman.retrieval.rerank.foreign import as_refiner
 
             reranker = as_refiner(reranker)
-            if any(getattr(one, "refiner", None) is reranker for one in recipe.refiners):
+            if any(getattr(refiner, "refiner", None) is reranker for refiner in recipe.refiners):
                 return recipe.deciding("rerank", reranker.stage, by, "by the strategy, on what it compressed")
             name = str(getattr(reranker, "name", type(reranker).__name__))
             recipe = replace(recipe, refiners=(reranker, *recipe.refiners))
@@ -394,17 +423,17 @@ class Engine:
         if request.rerank is True and strategy in METHODS:
             from pointsman.retrieval.rerank.calibrated import CalibratedReranker
 
-            sources = [one for one in recipe.sources.values() if isinstance(one, Source)]
+            sources = [source for source in recipe.sources.values() if isinstance(source, Source)]
             offline = CalibratedReranker(spread=lambda: _shared_spread(sources))
             recipe = replace(recipe, refiners=(offline, *recipe.refiners))
             return recipe.deciding("rerank", offline.name, by, "the calibrated sum of both raw scores")
         return recipe.deciding("rerank", "none", by, _nothing_to_rerank(strategy, recipe))
 
     def _refusing(self, recipe: Recipe, request: SearchRequest) -> Recipe:
-        """The refuser, after reranking and what the strategy reshapes; on unless the request says otherwise."""
-        own = [one for one in recipe.refiners if one.stage == "refuse"]
+        """Add the refuser after the reranker and the strategy's own refiners, unless the request says otherwise."""
+        own = [refiner for refiner in recipe.refiners if refiner.stage == "refuse"]
         if request.refuse is False or isinstance(request.refuse, BaseRefiner):
-            recipe = replace(recipe, refiners=[one for one in recipe.refiners if one.stage != "refuse"])
+            recipe = replace(recipe, refiners=[refiner for refiner in recipe.refiners if refiner.stage != "refuse"])
         if request.refuse is False:
             return recipe.deciding("refuse", "off", "request", "requested")
         if isinstance(request.refuse, BaseRefiner):
@@ -412,17 +441,17 @@ class Engine:
         elif own:
             return recipe.deciding("refuse", "on", "workflow", "the workflow's own refuser")
         else:
-            refuser, by = Refuser(embedder=Embedders(recipe.sources)), "default"
+            refuser, by = Refuser(), "default"
         refiners = list(recipe.refiners)
         place = len(refiners) - len(self.stages.refiners)
         refiners.insert(place, refuser)
         recipe = replace(recipe, refiners=refiners)
-        return recipe.deciding("refuse", "on", by, "nothing irrelevant is answered")
+        return recipe.deciding("refuse", "on", by, "irrelevant results are refused")
 
     # ── strategies ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def lack(self, name: str, sources: Sequence[Any]) -> str | None:
-        """What a strategy needs and does not have on these sources; None: it can be used."""
+        """What a strategy needs and lacks on these sources; None if it can be used."""
         missing = _lists_missing(name, sources)
         if missing is not None or name == "auto" or self._is_plain(name):
             return missing
@@ -434,40 +463,44 @@ class Engine:
             return str(error)
         if needs := getattr(factory, "needs", ""):
             return f"it needs {needs}"
-        chosen = model_for(self.models, _task(name))
-        if chosen.llm is None and getattr(factory, "needs_llm", False):
-            return f"it needs a language model: {chosen.reason}"
+        choice = model_for(self.models, _task(name))
+        if choice.llm is None and getattr(factory, "needs_llm", False):
+            return f"it needs a language model: {choice.reason}"
         return None
 
     def strategy(self, name: str, sources: Sequence[Any], *, rerank: bool = True) -> Any:
-        """The registered strategy of this name over these sources, with what the settings say; made once.
+        """The registered strategy of this name over these sources, configured by the settings; made once.
 
         Raises:
             InputError: it lacks what it needs, or is no retriever.
         """
         rerank = rerank and name == "compression" and self.settings.compression_rerank
         key = (name, rerank, *map(id, sources))
-        kept = self._made.get(key)
-        if kept is not None and all(a is b for a, b in zip(kept[0], sources, strict=True)):
-            return kept[1]
+        entry = self._strategies.get(key)
+        if entry is not None and all(a is b for a, b in zip(entry[0], sources, strict=True)):
+            return entry[1]
         factory, task = self.registry.get(name), _task(name)
         llm = model_for(self.models, task).llm if task in TASKS or getattr(factory, "needs_llm", False) else None
         strategy = factory(*sources, llm=llm, **self._options(name, factory, rerank=rerank))
         if not (callable(getattr(strategy, "retrieve", None)) and callable(getattr(strategy, "aretrieve", None))):
             raise InputError(f"strategy {name!r} is a {type(strategy).__name__}, not a retriever; see BaseRetriever")
-        while len(self._made) >= _KEPT:
-            self._made.pop(next(iter(self._made)), None)
-        self._made[key] = (tuple(sources), strategy)
+        while len(self._strategies) >= _KEPT:
+            self._strategies.pop(next(iter(self._strategies)), None)
+        self._strategies[key] = (tuple(sources), strategy)
         return strategy
 
     def _options(self, name: str, factory: Callable[..., Any], *, rerank: bool) -> dict[str, Any]:
-        """What a factory has parameters for of its settings, without its name: ``compression_max_length``: max_length.
+        """The settings that a factory has parameters for: ``compression_max_length`` becomes ``max_length``.
 
-        Every strategy of our base class takes a time limit, a reranker and this engine as well.
+        Strategies of our base class also get a time limit and a reranker.
         """
         prefix = f"{name}_"
-        settings = {one: getattr(self.settings, one) for one in self.settings.origins if one.startswith(prefix)}
-        options = _taken(factory, {one.removeprefix(prefix): value for one, value in settings.items()})
+        settings = {
+            setting: getattr(self.settings, setting) for setting in self.settings.origins if setting.startswith(prefix)
+        }
+        options = _accepted_options(
+            factory, {setting.removeprefix(prefix): value for setting, value in settings.items()}
+        )
         if isinstance(factory, type) and hasattr(factory, "variants_by_rank"):
             options["timeout"] = self.stages.timeout
             if rerank:
@@ -475,7 +508,7 @@ class Engine:
         return options
 
     def _is_plain(self, name: str) -> bool:
-        """Whether the lists alone do it: our own plain strategies, unless somebody has registered another."""
+        """Whether the lists alone suffice: for our own plain strategies, unless one of them was replaced."""
         if name not in LISTS:
             return False
         if name not in self.registry.names():
@@ -483,7 +516,7 @@ class Engine:
         return str(getattr(self.registry.get(name), "__module__", "")).partition(".")[0] == "pointsman"
 
     def check_name(self, name: str) -> None:
-        """Check that there is a strategy of this name.
+        """Checks that a strategy with this name exists.
 
         Raises:
             UnknownNameError: there is none.
@@ -492,30 +525,59 @@ class Engine:
             raise UnknownNameError("strategy", name, ("auto", *LISTS, *self.registry.names()))
 
 
-_KEPT: Final = 64
-"""Strategies, and recipes, that are made once; the oldest go first."""
+_BATCH: Final = 16
+_BATCH_CHARS: Final = 4_000
+"""Questions in a batch, and their characters, where the time of all is limited: the clock is looked at in between."""
 
-_DECIDING: Final = ("k", "datasets", "strategy", "rerank", "refuse", "min_relevance", "effort", "timeout")
-"""What a recipe depends on, besides the sources; the questions only where their look decides."""
+_KEPT: Final = 64
+"""The most strategies, and recipes, that are kept; the oldest go first."""
+
+_DECIDING: Final = (
+    "k",
+    "datasets",
+    "strategy",
+    "rerank",
+    "refuse",
+    "min_relevance",
+    "coverage",
+    "spelling",
+    "effort",
+    "timeout",
+)
+"""The options that a recipe depends on, beside the sources; the question counts only if its wording decides."""
 
 
 def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
-    """Which lists a strategy needs that no source keeps; retrievers may have any."""
-    keeps = [one.lists_for("auto") for one in sources if isinstance(one, Source)]
+    """What lists a strategy needs that no source has; None if nothing is missing. Retrievers may have any list."""
+    keeps = [source.lists_for("auto") for source in sources if isinstance(source, Source)]
     if not sources or len(keeps) < len(sources):
         return None
     words, near = LISTS.get(name, (False, name == "hyde"))
-    if near and not any(kept for _, kept in keeps):
+    if near and not any(has_vectors for _, has_vectors in keeps):
         return "there are no vectors to search"
-    if words and not any(kept for kept, _ in keeps):
+    if words and not any(has_words for has_words, _ in keeps):
         return "there is no keyword index to search"
-    if words and near and name != "hybrid" and not any(all(kept) for kept in keeps):
+    if words and near and name != "hybrid" and not any(all(lists) for lists in keeps):
         return "no dataset keeps both indexes"
     return None
 
 
-def _chosen(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
-    """Those of the sources that a request names; all unless it names some."""
+def _batches(places: Sequence[int], queries: Sequence[Query]) -> Iterator[list[int]]:
+    """The places of questions, some at a time; a long one alone."""
+    batch: list[int] = []
+    size = 0
+    for place in places:
+        length = len(queries[place].text)
+        if batch and (len(batch) == _BATCH or size + length > _BATCH_CHARS):
+            yield batch
+            batch, size = [], 0
+        batch, size = [*batch, place], size + length
+    if batch:
+        yield batch
+
+
+def _selection(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+    """The sources that a request names, or all."""
     if names is None:
         return sources
     for name in names:
@@ -525,27 +587,8 @@ def _chosen(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, A
 
 
 def is_recipe(strategy: Any) -> bool:
-    """Whether a strategy only adds to a search: it is of our base class, and searches as that does."""
+    """Whether a strategy only adds to a search: it extends our base class, and searches as that does."""
     return bool(getattr(strategy, "is_recipe", False))
-
-
-class Embedders(Mapping[str, "str | None"]):
-    """The names of the embedders behind sources, as they are when somebody asks."""
-
-    def __init__(self, sources: Mapping[str, Any]) -> None:
-        self._sources = {name: one for name, one in sources.items() if isinstance(one, Source)}
-
-    def __getitem__(self, name: str) -> str | None:
-        try:
-            return self._sources[name].store.info.embedder
-        except StoreError:  # told of by its branch; it has no hits to judge
-            return None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sources)
-
-    def __len__(self) -> int:
-        return len(self._sources)
 
 
 def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
@@ -556,7 +599,7 @@ def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
     if strategy in METHODS:
         return f"{strategy!r} was requested by name, and the offline reranker would replace its order"
     if strategy in {"bm25", "vector"}:
-        return "one list alone: there is nothing to weigh it against"
+        return "a single list has nothing to be weighed against"
     return "the calibrated sum of both scores is the fusion already"
 
 
@@ -575,10 +618,10 @@ def _task(strategy: str) -> str:
     return strategy if strategy in TASKS else "general"
 
 
-def _taken(factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those options that a factory has a parameter for."""
+def _accepted_options(factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a factory has a parameter for."""
     try:
         parameters = inspect.signature(factory).parameters
-    except (TypeError, ValueError):  # written in C, say: then it has none that we could know of
+    except (TypeError, ValueError):  # written in C, for example: its parameters are unknown
         return {}
     return {name: value for name, value in options.items() if name in parameters}

@@ -56,6 +56,11 @@ class SearchOptions(TypedDict, total=False):
         refuse: False answers with whatever ranks best, relevant or not; a `Refuser` takes that one.
         min_relevance: hits whose `Hit.relevance` is below this are left out, 0 to 1; those without one stay, and the
             answer says so in ``degraded``.
+        coverage: instead of ``k`` hits, the fewest that hold an answer with this probability, above 0 and below 1, up
+            to `pointsman.retrieval.dataset_calibration.MOST_HITS`. Needs `Workspace.calibrate` with labels; where it
+            cannot be promised there are ``k`` hits, `RetrievalContext.coverage` is None and ``degraded`` says why.
+        spelling: False searches for the question as it is written; True lets ``"auto"`` correct what is probably a
+            slip, and the answer says so in ``spelling``.
         effort: of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `Limits`.
         timeout: seconds for the whole search.
     """
@@ -65,6 +70,8 @@ class SearchOptions(TypedDict, total=False):
     rerank: bool | BaseRefiner | None
     refuse: bool | BaseRefiner | None
     min_relevance: float | None
+    coverage: float | None
+    spelling: bool
     effort: EffortName | Limits
     timeout: float | None
 
@@ -87,7 +94,7 @@ class SearchRequest:
         queries: one or several; each has its own filters, which hold beside nothing else.
         k: how many hits each answer has at most.
         datasets: names, in order, each once; None: all.
-        strategy, rerank, refuse, min_relevance, effort, timeout: see `SearchOptions`.
+        strategy, rerank, refuse, min_relevance, coverage, spelling, effort, timeout: see `SearchOptions`.
     """
 
     queries: tuple[Query, ...]
@@ -97,6 +104,8 @@ class SearchRequest:
     rerank: bool | BaseRefiner | None = None
     refuse: bool | BaseRefiner | None = None
     min_relevance: float | None = None
+    coverage: float | None = None
+    spelling: bool = True
     effort: EffortName | Limits = "balanced"
     timeout: float | None = None
 
@@ -114,18 +123,18 @@ class SearchRequest:
         Raises:
             InputError: an option does not exist, or its value cannot be used; it names the nearest right one.
         """
-        given = dict(options or {})
-        filters = given.pop("filters", None)
-        if unknown := given.keys() - _NAMES:
+        values = dict(options or {})
+        filters = values.pop("filters", None)
+        if unknown := values.keys() - _NAMES:
             raise InputError(_unknown("option of a search", min(unknown), (*sorted(_NAMES), "filters")))
         parsed = parse_filter(filters) if filters else None
         several = [query] if isinstance(query, (str, Query)) else query
         if not isinstance(several, Sequence):
             raise InputError(f"a question is a str or a Query, not {type(query).__name__}: {query!r:.80}")
-        names = given.get("datasets")
+        names = values.get("datasets")
         if names is not None:
-            given["datasets"] = _names(names)
-        return cls(tuple([Query.of(one, parsed) for one in several]), k, **given)
+            values["datasets"] = _names(names)
+        return cls(tuple([Query.of(text, parsed) for text in several]), k, **values)
 
     def __post_init__(self) -> None:
         checked(self.k)
@@ -142,6 +151,13 @@ class SearchRequest:
             isinstance(least, int | float) and not isinstance(least, bool) and 0 <= least <= 1
         ):
             raise InputError(f"min_relevance is a probability from 0 to 1, or None, not {least!r:.80}")
+        covered = self.coverage
+        if covered is not None and not (
+            isinstance(covered, int | float) and not isinstance(covered, bool) and 0 < covered < 1
+        ):
+            raise InputError(f"coverage is a probability above 0 and below 1, or None, not {covered!r:.80}")
+        if not isinstance(self.spelling, bool):
+            raise InputError(f"spelling is True or False, not {self.spelling!r:.80}")
         check_effort(self.effort)
         Deadline(self.timeout)
 

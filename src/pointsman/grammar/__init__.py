@@ -81,8 +81,8 @@ def asks(text: str) -> str:
     opening = _opening(text[:_BEGINNING])
     if opening or text.isascii():
         return opening
-    found = QUESTION.first(text)
-    return found.text if found is not None and HAN_RUN.match(found.text) else ""
+    match = QUESTION.first(text)
+    return match.text if match is not None and HAN_RUN.match(match.text) else ""
 
 
 def opens_question(text: str, *, words_alone: bool = False) -> bool:
@@ -95,7 +95,7 @@ def opens_question(text: str, *, words_alone: bool = False) -> bool:
     >>> opens_question("and is it safe"), opens_question("and is it safe", words_alone=True)
     (True, False)
     """
-    if not text.isascii() and any(HAN_RUN.match(found.text) for found in QUESTION.all(text)):
+    if not text.isascii() and any(HAN_RUN.match(match.text) for match in QUESTION.all(text)):
         return True
     words = WORD.findall(text[:_BEGINNING])
     while words and words[0] in _LEAD:
@@ -110,11 +110,11 @@ def _opening(text: str) -> str:
     if not words or HAN_RUN.search(text, 0, words[0].start()):
         return ""
     place = int(words[0][0] in _LEAD and len(words) > 1)
-    asked = _OPENING.first(text)
+    question = _OPENING.first(text)
     small = place + 1 < len(words) and words[place][0] in _PREPOSITION
     starts = {words[place].start(), words[place + small].start()}
-    if asked is not None and asked.start in starts:
-        return text[words[place].start() : asked.end]
+    if question is not None and question.start in starts:
+        return text[words[place].start() : question.end]
     following = [word for word in words[place + 1 :] if word[0] != "t"][:1]
     if following and (following[0][0] == "ли" or (words[place][0] in _AUXILIARY and following[0][0] in _SUBJECT)):
         return text[words[place].start() : following[0].end()]

@@ -62,11 +62,11 @@ def comparison(text: str) -> Comparison | None:
     text = re.sub(r"^\S(?=\s)", lambda first: first[0].lower(), text)  # «A comparison of …» begins with no name
     language = language_of(text)
     cues = COMPARISON.all(plain(text))
-    named = cues and not _claims(text)
+    explicit = cues and not _claims(text)
     parts = _aspects(text, language)
-    if named and not parts and not any(_asks_better(cue.text) for cue in cues):
+    if explicit and not parts and not any(_asks_better(cue.text) for cue in cues):
         parts = _sides(text, cues, language)
-    parts = parts or _formed(text, language) or (_sides(text, cues, language) if named else [])
+    parts = parts or _formed(text, language) or (_sides(text, cues, language) if explicit else [])
     parts = [part for part in (part.strip(" ,;:，；：、—-") for part in parts) if _tells(part)]
     return Comparison(cues[0].text if cues else "", tuple(dict.fromkeys(parts))) if parts else None
 
@@ -90,8 +90,8 @@ _LONG_LEAD = 8
 def _sentence(text: str) -> str:
     """The first of several sentences that has a word of comparison, or else all of them."""
     ends = sentences(text)
-    found = (text[start:end] for start, end in ends if COMPARISON.first(plain(text[start:end])))
-    return next(found, text) if len(ends) > 1 else text
+    texts = (text[start:end] for start, end in ends if COMPARISON.first(plain(text[start:end])))
+    return next(texts, text) if len(ends) > 1 else text
 
 
 def _tells(text: str) -> bool:
@@ -214,20 +214,20 @@ def _formed(text: str, language: str) -> list[str]:
     for pattern in _EITHER[language]:
         if not (match := pattern.match(text)):
             continue
-        found = match.groupdict()
-        ask, rest = (found.get("ask") or "").strip(" ,:"), (found.get("rest") or "").strip()
+        groups = match.groupdict()
+        ask, rest = (groups.get("ask") or "").strip(" ,:"), (groups.get("rest") or "").strip()
         if language == "zh":
-            sides = _split_han(_BEFORE.sub("", _AFTER.sub("", found["a"])))
+            sides = _split_han(_BEFORE.sub("", _AFTER.sub("", groups["a"])))
             if len(sides) > 1:
                 return [f"{ask}{' ' if ask else ''}{side}{rest}" for side in sides]
             continue
         if language == "ru" and ":" not in text and not _COMPARATIVE.search(ask):
             continue
         ask = re.sub(r"\s*(?:between|either|among|,|:)\s*$|^(?:of|between) the two,?\s*", "", ask, flags=re.IGNORECASE)
-        alike = _is_named(found["a"]) == _is_named(found["b"])
+        alike = _is_named(groups["a"]) == _is_named(groups["b"])
         if len(WORD.findall(ask)) < 2 or (language == "en" and not alike):
             continue
-        sides = _shared([found["a"], found["b"]], language)
+        sides = _shared([groups["a"], groups["b"]], language)
         return [f"{ask} {side}{' ' if rest else ''}{rest}?" for side in sides]
     if language == "en" and (match := _BOTH.match(text)):
         return _said_of_both(match)
@@ -241,18 +241,21 @@ def _is_named(side: str) -> bool:
 
 
 def _said_of_both(match: re.Match[str]) -> list[str]:
-    one, two, said = match["a"].strip(), match["b"].strip(), ""
+    first, second, predicate = match["a"].strip(), match["b"].strip(), ""
     # Where the second name ends is where something is said of both.
-    cut = _ALL.search(two) or (None if match["both"] else _SAID_OF_BOTH.search(two))
-    if cut is not None:
-        two, said = two[: cut.start()], two[cut.end() :]
-    elif match["both"] and (name := _NAME.match(two)):
-        two, said = name[0], two[name.end() :].strip()
-    if not said:
+    said_of_both = _ALL.search(second) or (None if match["both"] else _SAID_OF_BOTH.search(second))
+    if said_of_both is not None:
+        second, predicate = second[: said_of_both.start()], second[said_of_both.end() :]
+    elif match["both"] and (name := _NAME.match(second)):
+        second, predicate = name[0], second[name.end() :].strip()
+    if not predicate:
         return []
-    said = re.sub(r"^(?:both|each|either|all)\b\s*", "", said)
+    predicate = re.sub(r"^(?:both|each|either|all)\b\s*", "", predicate)
     kind = (match["kind"] or "").removeprefix("the ").strip()
-    return [" ".join(part for part in (match["aux"], kind, name, said) if part).strip() + "?" for name in (one, two)]
+    return [
+        " ".join(part for part in (match["aux"], kind, name, predicate) if part).strip() + "?"
+        for name in (first, second)
+    ]
 
 
 # --- aspects ---------------------------------------------------------------------------------------------------------
@@ -260,39 +263,41 @@ def _said_of_both(match: re.Match[str]) -> list[str]:
 
 def _aspects(text: str, language: str) -> list[str]:
     """«Pros and cons of X» asks for each; «the features of X and the drawbacks of Y» for both."""
-    found = _ASPECT.all(plain(text))
+    aspects = _ASPECT.all(plain(text))
     if language == "zh":
-        return _aspects_after(text, found)
-    for one, other in pairwise(found):
-        between = text[one.end : other.start]
-        if _bare(text[: one.start], language):
+        return _aspects_after(text, aspects)
+    for first, second in pairwise(aspects):
+        between = text[first.end : second.start]
+        if _bare(text[: first.start], language):
             return []
-        following = text[other.end :].strip(" ,:")
+        following = text[second.end :].strip(" ,:")
         if _AND[language].fullmatch(between) and _tells(following):
-            return [f"{text[aspect.start : aspect.end]} {following}" for aspect in (one, other)]
+            return [f"{text[aspect.start : aspect.end]} {following}" for aspect in (first, second)]
         joint = re.match(rf"(\s+\S.*?)(?:{_AND[language].pattern})(?:the\s+)?$", between, re.IGNORECASE)
         if joint and _tells(joint[1]) and _tells(following):
-            return [text[one.start : one.end] + joint[1], text[other.start :]]
+            return [text[first.start : first.end] + joint[1], text[second.start :]]
     return []
 
 
-def _aspects_after(text: str, found: Sequence[Match]) -> list[str]:
-    for one, other in pairwise(found):
-        between, owner = text[one.end : other.start], _bare(text[: one.start], "zh")
+def _aspects_after(text: str, matches: Sequence[Match]) -> list[str]:
+    for first, second in pairwise(matches):
+        between, owner = text[first.end : second.start], _bare(text[: first.start], "zh")
         joint = _AND["zh"].match(between)
-        if not joint or not owner or _AFTER.sub("", text[other.end :]):
+        if not joint or not owner or _AFTER.sub("", text[second.end :]):
             continue
         if joint.end() == len(between):
-            return [f"{owner}的{aspect.text}" for aspect in (one, other)]
+            return [f"{owner}的{aspect.text}" for aspect in (first, second)]
         if _tells(between[joint.end() :]) and between.endswith("的"):
-            return [text[: one.end], text[one.end + joint.end() : other.end]]
+            return [text[: first.end], text[first.end + joint.end() : second.end]]
     both = {"优缺点": ("优点", "缺点"), "利弊": ("利", "弊"), "优劣": ("优", "劣")}
     for cue, aspects in both.items():
         owner, _, following = text.partition(cue)
         owner = _bare(owner, "zh")
         if following != text and owner and cue in text and not _AFTER.sub("", following):
             sides = _split(owner, "zh")
-            return [f"{side}的{cue}" for side in sides] if len(sides) > 1 else [f"{owner}的{one}" for one in aspects]
+            return (
+                [f"{side}的{cue}" for side in sides] if len(sides) > 1 else [f"{owner}的{aspect}" for aspect in aspects]
+            )
     return []
 
 
@@ -304,25 +309,25 @@ def _sides(text: str, cues: Sequence[Match], language: str) -> list[str]:
     ends = [*(cue.start for cue in cues), len(text)]
     starts = [0, *(cue.end for cue in cues)]
     stretches = [_bare(text[start:end], language) for start, end in zip(starts, ends, strict=True)]
-    told = [stretch for stretch in stretches if stretch]
-    if not told:
+    texts = [stretch for stretch in stretches if stretch]
+    if not texts:
         return []
     if cues[0].text in _VERSUS:
-        return _shared([*told], language)
+        return _shared([*texts], language)
     against = cues[0].text.startswith("отлич")
-    lists = [_split(stretch, language, against=against) for stretch in told]
-    place = next((number for number, one in enumerate(lists) if len(one) > 1), None)
+    lists = [_split(stretch, language, against=against) for stretch in texts]
+    place = next((number for number, items in enumerate(lists) if len(items) > 1), None)
     if place is None:
         # «how do X differ from Y» has a side in each stretch, «file comparison tools» has none.
-        opposed = len(told) == 1 or any(_opposes(text, cue, language) for cue in cues)
-        return _shared(told, language) if opposed and not any(_asks_better(cue.text) for cue in cues) else []
+        opposed = len(texts) == 1 or any(_opposes(text, cue, language) for cue in cues)
+        return _shared(texts, language) if opposed and not any(_asks_better(cue.text) for cue in cues) else []
     sides = _shared(lists[place], language)
-    others = [stretch for number, stretch in enumerate(told) if number != place]
-    asked = next((cue.text for cue in cues if _asks_better(cue.text)), "")
+    others = [stretch for number, stretch in enumerate(texts) if number != place]
+    question = next((cue.text for cue in cues if _asks_better(cue.text)), "")
     if language == "zh":
-        asked = re.sub("^(?:哪[个种款家台部门者]?一?个?|谁)", "", asked)
-        return [f"{side}{asked}{''.join(others)}" for side in sides]
-    return [" ".join(part for part in (asked, side, *others) if part) for side in sides]
+        question = re.sub("^(?:哪[个种款家台部门者]?一?个?|谁)", "", question)
+        return [f"{side}{question}{''.join(others)}" for side in sides]
+    return [" ".join(part for part in (question, side, *others) if part) for side in sides]
 
 
 def _opposes(text: str, cue: Match, language: str) -> bool:
@@ -345,9 +350,9 @@ def _split(text: str, language: str, *, against: bool = False) -> list[str]:
     shared = _SHARED[language].search(text)
     joint = shared and any(joint[language].search(text, 0, shared.start()) for joint in (_AND, _AGAINST))
     rest = shared[0] if shared and joint else ""
-    named = text[: len(text) - len(rest)]
+    names = text[: len(text) - len(rest)]
     joints = [*([_FROM] if against else []), _AND[language], _AGAINST[language]]
-    sides = next((sides for joint in joints if len(sides := joint.split(named)) > 1), [])
+    sides = next((sides for joint in joints if len(sides := joint.split(names)) > 1), [])
     if len(sides) < 2:
         return [text]
     return [side + rest for side in (_bare(side, language) for side in sides) if side]
@@ -401,8 +406,8 @@ def _cut(text: str, cuts: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """«甲与乙专业与丙专业»: of several conjunctions the one whose sides end alike; else the first."""
 
     def alike(cut: tuple[int, int]) -> int:
-        one, other = text[: cut[0]], re.split("的|在", text[cut[1] :])[0]
-        pairs = zip(reversed(one), reversed(other), strict=False)
-        return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+        before, after = text[: cut[0]], re.split("的|在", text[cut[1] :])[0]
+        pairs = zip(reversed(before), reversed(after), strict=False)
+        return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(before), len(after)))
 
     return max(cuts, key=alike)

@@ -76,7 +76,7 @@ def plain(text: str) -> str:
     'еж?为什么'
     """
     # U+0130 is the one character that has two in lower case.
-    return _OTHER.sub(lambda found: _FORMS.get(found[0], " "), text.replace("\u0130", "i").lower())
+    return _OTHER.sub(lambda match: _FORMS.get(match[0], " "), text.replace("\u0130", "i").lower())
 
 
 def count(text: str) -> int:
@@ -152,11 +152,11 @@ class Words:
                 continue
             for parts, counts in table[word]:
                 if len(parts) == 1 or tuple(words[place : place + len(parts)]) == parts:
-                    found = spans[place : place + len(parts)]
-                    if len(parts) > 1 and not _joined(text, found):
+                    matches = spans[place : place + len(parts)]
+                    if len(parts) > 1 and not _joined(text, matches):
                         continue
                     if counts:
-                        start, end = found[0].start(), found[-1].end()
+                        start, end = matches[0].start(), matches[-1].end()
                         yield Match(text[start:end], start, end)
                     free = place + len(parts)
                     break
@@ -184,7 +184,7 @@ class Words:
 
 def _joined(text: str, words: list[re.Match[str]]) -> bool:
     """Whether nothing but spaces and hyphens stands between words."""
-    return all(_GAP.fullmatch(text, one.end(), other.start()) for one, other in itertools.pairwise(words))
+    return all(_GAP.fullmatch(text, first.end(), second.start()) for first, second in itertools.pairwise(words))
 
 
 def _stands(text: str, start: int, end: int, signs: str) -> bool:
@@ -214,5 +214,5 @@ def _alternatives(entry: str) -> Iterator[str]:
     if choice is None:
         yield entry
         return
-    for one in choice[1].split(","):
-        yield from _alternatives(entry[: choice.start()] + one + entry[choice.end() :])
+    for option in choice[1].split(","):
+        yield from _alternatives(entry[: choice.start()] + option + entry[choice.end() :])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.protocols import Embedder
-    from pointsman.retrieval.source import Source
+    from pointsman.retrieval.calibration import CosineSpread
     from pointsman.store.base import Store
     from pointsman.types import Document
 
@@ -27,37 +27,48 @@ LIKELY: Final = 32
 DRAWN: Final = 1000
 """Vectors that are drawn evenly."""
 
-_SCRIPT_SAMPLE: Final = 200  # documents that tell which scripts a dataset is written in
+SCRIPT_SAMPLE: Final = 200
+"""Documents that tell which scripts a dataset is written in."""
+
 _unrelated: weakref.WeakKeyDictionary[Embedder, Mapping[Script, NDArray[np.float32]]] = weakref.WeakKeyDictionary()
 _guard = threading.Lock()
 
 
-def measured(source: Source) -> Background | None:
-    """The background of a source as it is now; None where its vectors cannot be read.
+def measured(store: Store, embedder: Embedder, spread: CosineSpread | None) -> Background | None:
+    """The background of a store as it is now; None where its vectors cannot be read.
 
-    One round trip for the vectors of documents, one for documents, and one for 120 questions.
+    Documents are taken as they are when a dataset measures itself: spread evenly, since those that came first are often
+    alike.
+
+    Args:
+        store: of the documents.
+        embedder: what made their vectors.
+        spread: of cosines between questions and documents, where that is known.
 
     Raises:
         ModelError: the embedder failed.
     """
-    store = source.store
-    spread = source.cosine_spread
     if store.info.embedder is None or spread is None or not store.info.can(Capability.VECTORS):
         return None
-    drawn = store.vectors(sample=DRAWN)
-    documents = store.page(None, _SCRIPT_SAMPLE).documents
-    if not len(drawn) or not documents:
+    sample, ids = store.vectors(sample=DRAWN), store.ids()
+    documents = spread_evenly(store, ids, SCRIPT_SAMPLE)
+    if not len(sample) or not documents:
         return None
-    step = max(1, len(documents) // LIKELY)
-    likely = source.embedder.embed_queries(first_sentences(documents[::step][:LIKELY]))
-    return background_of(store, source.embedder, spread.sigma, drawn, likely, documents)
+    likely = embedder.embed_queries(first_sentences(spread_evenly(store, ids, LIKELY)))
+    return background_of(store, embedder, spread.sigma, sample, likely, documents)
+
+
+def spread_evenly(store: Store, ids: Sequence[str], count: int) -> list[Document]:
+    """At most ``count`` of these documents, spread evenly over the order in which they came."""
+    chosen = ids[:: max(1, len(ids) // count)][:count]
+    return [document for document in store.get(chosen) if document is not None]
 
 
 def background_of(
     store: Store,
     embedder: Embedder,
     sigma: float,
-    drawn: NDArray[np.float32],
+    sample: NDArray[np.float32],
     likely: NDArray[np.float32],
     documents: Sequence[Document],
 ) -> Background:
@@ -67,7 +78,7 @@ def background_of(
         store: of the documents.
         embedder: what made their vectors.
         sigma: of cosines between questions and documents.
-        drawn: vectors of documents drawn evenly, shape ``(n, dimensions)``.
+        sample: vectors of documents drawn evenly, shape ``(n, dimensions)``.
         likely: vectors of stand-ins for questions on the documents' subjects, shape ``(m, dimensions)``.
         documents: some of them, which tell the scripts that they are in.
     """
@@ -77,7 +88,7 @@ def background_of(
     best = {script: [_best(next(lists).rankings.get(NEAR, ())) for _ in unrelated[script]] for script in SCRIPTS}
     scripts = [script_of(document.searchable) for document in documents]
     shares = {script: scripts.count(script) / len(scripts) for script in SCRIPTS}
-    return Background.measured(embedder.name, sigma, drawn, likely, unrelated, best, shares)
+    return Background.measured(embedder.name, sigma, sample, likely, unrelated, best, shares)
 
 
 def first_sentences(documents: Sequence[Document]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Branches: whatever can be searched beside others, a source or a retriever, in the one form that fusion reads."""
+"""Branches of a search: a source or a retriever, searched in parallel, with results in the form that fusion reads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
-from pointsman.retrieval.candidates import KeyOf, Missing, Results, RetrieverResults, StoreResults
-from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe, heard
+from pointsman.retrieval.candidates import KeyOf, Results, RetrieverResults, ScoreGap, StoreResults
+from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe, reporting
 from pointsman.retrieval.source import words_in
 from pointsman.store.base import Capability, Lists, Look
 from pointsman.types import Query, Span
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 1.0  # seconds that a branch must have had before being late counts as a failure of its own
-_AT_ONCE = 8  # calls to one retriever at a time, where many questions are asked
+_PATIENCE = 1.0  # seconds that a branch must have had before lateness counts as its failure
+_AT_ONCE = 8  # concurrent calls when retrievers are asked many questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Question:
     Attributes:
         query: with the text.
         label: of the variant, such as ``"subquestion 1"``; empty for the query itself.
-        variant: how it came to be.
+        variant: the variant itself; None for the query.
     """
 
     query: Query
@@ -51,11 +51,11 @@ class Branch(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in plans, traces and errors; branches of one search differ in it."""
+        """Its name in plans, traces and errors, unique within one search."""
         ...
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
-        """How to search it for at most ``depth`` candidates a list: calls, each with the places of its questions."""
+        """The calls that search it for at most ``depth`` candidates a list, each with the places of its questions."""
         ...
 
 
@@ -68,7 +68,7 @@ class SourceBranch:
         absent_script: the share of documents below which words in a script are left out; 0 leaves none out.
 
     Raises:
-        InputError: the source does not keep what the method needs.
+        InputError: the source lacks a list that the method needs.
     """
 
     def __init__(self, source: Source, method: str = "auto", absent_script: float = 0.0) -> None:
@@ -83,7 +83,7 @@ class SourceBranch:
         return [(list(range(len(questions))), call)]
 
     def _is_quick(self, questions: Sequence[Question]) -> bool:
-        """Whether there is nothing to wait for: the store is in this process, and the vector at hand."""
+        """Whether a search need not wait: the store is in this process, and the query's vector is cached."""
         if len(questions) > 1 or not self.source.can(Capability.LOCAL):
             return False
         question = questions[0]
@@ -112,7 +112,7 @@ class SourceBranch:
         return self._results(looks, lists, statistics)
 
     def _look(self, question: Question, depth: int, statistics: Statistics) -> tuple[Look, tuple[str, ...]]:
-        """What to look for, and what cannot be looked for."""
+        """What to look up in the store, and notes about what could not be embedded."""
         source, query, variant = self.source, question.query, question.variant
         method, as_passage = self.method, False
         if variant is not None and variant.method is not None:
@@ -131,8 +131,8 @@ class SourceBranch:
         except Exception as error:  # told of in the answer, below
             if not words:
                 raise
-            # the words are there without any model
-            return look, (f"{self.name}: {describe(error)}; it was searched by words alone",)
+            # the keyword list needs no model
+            return look, (f"{self.name}: {describe(error)}; only words were searched",)
         return replace(look, vector=vector), ()
 
     def _results(
@@ -142,22 +142,25 @@ class SourceBranch:
         statistics: Statistics,
     ) -> list[Results]:
         return [
-            StoreResults(self.source, look, brought, statistics, degraded)
-            for (look, degraded), brought in zip(looks, lists, strict=True)
+            StoreResults(self.source, look, store_lists, statistics, degraded)
+            for (look, degraded), store_lists in zip(looks, lists, strict=True)
         ]
 
 
 class RetrieverBranch:
-    """Any retriever; its scores are its own, so they are fused with others by rank unless asked otherwise.
+    """Any retriever; its scores are on its own scale, so it is fused with others by rank unless requested otherwise.
 
     Args:
         retriever: something with ``retrieve`` and ``aretrieve``.
-        name: what its list is called.
-        key: what makes two hits the same document; dataset and id unless given.
+        name: of its list.
+        key: two hits with the same key are the same document; dataset and id unless given.
+        options: further arguments that the retriever is called with.
     """
 
-    def __init__(self, retriever: Retriever, name: str, key: KeyOf | None = None) -> None:
-        self.retriever, self.name, self._key = retriever, name, key
+    def __init__(
+        self, retriever: Retriever, name: str, key: KeyOf | None = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.retriever, self.name, self._key, self._options = retriever, name, key, dict(options or {})
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
         """See `Branch`; one call for each question."""
@@ -165,39 +168,42 @@ class RetrieverBranch:
 
     def _call(self, query: Query, depth: int) -> Call[list[Results]]:
         async def asynchronous() -> list[Results]:
-            return [RetrieverResults.of(self.name, await self.retriever.aretrieve(query, depth), self._key)]
+            return [
+                RetrieverResults.of(self.name, await self.retriever.aretrieve(query, depth, **self._options), self._key)
+            ]
 
-        return Call(
-            lambda: [RetrieverResults.of(self.name, self.retriever.retrieve(query, depth), self._key)], asynchronous
-        )
+        def synchronous() -> list[Results]:
+            return [RetrieverResults.of(self.name, self.retriever.retrieve(query, depth, **self._options), self._key)]
+
+        return Call(synchronous, asynchronous)
 
 
-def named(retrievers: Sequence[Any], names: Sequence[str] | None) -> list[str]:
-    """A name for each retriever: those given, or its own, or its class in words, with a number from the second on.
+def unique_names(retrievers: Sequence[Any], names: Sequence[str] | None) -> list[str]:
+    """A name for each retriever: the given name, its own, or its class name in words, numbered from the second on.
 
     Raises:
         InputError: names are missing or repeated, or something is no retriever.
     """
     for retriever in retrievers:
         if not all(callable(getattr(retriever, way, None)) for way in ("retrieve", "aretrieve")):
-            raise InputError(f"a retriever has retrieve and aretrieve, {retriever!r:.80} has not; see BaseRetriever")
+            raise InputError(f"a retriever has retrieve and aretrieve, {retriever!r:.80} lacks one; see BaseRetriever")
     if names is not None:
         if isinstance(names, str) or len(names) != len(retrievers) or len(set(names)) < len(names):
-            raise InputError(f"{len(retrievers)} retrievers need as many different names, not {names!r:.200}")
+            raise InputError(f"{len(retrievers)} retrievers need distinct names, one each, not {names!r:.200}")
         return list(names)
-    chosen: list[str] = []
+    unique: list[str] = []
     for retriever in retrievers:
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(retriever).__name__.removesuffix("Retriever")).lower()
         own = getattr(retriever, "name", None)
         base = own if isinstance(own, str) and own else words.strip("_") or "retriever"
-        count = sum(name == base or name.rpartition("_")[0] == base for name in chosen)
-        chosen.append(base if not count else f"{base}_{count + 1}")
-    return chosen
+        count = sum(name == base or name.rpartition("_")[0] == base for name in unique)
+        unique.append(base if not count else f"{base}_{count + 1}")
+    return unique
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """What the branches gave for one question, by branch number; and the error of each that failed, by its name."""
+class BranchAnswers:
+    """The results of one question by branch number, and the errors of failed branches by name."""
 
     results: Mapping[int, Results]
     failed: Mapping[str, Exception]
@@ -212,40 +218,40 @@ async def ask(
     *,
     breaker: Breaker,
     budget: float | None = None,
-) -> list[Answered]:
-    """Search all branches for all questions at once; those that fail, or are late, are noted and the others answer.
+) -> list[BranchAnswers]:
+    """Search all branches for all questions at once; branches that fail or are late are noted, and the others answer.
 
     Args:
         branches: at least one, with different names.
-        questions: what to look for.
+        questions: the texts to search for.
         depth: candidates a list.
         mode: how to wait.
-        journals: one for each question; takes a span for each branch, and what failed.
-        breaker: leaves out what keeps failing, unless that is everything there is.
+        journals: one for each question; each gets a span and any failure for every branch.
+        breaker: leaves out branches that keep failing, unless all do.
         budget: seconds for all of them.
 
     Returns:
-        What was found, for each question (R3, F3).
+        The results of each question (R3, F3).
     """
     left_out = {branch.name: why for branch in branches if (why := breaker.why_not(branch.name)) is not None}
-    asked = [branch for branch in branches if branch.name not in left_out] or list(branches)
-    started = journals[0].now()
+    searched = [branch for branch in branches if branch.name not in left_out] or list(branches)
+    start = journals[0].now()
     jobs = [
         (number, branch, places, call)
         for number, branch in enumerate(branches)
-        if branch in asked
+        if branch in searched
         for places, call in branch.calls(questions, depth)
     ]
-    calls = [_heard(call, branch, places, questions, journals) for _, branch, places, call in jobs]
+    calls = [_reporting(call, branch, places, questions, journals) for _, branch, places, call in jobs]
     results: list[dict[int, Results]] = [{} for _ in questions]
     failed: list[dict[str, Exception]] = [{} for _ in questions]
     outcomes = []
-    for wave in _waves(calls, one_each=len(calls) <= len(asked) or len({id(j) for j in journals}) == 1):
+    for wave in _waves(calls, one_each=len(calls) <= len(searched) or len({id(j) for j in journals}) == 1):
         outcomes += await mode.all(wave, budget)
     for (number, branch, places, _), outcome in zip(jobs, outcomes, strict=True):
         error = outcome.error or (RuntimeError("it gave no answer") if outcome.answer is None else None)
         if not isinstance(error, TimeoutError) or budget is None or budget >= _PATIENCE:
-            breaker.record(branch.name, error)  # who gives it no time cannot say that it fails
+            breaker.record(branch.name, error)  # a branch that had too little time has not failed
         if error is not None:
             log.warning("branch %s failed: %s", branch.name, describe(error))
         for place, answer in zip(places, outcome.answer or [None] * len(places), strict=True):
@@ -255,33 +261,33 @@ async def ask(
                 results[place][number] = answer
             elif error is not None:
                 failed[place][label] = error
-            _note(journals[place], _span(label, answer, error, outcome.milliseconds, started), label, answer, error)
-    if len(asked) < len(branches):
-        _note_left_out(left_out, journals, started)
-    return [Answered(*pair) for pair in zip(results, failed, strict=True)]
+            _note(journals[place], _span(label, answer, error, outcome.milliseconds, start), label, answer, error)
+    if len(searched) < len(branches):
+        _note_left_out(left_out, journals, start)
+    return [BranchAnswers(*pair) for pair in zip(results, failed, strict=True)]
 
 
-def _note_left_out(left_out: Mapping[str, str], journals: Sequence[Journal], started: float) -> None:
-    """Note the branches that were not asked, once in each journal."""
+def _note_left_out(left_out: Mapping[str, str], journals: Sequence[Journal], start: float) -> None:
+    """Note the branches that were left out, once in each journal."""
     for journal in {id(journal): journal for journal in journals}.values():
         for name, why in left_out.items():
-            journal.add(Span("retrieve", name, 0.0, None, why, started))
+            journal.add(Span("retrieve", name, 0.0, None, why, start))
             journal.degrade(f"{name}: {why}")
 
 
 def _note(journal: Journal, span: Span, label: str, answer: Results | None, error: Exception | None) -> None:
-    """Note how one question fared in one branch."""
+    """Note the outcome of one question in one branch."""
     if answer is not None:
         journal.degrade(*answer.degraded)
     elif error is not None:
         journal.degrade(f"{label}: {describe(error)}")
     journal.spans.append(span)
-    if label not in journal.heard:  # it is late, and has not come back
+    if label not in journal.heard:  # it is late and has not reported its end
         journal.tell(span)
 
 
 def _waves(calls: Sequence[Call[Any]], *, one_each: bool) -> Iterator[Sequence[Call[Any]]]:
-    """All at once; where retrievers are asked many questions, a few at a time, so that none is overrun."""
+    """All calls at once; if retrievers are asked many questions, a few at a time, so that none is overloaded."""
     if one_each:
         yield calls
         return
@@ -290,7 +296,7 @@ def _waves(calls: Sequence[Call[Any]], *, one_each: bool) -> Iterator[Sequence[C
 
 
 def nothing_answered(failed: Mapping[str, Exception]) -> Exception:
-    """The error of a search in which every branch has failed: of the only one, if it was asked for what cannot be."""
+    """The error of a search whose branches all failed; a single branch's InputError stays as it is."""
     only = next(iter(failed.values()))
     if len(failed) == 1 and isinstance(only, InputError):
         return only
@@ -298,13 +304,13 @@ def nothing_answered(failed: Mapping[str, Exception]) -> Exception:
 
 
 async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) -> list[Results]:
-    """The same with raw scores for these keys in every list; one more round trip for each store, and the last."""
-    wanted: dict[int, list[tuple[int, Missing]]] = {}
-    for place, one in enumerate(results):
-        for missing in one.missing(keys):
-            wanted.setdefault(id(missing.results.source), []).append((place, missing))
+    """Add raw scores for these keys to every list; one more round trip to each store, the last of the search."""
+    gaps: dict[int, list[tuple[int, ScoreGap]]] = {}
+    for place, result in enumerate(results):
+        for missing in result.missing(keys):
+            gaps.setdefault(id(missing.results.source), []).append((place, missing))
     added: list[dict[str, dict[Any, float]]] = [{} for _ in results]
-    for group in wanted.values():
+    for group in gaps.values():
         store = group[0][1].results.source.store
         looks, of = [m.results.look for _, m in group], [m.keys for _, m in group]
         if not store.info.can(Capability.SCORES_OTHERS):
@@ -319,37 +325,37 @@ async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) 
             for name, values in new.items():
                 named_ = values if number is None else {(number, key): score for key, score in values.items()}
                 added[place].setdefault(name, {}).update(named_)
-    return [one.with_scores(new) if new else one for one, new in zip(results, added, strict=True)]
+    return [result.with_scores(new) if new else result for result, new in zip(results, added, strict=True)]
 
 
-def _heard(
+def _reporting(
     call: Call[list[Results]],
     branch: Branch,
     places: Sequence[int],
     questions: Sequence[Question],
     journals: Sequence[Journal],
 ) -> Call[list[Results]]:
-    """The call; where somebody listens, it tells when it ends."""
+    """The call, reporting its end to the journals that have a listener."""
     if not any(journals[place].is_heard for place in places):
         return call
-    started = {place: journals[place].now() for place in places}
+    starts = {place: journals[place].now() for place in places}
 
     def ended(answers: list[Results] | None, error: Exception | None) -> None:
         for number, place in enumerate(places):
             journal, label = journals[place], questions[place].label
             name = f"{branch.name}, {label}" if label else branch.name
             journal.heard.add(name)
-            took = journal.now() - started[place]
-            journal.tell(_span(name, answers[number] if answers else None, error, took, started[place]))
+            took = journal.now() - starts[place]
+            journal.tell(_span(name, answers[number] if answers else None, error, took, starts[place]))
 
-    return heard(call, ended)
+    return reporting(call, ended)
 
 
-def _span(name: str, answer: Results | None, error: Exception | None, milliseconds: float, started: float) -> Span:
-    """What a branch has found, or why it has not."""
+def _span(name: str, answer: Results | None, error: Exception | None, milliseconds: float, start: float) -> Span:
+    """The span of a branch: the sizes of its lists, or why it failed."""
     if answer is None:
-        return Span("retrieve", name, milliseconds, None, None if error is None else describe(error), started)
+        return Span("retrieve", name, milliseconds, None, None if error is None else describe(error), start)
     lists = answer.pool.lists
     counts = ", ".join(f"{len(ranking)} by {source}" for source, ranking in lists.items())
     detail = f"{name}: {counts or 'nothing'}" if list(lists) != [name] else name
-    return Span("retrieve", detail, milliseconds, len(answer.pool), "; ".join(answer.degraded) or None, started)
+    return Span("retrieve", detail, milliseconds, len(answer.pool), "; ".join(answer.degraded) or None, start)

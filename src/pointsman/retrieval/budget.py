@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits for one search; what would go beyond them is not asked any more, and the answer says so.
+    """Limits for one search; calls that would exceed them are not made, and the answer says so.
 
     Attributes:
         calls: of a model.
@@ -55,10 +55,10 @@ class Spending:
         self._lock = threading.Lock()
 
     def left(self, at_most: float | None = None) -> float:
-        """Seconds left, and at most so many."""
-        left = self._deadline.left(at_most)
-        assert left is not None, "a budget has seconds"
-        return left
+        """Seconds left, but at most ``at_most``."""
+        remaining = self._deadline.left(at_most)
+        assert remaining is not None, "a budget has seconds"
+        return remaining
 
     def begin(self, prompt: str) -> tuple[float, int]:
         """Book a call; seconds that it may take, and the tokens booked for its prompt.
@@ -66,23 +66,23 @@ class Spending:
         Raises:
             ModelError: there is nothing left for it.
         """
-        cost, left = estimated(prompt), self.left()
+        cost, remaining = estimated(prompt), self.left()
         with self._lock:
             if self.calls >= self.budget.calls:
                 raise _used_up(f"{self.budget.calls} calls")
             if self.tokens + cost > self.budget.tokens:
                 raise _used_up(f"{self.budget.tokens} tokens, of which {self.tokens} are spent")
-            if left <= 0:
+            if remaining <= 0:
                 raise _used_up(f"{self.budget.seconds:g} s")
             self.calls += 1
             self.tokens += cost
-        return left, cost
+        return remaining, cost
 
     def end(self, booked: int, answer: Completion) -> None:
         """Correct what was booked by what the call has cost."""
         usage = answer.usage
-        known = usage is not None and usage.prompt_tokens + usage.completion_tokens > 0
-        cost = usage.prompt_tokens + usage.completion_tokens if usage and known else booked + estimated(answer.text)
+        reported = usage is not None and usage.prompt_tokens + usage.completion_tokens > 0
+        cost = usage.prompt_tokens + usage.completion_tokens if usage and reported else booked + estimated(answer.text)
         with self._lock:
             self.tokens += cost - booked
 
@@ -158,4 +158,4 @@ def estimated(text: str) -> int:
 
 
 def _used_up(limit: str) -> ModelError:
-    return ModelError(f"the model was not asked: this search's budget is used up ({limit}); raise it with Budget(…)")
+    return ModelError(f"the model was not called: this search's budget is used up ({limit}); raise it with Budget(…)")

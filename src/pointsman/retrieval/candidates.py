@@ -1,8 +1,8 @@
-"""What was found for a question: candidates by key, and who turns keys into documents.
+"""The results of a question: candidates by key, and the branches that turn keys into documents.
 
-A key means something only to the `Results` it came from: in those of one store it is the store's own, in those of
-retrievers a document's id, in those of several branches together ``(number of the branch, key)`` for stores. What is a
-number there and what is a name cannot be mixed up, so a store's keys may be of any kind.
+A key has a meaning only in the `Results` it came from: in those of one store it is the store's own, in those of
+retrievers a document's id, in those of several branches ``(number of the branch, key)`` for stores. Numbers and names
+cannot be confused, so a store's keys may be of any type.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Results:
 
     Attributes:
         pool: the lists, with all scores that are known.
-        shared: whether a key means the same document in every branch, as with retrievers.
-        degraded: what did not work as asked.
+        shared: whether a key stands for the same document in every branch, as with retrievers.
+        degraded: what did not work as requested.
     """
 
     __slots__ = ("degraded", "pool", "shared")
@@ -42,27 +42,27 @@ class Results:
         self.pool, self.shared, self.degraded = pool, shared, degraded
 
     def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:
-        """Hits for keys, None for what is gone; their scores and ranks are for the caller to set.
+        """Hits for keys, None for documents that are gone; the caller sets their scores and ranks.
 
-        ``places`` says which list has each key highest, and at which rank: where lists hold versions of their own, that
-        one's is wanted (F1).
+        ``places`` names the list that ranks each key highest, and the rank: where lists hold their own versions of a
+        document, that list's version is returned (F1).
         """
         raise NotImplementedError
 
     def ids(self, keys: Sequence[Any]) -> list[HitKey | None]:
-        """What tells the documents of keys apart."""
+        """Dataset and id of the document of each key; None for documents that are gone."""
         return [None if hit is None else hit.key for hit in self.fetch(keys, [("", 0)] * len(keys))]
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002  (here and below: stores know more)
-        """The keys of a store's documents by their ids, of those that exist."""
+        """A store's keys for document ids; ids that do not exist are left out."""
         return {}
 
-    def missing(self, keys: Sequence[Any]) -> list[Missing]:  # noqa: ARG002
-        """Which of these keys, that another query has found, have to be scored by which store."""
+    def missing(self, keys: Sequence[Any]) -> list[ScoreGap]:  # noqa: ARG002
+        """Which of these keys, results of another query, which store still has to score."""
         return []
 
     def score(self, source: str, key: HitKey) -> float | None:  # noqa: ARG002
-        """What a list would score a document that it has not found; None where that cannot be told."""
+        """The score that a list would give a document outside it; None if it cannot be computed."""
         return None
 
     def can_score(self, source: str) -> bool:  # noqa: ARG002
@@ -70,24 +70,24 @@ class Results:
         return False
 
     def with_scores(self, added: Scores) -> Results:
-        """The same with further raw scores, by list and key."""
+        """A copy with additional raw scores, by list and key."""
         scores = {source: {**added.get(source, {}), **scores} for source, scores in self.pool.scores.items()}
         return self.with_pool(Pool(self.pool.lists, scores))
 
     def with_pool(self, pool: Pool[Any]) -> Results:
-        """The same, with another pool over the same keys."""
+        """A copy with another pool over the same keys."""
         other = copy(self)
         other.pool = pool
         return other
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class ScoreGap:
     """Keys that a store has to score for a look.
 
     Attributes:
-        results: whose look it is.
-        number: of the branch; None where there is one only.
+        results: the results whose look it is.
+        number: of the branch; None if there is only one.
         keys: the store's own.
     """
 
@@ -97,14 +97,14 @@ class Missing:
 
 
 class StoreResults(Results):
-    """What a source's store has found; documents are fetched only for the answer.
+    """The results of a source's store; documents are fetched only for the answer.
 
     Args:
-        source: whose store.
+        source: the source whose store was searched.
         look: what was looked for.
-        lists: what the store brought.
+        lists: what the store returned.
         statistics: of the store, as of this search.
-        degraded: what did not work as asked.
+        degraded: what did not work as requested.
     """
 
     __slots__ = ("documents", "idf", "look", "source", "statistics")
@@ -118,7 +118,7 @@ class StoreResults(Results):
 
     @property
     def spread(self) -> CosineSpread | None:
-        """Where cosines lie in the source, as of this search; None where its scores are no cosines of ours."""
+        """The distribution of cosines in the source, as of this search; None if its scores are not our cosines."""
         if self.source.store.info.scales.get("vector") != SCALES["vector"]:
             return None
         return self.source.spread_in(self.statistics)
@@ -126,7 +126,7 @@ class StoreResults(Results):
     def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:  # noqa: ARG002
         """See `Results`."""
         name = self.source.name
-        return [None if one is None else Hit(one, 0.0, name) for one in self._documents(keys)]
+        return [None if document is None else Hit(document, 0.0, name) for document in self._documents(keys)]
 
     def _documents(self, keys: Sequence[Any]) -> list[Document | None]:
         if not self.documents:
@@ -139,11 +139,11 @@ class StoreResults(Results):
         """See `Results`."""
         return self.source.store.keys(ids)
 
-    def missing(self, keys: Sequence[Any]) -> list[Missing]:
+    def missing(self, keys: Sequence[Any]) -> list[ScoreGap]:
         """See `Results`."""
         present = self.pool.scores
         new = [key for key in keys if any(key not in scores for scores in present.values())]
-        return [Missing(self, None, new)] if new else []
+        return [ScoreGap(self, None, new)] if new else []
 
     def score(self, source: str, key: HitKey) -> float | None:
         """See `Results`."""
@@ -160,7 +160,7 @@ class StoreResults(Results):
 
 
 def _pool(source: Source, lists: Lists) -> Pool[Any]:
-    """A list is called by what its scores are; one that has no such scores goes by its source's name."""
+    """Name each list by its scale; a list whose scores are on another scale also carries its source's name."""
     scales = source.store.info.scales
     if all(scales.get(name) == SCALES.get(name) for name in lists.rankings):
         return Pool(lists.rankings, lists.scores)
@@ -172,7 +172,7 @@ def _pool(source: Source, lists: Lists) -> Pool[Any]:
 
 
 class RetrieverResults(Results):
-    """Hits of any retriever, under its name; their scores are its own."""
+    """Hits of any retriever, under its name; their scores are on its own scale."""
 
     __slots__ = ("hits",)
 
@@ -182,7 +182,7 @@ class RetrieverResults(Results):
 
     @classmethod
     def of(cls, name: str, hits: Sequence[Hit], key: KeyOf | None = None) -> RetrieverResults:
-        """What a retriever of this name answered, checked.
+        """Check the answer of a retriever, and wrap it.
 
         Args:
             name: of its list.
@@ -190,7 +190,7 @@ class RetrieverResults(Results):
             key: what makes two hits the same document; dataset and id unless given.
 
         Raises:
-            TypeError: it returned something else than hits.
+            TypeError: the retriever returned something other than hits.
         """
         if not isinstance(hits, Sequence) or isinstance(hits, str | bytes):
             raise TypeError(f"a retriever returns a list of hits, {name!r} returned {type(hits).__name__}")
@@ -210,11 +210,11 @@ class RetrieverResults(Results):
         if len(set(keys)) < len(keys):  # one vote per list: the first of a kind stays
             first = dict(zip(reversed(keys), reversed(hits), strict=True))
             keys = list(dict.fromkeys(keys))
-            hits = [first[one] for one in keys]
+            hits = [first[hit_key] for hit_key in keys]
             scores = [hit.score for hit in hits]
-        if not _finite(scores):  # its order can still be used
+        if not _finite(scores):  # the order is still usable
             scores = [None] * len(keys)
-            degraded = (*degraded, f"{name}: it gave scores that are no finite numbers; only its order counts")
+            degraded = (*degraded, f"{name}: its scores are not all finite numbers; only its order counts")
         return cls(Pool({name: list(zip(keys, scores, strict=True))}), {name: hits}, degraded)
 
     @classmethod
@@ -238,9 +238,9 @@ class RetrieverResults(Results):
 
 
 class MergedResults(Results):
-    """Stores under their numbers, by raw scores, and what retrievers have found beside them, list by list.
+    """Results of stores, by number and raw score, beside results of retrievers, list by list.
 
-    A document that a retriever has found too is one document, known by the store's key.
+    A document that both a store and a retriever return is one document, under the store's key.
     """
 
     __slots__ = ("_others", "_stores")
@@ -286,12 +286,12 @@ class MergedResults(Results):
             answers.update(zip(rest, ask_others(self._others, rest), strict=True))
         return [answers.get(key) for key in keys]
 
-    def missing(self, keys: Sequence[Any]) -> list[Missing]:
+    def missing(self, keys: Sequence[Any]) -> list[ScoreGap]:
         """See `Results`."""
         return [
-            Missing(one.results, number, one.keys)
+            ScoreGap(gap.results, number, gap.keys)
             for number, part in self._stores.items()
-            for one in part.missing([key[1] for key in keys if _is_of(key, number)])
+            for gap in part.missing([key[1] for key in keys if _is_of(key, number)])
         ]
 
     def score(self, source: str, key: HitKey) -> float | None:
@@ -305,7 +305,7 @@ class MergedResults(Results):
 
 
 def _own_keys(others: Results, stores: Mapping[int, Results]) -> dict[Any, Any]:
-    """The stores' keys for what retrievers have found, where that is a document of theirs."""
+    """The stores' keys for those results of retrievers that are documents of the stores."""
     own: dict[Any, Any] = {}
     for number, part in stores.items():
         name = getattr(getattr(part, "source", None), "name", None)
@@ -316,21 +316,21 @@ def _own_keys(others: Results, stores: Mapping[int, Results]) -> dict[Any, Any]:
 
 
 def _names(key: Any, dataset: str | None) -> bool:
-    """Whether a retriever's key is that of a document of this dataset."""
+    """Whether a retriever's key names a document of this dataset."""
     return isinstance(key, tuple) and len(key) == 2 and key[0] == dataset and isinstance(key[1], str)
 
 
 def _is_of(key: Any, number: int) -> bool:
-    """Whether a key is one of a store's own; a retriever's is an id, or a dataset's name and an id."""
+    """Whether a key belongs to this store; a retriever's key is an id, or a dataset's name and an id."""
     return type(key) is tuple and type(key[0]) is int and key[0] == number
 
 
 def together(results: Mapping[int, Results], *, many: bool = True) -> Results:
-    """Several branches as one.
+    """Combine the results of several branches.
 
     Args:
         results: by the branch's number, at least one.
-        many: whether several were asked; then keys name their branch, even if only one has answered.
+        many: whether several branches were searched; keys then name their branch, even if only one answered.
     """
     parts = list(results.values())
     if len(parts) == 1 and (parts[0].shared or not many):
@@ -385,28 +385,28 @@ class VariantResults(Results):
 
 
 def hits_of(results: Results, fused: Fused[Any], count: int) -> list[Hit]:
-    """The first hits of a fused ranking with their way there: rank, raw and normalised score in every list.
+    """The first hits of a fused ranking with their provenance: rank, raw and normalised score in every list.
 
-    A document that is gone by now is left out.
+    A document that has been deleted meanwhile is left out.
     """
     return list(keyed_hits_of(results, fused, count).values())
 
 
 def keyed_hits_of(results: Results, fused: Fused[Any], count: int) -> dict[Any, Hit]:
-    """The same by their keys, in their order."""
-    chosen = fused.ranking[:count]
-    keys = [key for key, _ in chosen]
+    """`hits_of` by key, best first."""
+    top = fused.ranking[:count]
+    keys = [key for key, _ in top]
     ways = provenance(results.pool, keys, fused.part)
     several = len(results.pool.lists) > 1
     hits = {}
     versions = results.fetch(keys, [_best_place(ways[key]) for key in keys])
-    for rank, ((key, score), hit) in enumerate(zip(chosen, versions, strict=True), 1):
+    for rank, ((key, score), hit) in enumerate(zip(top, versions, strict=True), 1):
         if hit is None:
             continue
         way = ways[key]
         if several:
             way.append(Provenance("fuse", rank, score))
-        if hit.provenance:  # a retriever made of others told more
+        if hit.provenance:  # a retriever built from others brings its own
             own = {step.source for step in way}
             way = [*(step for step in hit.provenance if step.source not in own), *way]
         if type(hit) is Hit:  # several times as fast as `replace`
@@ -417,7 +417,7 @@ def keyed_hits_of(results: Results, fused: Fused[Any], count: int) -> dict[Any, 
 
 
 def _best_place(ways: Sequence[Provenance]) -> Place:
-    """The best rank; where two lists have the same, the higher score."""
+    """The list and rank where a document stands highest; the higher score decides between equal ranks."""
     best, at, high = "", 0, 0.0
     for source, rank, score, _ in ways:
         if rank and (not at or rank < at or (rank == at and score is not None and score > high)):
@@ -426,26 +426,26 @@ def _best_place(ways: Sequence[Provenance]) -> Place:
 
 
 def provenance(pool: Pool[Any], keys: Sequence[Any], part: Part[Any] | None = None) -> dict[Any, list[Provenance]]:
-    """Rank, raw and normalised score of these keys in each list; rank None where only another list had found one."""
+    """Rank, raw and normalised score of these keys in each list; a rank is None where only another list has the key."""
     ways: dict[Any, list[Provenance]] = {key: [] for key in keys}
     for source, ranking in pool.lists.items():
-        left = set(ways)
+        remaining = set(ways)
         for rank, (key, score) in enumerate(ranking, 1):
-            if key in left:
-                left.discard(key)
+            if key in remaining:
+                remaining.discard(key)
                 ways[key].append(Provenance(source, rank, score, part(source, key, rank) if part else None))
-                if not left:
+                if not remaining:
                     break
         scores = pool.scores.get(source)
-        if scores and left:
+        if scores and remaining:
             for key in keys:
-                if key in left and not math.isnan(score := scores.get(key, math.nan)):
+                if key in remaining and not math.isnan(score := scores.get(key, math.nan)):
                     ways[key].append(Provenance(source, None, score, part(source, key, None) if part else None))
     return ways
 
 
 def _finite(scores: Sequence[Any]) -> bool:
     try:
-        return math.isfinite(math.fsum(scores)) or all(map(math.isfinite, scores))  # the sum alone is quicker
+        return math.isfinite(math.fsum(scores)) or all(map(math.isfinite, scores))  # usually the sum suffices
     except (TypeError, ValueError, OverflowError):
         return all(isinstance(score, (int, float)) and math.isfinite(score) for score in scores)

@@ -1,8 +1,8 @@
-"""Asking several at once: in parallel, each timed and isolated, none waited for longer than the deadline.
+"""Runs several calls in parallel: each is timed and isolated, and none is waited for longer than the deadline.
 
-One flow, two ways to run it. A flow is written once as a coroutine and leaves its waiting to a `Mode`: `Tasks` awaits,
-on any event loop; `Threads` blocks, so a flow on it never suspends, and `run` drives it to its end without any loop.
-So synchronous callers need no event loop and may have one running: in a script, a notebook or a thread alike.
+A flow is written once, as a coroutine, and leaves its waiting to a `Mode`: `Tasks` awaits
+on any event loop; `Threads` blocks, so a flow on it never suspends, and `run` drives it to its end without a loop.
+Synchronous callers therefore need no event loop, and may have one running: in a script, a notebook or a thread.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_THREADS = 256
-"""Calls that may be under way, or hang, in this process at once; further ones wait for one of these to return."""
+"""The most calls that may run, or hang, in this process at once; more wait until one of these returns."""
 _KEPT_IDLE = 32
 _POLL = 0.01
-"""Seconds after which a call that waits for a thread looks again whether another batch has left one."""
+"""Seconds after which a call that waits for a thread checks again whether another batch has freed one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """Something to ask, in both ways.
+    """One call in two forms, synchronous and asynchronous.
 
     Attributes:
         sync: blocks.
         asynchronous: is awaited.
-        at_once: whether ``sync`` only computes, and briefly: alone, it needs no thread and no limit then.
+        at_once: whether ``sync`` only computes, and briefly; when it is the only call, it needs no thread and no limit.
     """
 
     sync: Callable[[], T]
@@ -54,15 +54,15 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What came of a call: an answer or an error, and the time it took in milliseconds."""
+    """The result of a call: an answer or an error, and the time it took in milliseconds."""
 
     answer: T | None
     error: Exception | None
     milliseconds: float
 
 
-def heard(call: Call[T], ended: Callable[[T | None, Exception | None], None]) -> Call[T]:
-    """The same call, which tells when it ends, and how."""
+def reporting(call: Call[T], ended: Callable[[T | None, Exception | None], None]) -> Call[T]:
+    """The same call, which reports its end to ``ended``."""
 
     def sync() -> T:
         try:
@@ -89,11 +89,11 @@ class Mode(Protocol):
     """How a flow waits."""
 
     async def one(self, call: Call[T]) -> T:
-        """Ask one, where the flow is, with no limit; its error is raised."""
+        """Make one call, in the flow's own thread or task and without a limit; its error is raised."""
         ...
 
     async def all(self, calls: Sequence[Call[T]], timeout: float | None) -> list[Outcome[T]]:  # noqa: ASYNC109  (a budget for every call, not for the caller)
-        """Ask all at once; one that is not done within ``timeout`` seconds has a TimeoutError as its outcome."""
+        """Make all calls at once; one that takes longer than ``timeout`` seconds has a TimeoutError as its outcome."""
         ...
 
 
@@ -109,26 +109,26 @@ class Deadline:
         self._end = None if timeout is None else perf_counter() + timeout
 
     def left(self, at_most: float | None = None) -> float | None:
-        """Seconds left, never negative, and at most so many; None where nothing limits them."""
+        """Seconds left, never negative and at most ``at_most``; None if there is no limit."""
         if self._end is None:
             return at_most
-        left = max(0.0, self._end - perf_counter())
-        return left if at_most is None else min(left, at_most)
+        remaining = max(0.0, self._end - perf_counter())
+        return remaining if at_most is None else min(remaining, at_most)
 
 
 def run(flow: Coroutine[Any, Any, T]) -> T:
     """Drive a flow on `Threads` to its end; it never suspends, so one step is all of it."""
     try:
         flow.send(None)
-    except StopIteration as done:
-        result: T = done.value
+    except StopIteration as stop:
+        result: T = stop.value
         return result
     flow.close()
-    raise RuntimeError("a flow that blocks has suspended; every wait in it belongs to its mode")
+    raise RuntimeError("a blocking flow suspended; every wait in it must go through its mode")
 
 
 class Tasks:
-    """Waits on the event loop; cancellation from outside passes through to every call."""
+    """Waits on the event loop; cancelling the caller cancels every call."""
 
     async def one(self, call: Call[T]) -> T:
         """See `Mode`."""
@@ -148,7 +148,7 @@ class Tasks:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-                cause = RuntimeError("it was cancelled from inside and gave no answer")  # nobody has asked for that
+                cause = RuntimeError("it was cancelled and gave no answer")  # the caller did not cancel it
                 outcomes[place] = Outcome(None, cause, _since(began))
 
         with anyio.move_on_after(timeout):
@@ -162,7 +162,7 @@ class Tasks:
 
 
 class Threads:
-    """Waits in the calling thread; every call runs in a thread of its own, which is left behind if it is late."""
+    """Waits in the calling thread; every call runs in its own thread, which is abandoned if it is late."""
 
     async def one(self, call: Call[T]) -> T:
         """See `Mode`."""
@@ -173,27 +173,29 @@ class Threads:
         if len(calls) == 1 and calls[0].at_once:  # waking a thread takes as long as a search
             return [_now(calls[0].sync)]
         outcomes: list[Outcome[T] | None] = [None] * len(calls)
-        done: SimpleQueue[tuple[int, Outcome[T] | BaseException]] = SimpleQueue()
+        queue: SimpleQueue[tuple[int, Outcome[T] | BaseException]] = SimpleQueue()
         began, limit = perf_counter(), _waitable(timeout)
         waiting, under_way = deque(enumerate(calls)), 0
         while waiting or under_way:
             try:
                 while waiting:
-                    _Worker.start_call(waiting[0][0], waiting[0][1].sync, done, began)
+                    _Worker.start_call(waiting[0][0], waiting[0][1].sync, queue, began)
                     waiting.popleft()
                     under_way += 1
             except _TooManyError as error:
                 refused = error
-                if not _Worker.count:  # there is none that could become free
+                if not _Worker.count:  # no thread will become free
                     break
-            left = None if limit is None else max(0.0, began + limit - perf_counter())
+            remaining = None if limit is None else max(0.0, began + limit - perf_counter())
             try:
-                place, outcome = done.get(timeout=min(_POLL, _POLL if left is None else left) if waiting else left)
+                place, outcome = queue.get(
+                    timeout=min(_POLL, _POLL if remaining is None else remaining) if waiting else remaining
+                )
             except Empty:
-                if left is None or left > _POLL:
+                if remaining is None or remaining > _POLL:
                     continue
                 break
-            if not isinstance(outcome, Outcome):  # KeyboardInterrupt and its like are nobody's outcome
+            if not isinstance(outcome, Outcome):  # KeyboardInterrupt and the like stop the whole search
                 raise outcome
             outcomes[place] = outcome
             under_way -= 1
@@ -203,7 +205,7 @@ class Threads:
 
 
 def _now(function: Callable[[], T]) -> Outcome[T]:
-    """What a call answers here."""
+    """Make a call in this thread."""
     began = perf_counter()
     try:
         return Outcome(function(), None, _since(began))
@@ -212,13 +214,13 @@ def _now(function: Callable[[], T]) -> Outcome[T]:
 
 
 class _TooManyError(RuntimeError):
-    """No thread is free; calls that never return have used them up."""
+    """No thread is free: calls that never return hold them all."""
 
 
 class _Worker:
-    """A daemon thread that runs one call after another; daemon, so that one that hangs keeps no process alive.
+    """A thread that runs one call after another; it is a daemon, so that a hanging call cannot keep the process alive.
 
-    The standard pool joins its threads at exit and makes calls wait in line behind those that hang.
+    The standard library's pool joins its threads at exit, and its calls queue behind those that hang.
     """
 
     idle: ClassVar[deque[_Worker]] = deque()
@@ -230,14 +232,14 @@ class _Worker:
         threading.Thread(target=self._work, name="pointsman-branch", daemon=True).start()
 
     @classmethod
-    def start_call(cls, place: int, function: Callable[[], T], done: SimpleQueue[Any], began: float) -> None:
+    def start_call(cls, place: int, function: Callable[[], T], outcomes: SimpleQueue[Any], began: float) -> None:
         try:
             worker = cls.idle.pop()
         except IndexError:
             with cls.lock:
                 if cls.count >= MOST_THREADS:
                     raise _TooManyError(
-                        f"{MOST_THREADS} calls are under way or hang; what they call does not return"
+                        f"{MOST_THREADS} calls are running or hanging; what they call does not return"
                     ) from None
                 cls.count += 1
             try:
@@ -259,8 +261,8 @@ class _Worker:
                 outcome = Outcome(None, error, _since(began))
             except BaseException as error:  # noqa: BLE001  (raised in the thread that asked)
                 outcome = error
-            cls.idle.append(worker)  # before the answer is out, so that the next call finds it
-            done.put((place, outcome))
+            cls.idle.append(worker)  # before the answer is out, so that the next call can use it
+            outcomes.put((place, outcome))
 
         worker._jobs.put(job)
 
@@ -279,7 +281,7 @@ class _Worker:
 
 @cache
 def _library_variable() -> contextvars.ContextVar[str | None] | None:
-    """Where sniffio, if it is there, keeps which event loop runs here: a copy of that is not true in another thread."""
+    """Where sniffio, if installed, notes the running event loop; a copy of it would be wrong in another thread."""
     try:
         from sniffio import current_async_library_cvar
     except ImportError:
@@ -288,20 +290,20 @@ def _library_variable() -> contextvars.ContextVar[str | None] | None:
 
 
 def _forget_workers() -> None:
-    """In a forked child the threads are gone."""
+    """Forget all workers: a forked child has no threads but its own."""
     _Worker.idle.clear()
     _Worker.count = 0
     _Worker.lock = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):  # not where nothing forks
+if hasattr(os, "register_at_fork"):  # absent on systems without fork
     os.register_at_fork(after_in_child=_forget_workers)
 
 
 class Breaker:
-    """Leaves out for a while what keeps failing (the circuit breaker of Nygard, *Release It!*, 2007).
+    """Leaves out for a while whatever keeps failing (the circuit breaker of Nygard, *Release It!*, 2007).
 
-    After ``failures`` in a row it is left out for ``seconds``; then one call tries whether it is back.
+    A name that fails ``failures`` times in a row is left out for ``seconds``; then one call tries it again.
 
     Args:
         failures: how many in a row; None never leaves anything out.
@@ -316,23 +318,23 @@ class Breaker:
         self._lock = threading.Lock()
 
     def why_not(self, name: str) -> str | None:
-        """None if it may be asked; else why it is left out."""
-        if not self._state:  # the usual case costs nothing
+        """Why a name is left out; None if it may be called."""
+        if not self._state:  # the usual case is free
             return None
         with self._lock:
             count, until, cause = self._state.get(name, (0, 0.0, ""))
             if self._failures is None or count < self._failures:
                 return None
-            left = until - perf_counter()
-            if left <= 0:
+            remaining = until - perf_counter()
+            if remaining <= 0:
                 self._state[name] = (count, perf_counter() + self._seconds, cause)  # this one tries, others wait
                 return None
-            return f"left out for another {left:.0f} s after {count} failures in a row, the last: {cause}"
+            return f"left out for another {remaining:.0f} s after {count} failures in a row, the last: {cause}"
 
     def record(self, name: str, error: Exception | None) -> None:
         """Note how a call ended.
 
-        What the caller got wrong (`InputError`) is no failure of the branch, nor is that no thread was free to ask it.
+        A caller's mistake (`InputError`) does not count as a failure of the branch, nor does a lack of threads.
         """
         if error is None:
             if self._state:
@@ -350,7 +352,7 @@ def describe(error: Exception) -> str:
 
 
 def _waitable(timeout: float | None) -> float | None:
-    """A timeout as locks take it: what they cannot count to is no limit."""
+    """A timeout that locks accept; one longer than they can count means no limit."""
     return None if timeout is None or timeout > threading.TIMEOUT_MAX else timeout
 
 

@@ -70,20 +70,20 @@ def near_duplicates(texts: Sequence[str], threshold: float, size: int = SHINGLE)
     >>> near_duplicates(["a red apple falls far", "no such thing here", "A red apple falls, far!"], 0.9)
     {2: (0, 1.0)}
     """
-    kept: list[tuple[int, frozenset[Any]]] = []
-    found: dict[int, tuple[int, float]] = {}
+    originals: list[tuple[int, frozenset[Any]]] = []
+    duplicates: dict[int, tuple[int, float]] = {}
     for place, text in enumerate(texts):
         own = shingles(text, size)
         best = (0.0, -1)
-        for other, known in kept:
-            small, large = sorted((len(own), len(known)))
+        for other, other_shingles in originals:
+            small, large = sorted((len(own), len(other_shingles)))
             if small >= threshold * large:  # else no overlap could be enough
-                best = max(best, (jaccard(own, known), -1 - other))  # of equals the better ranked
+                best = max(best, (jaccard(own, other_shingles), -1 - other))  # of equals the better ranked
         if best[0] >= threshold:
-            found[place] = -1 - best[1], best[0]
+            duplicates[place] = -1 - best[1], best[0]
         else:
-            kept.append((place, own))
-    return found
+            originals.append((place, own))
+    return duplicates
 
 
 def over_the_limit(keys: Sequence[Hashable], most: int) -> list[int]:
@@ -127,16 +127,16 @@ def mmr(relevance: ArrayLike, similarity: ArrayLike, weight: float, count: int |
     if relevant.ndim != 1 or alike.shape != 2 * relevant.shape:
         raise InputError(f"similarity is a square beside relevance, not {alike.shape} beside {relevant.shape}")
     _check_share("weight of MMR", weight, zero=True)
-    left = np.ones(len(relevant), bool)
+    free = np.ones(len(relevant), bool)
     nearest = np.zeros(len(relevant))
-    chosen: list[int] = []
-    while len(chosen) < len(relevant) and (count is None or len(chosen) < count):
-        worth = np.where(left, weight * relevant - (1 - weight) * nearest, -np.inf)
+    order: list[int] = []
+    while len(order) < len(relevant) and (count is None or len(order) < count):
+        worth = np.where(free, weight * relevant - (1 - weight) * nearest, -np.inf)
         best = int(worth.argmax())
-        nearest = np.maximum(nearest, alike[best]) if chosen else alike[best]
-        left[best] = False
-        chosen.append(best)
-    return chosen
+        nearest = np.maximum(nearest, alike[best]) if order else alike[best]
+        free[best] = False
+        order.append(best)
+    return order
 
 
 class Diversifier(BaseRefiner):
@@ -186,17 +186,17 @@ class Diversifier(BaseRefiner):
 
     def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (any scale)
         """More than are wanted: some will go, or others may come before them."""
-        asked = (self.max_per_source, self.max_per_dataset, self.near_duplicates, self.mmr_lambda)
-        return top_k if all(option is None for option in asked) else WIDENED * top_k
+        options = (self.max_per_source, self.max_per_dataset, self.near_duplicates, self.mmr_lambda)
+        return top_k if all(option is None for option in options) else WIDENED * top_k
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the cut is the workflow's)
         """The hits that are left, best first; with MMR in their new order."""
         hits, dropped, notes = list(ranked.hits), dict[HitKey, str](), []
         if self.near_duplicates is not None:
-            found = near_duplicates([_text(hit) for hit in hits], self.near_duplicates)
+            duplicates = near_duplicates([_text(hit) for hit in hits], self.near_duplicates)
             reasons = {
                 place: f"near duplicate of {hits[other].id} ({resemblance:.2f})"
-                for place, (other, resemblance) in found.items()
+                for place, (other, resemblance) in duplicates.items()
             }
             hits = _without(hits, reasons, dropped)
             notes.append(f"{len(reasons)} near duplicates dropped")
@@ -222,15 +222,15 @@ class Diversifier(BaseRefiner):
         import numpy as np
 
         if self._vectors is not None:
-            given = np.asarray(self._vectors(hits), np.float64)
-            if given.ndim != 2 or len(given) != len(hits):
-                raise InputError(f"vectors gives one row for each of {len(hits)} hits, not shape {given.shape}")
-            lengths = np.linalg.norm(given, axis=1, keepdims=True)
+            vectors = np.asarray(self._vectors(hits), np.float64)
+            if vectors.ndim != 2 or len(vectors) != len(hits):
+                raise InputError(f"vectors gives one row for each of {len(hits)} hits, not shape {vectors.shape}")
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             usable = np.isfinite(lengths) & (lengths > 0)
-            rows = np.divide(given, lengths, out=np.zeros_like(given), where=usable)
+            rows = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=usable)
             return np.asarray(rows @ rows.T)  # what has no vector is like nothing
         words = [shingles(_text(hit), 1) for hit in hits]
-        return np.array([[jaccard(one, other) for other in words] for one in words])
+        return np.array([[jaccard(row, other) for other in words] for row in words])
 
 
 def _relevance(hits: Sequence[Hit]) -> NDArray[np.float64]:

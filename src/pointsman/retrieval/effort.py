@@ -36,7 +36,7 @@ class Limits:
 
 
 def check_effort(effort: Any) -> None:
-    """Check that there is such an effort.
+    """Checks that an effort with this name exists.
 
     Raises:
         UnknownNameError: there is none.

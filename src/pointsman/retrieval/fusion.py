@@ -192,11 +192,11 @@ def calibrated_sum(
     _check_weights((weight_bm25, weight_cosine), 2)
     words, vectors = [float(score) for score in bm25], [float(score) for score in cosine]
     _check_finite(words, "the BM25 scores", keys)
-    known = [score for score in vectors if not math.isnan(score)]
+    finite = [score for score in vectors if not math.isnan(score)]
     _check_finite(
-        known, "the cosines", [key for key, score in zip(keys, vectors, strict=True) if not math.isnan(score)]
+        finite, "the cosines", [key for key, score in zip(keys, vectors, strict=True) if not math.isnan(score)]
     )
-    lowest, scale = min(known, default=0.0), weight_cosine * kappa / sigma
+    lowest, scale = min(finite, default=0.0), weight_cosine * kappa / sigma
     scores: dict[Key, float] = {}
     for key, word, vector in zip(keys, words, vectors, strict=True):
         if key not in scores:
@@ -322,8 +322,8 @@ def _summed(
 ) -> list[tuple[Key, float]]:
     """The weighted sum of normalised scores; ``absent`` is what a list gives for keys that it lacks, else 0."""
     contributions, floors = [], []
-    for weight, keys, given in rankings:
-        scores = [1 / rank for rank in _ranks(1, keys)] if given is None else given
+    for weight, keys, raw in rankings:
+        scores = [1 / rank for rank in _ranks(1, keys)] if raw is None else raw
         # scores near the largest double must not overflow; no method here minds a scale, and powers of two are exact
         _, exponent = math.frexp(max(map(abs, scores)))
         normal = normalise([math.ldexp(score, -exponent) for score in scores])
@@ -350,11 +350,11 @@ def _ordered(
     parts.pop(_NOBODY, None)
     for keys, values in zip(lists, contributions, strict=True):
         for key, value in zip(keys, values, strict=True):
-            known = parts[key]
-            if known is None:
+            key_parts = parts[key]
+            if key_parts is None:
                 parts[key] = [value]
             else:
-                known.append(value)
+                key_parts.append(value)
     return sorted(((key, total(votes)) for key, votes in parts.items()), key=_score, reverse=True)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pointsman._twins import in_thread
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.retrieval.base import BaseRetriever, checked
-from pointsman.retrieval.branches import Question, RetrieverBranch, ask, named, nothing_answered
+from pointsman.retrieval.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
 from pointsman.retrieval.candidates import hits_of, together
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import FusionMethod, fuse
@@ -84,47 +84,68 @@ class SimpleHybridRetriever(BaseRetriever):
         breaker: Breaker | None = None,
     ) -> None:
         ours: tuple[Retriever, ...] = ()
-        for one in retrievers:
-            ours += tuple(one) if isinstance(one, Sequence) else (one,)
+        for item in retrievers:
+            ours += tuple(item) if isinstance(item, Sequence) else (item,)
         if not ours:
             raise InputError("give at least one retriever")
         if dedupe not in {"id", "content"}:
             raise InputError(f"dedupe is 'id' or 'content', not {dedupe!r}")
         self.retrievers = ours
-        self.names = tuple(named(ours, names))
+        self.names = tuple(unique_names(ours, names))
         if not callable(fusion):
             fuse([[]] * len(ours), fusion, weights)  # says what is wrong with them, now
         Deadline(timeout)
         self._fusion, self._depth, self._timeout = fusion, checked(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
         key = None if dedupe == "id" else content_key
-        self._branches = [RetrieverBranch(one, name, key) for one, name in zip(ours, self.names, strict=True)]
+        self._key = key
+        self._branches = self._asked({})
         self._breaker = breaker or Breaker()
 
-    def retrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None) -> Hits:
+    def _asked(self, options: Mapping[str, Any]) -> list[RetrieverBranch]:
+        """The retrievers, to be called with these further arguments."""
+        return [
+            RetrieverBranch(one, name, self._key, options)
+            for one, name in zip(self.retrievers, self.names, strict=True)
+        ]
+
+    def retrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None, **options: Any) -> Hits:
         """At most ``top_k`` hits, best first.
 
         Args:
             query: what to look for; every retriever is given the same `Query` object (F5).
             top_k: how many; the cut comes after the fusion.
             timeout: for this call, instead of the retriever's own.
+            options: passed on to every retriever; what one does not take fails there, and is reported.
 
         Raises:
             RetrievalError: all retrievers failed; it carries each one's error.
             InputError: a number cannot be used.
         """
-        return run(self._flow(Threads(), Query.of(query), checked(top_k), timeout))
+        return run(self._flow(Threads(), Query.of(query), checked(top_k), timeout, options))
 
-    async def aretrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None) -> Hits:  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
+    async def aretrieve(
+        self,
+        query: str | Query,
+        top_k: int = 10,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
+        **options: Any,
+    ) -> Hits:
         """The same, awaited."""
-        return await self._flow(Tasks(), Query.of(query), checked(top_k), timeout)
+        return await self._flow(Tasks(), Query.of(query), checked(top_k), timeout, options)
 
-    def _flow(self, mode: Mode, query: Query, top_k: int, timeout: float | None) -> Coroutine[Any, Any, Hits]:
-        return self._retrieve(mode, query, top_k, Journal(self._timeout if timeout is None else timeout))
+    def _flow(
+        self, mode: Mode, query: Query, top_k: int, timeout: float | None, options: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, Hits]:
+        branches = self._asked(options) if options else self._branches
+        return self._retrieve(mode, query, top_k, Journal(self._timeout if timeout is None else timeout), branches)
 
-    async def _retrieve(self, mode: Mode, query: Query, top_k: int, journal: Journal) -> Hits:
+    async def _retrieve(
+        self, mode: Mode, query: Query, top_k: int, journal: Journal, branches: Sequence[RetrieverBranch]
+    ) -> Hits:
         answers = await ask(
-            self._branches,
+            branches,
             [Question(query)],
             max(self._depth, top_k),
             mode,
@@ -135,10 +156,10 @@ class SimpleHybridRetriever(BaseRetriever):
         if not answers[0].results:
             raise nothing_answered(answers[0].failed)
         results = together(answers[0].results)
-        started = journal.now()
+        start = journal.now()
         fused = results.pool.fused(self._fusion, weights=self._weights)
         hits = hits_of(results, fused, top_k)
-        journal.span("fuse", fused.scale, started, len(hits))
+        journal.span("fuse", fused.scale, start, len(hits))
         journal.fused(results, fused)
         return Hits(hits, journal.trace(hits), tuple(journal.degraded))
 
@@ -151,9 +172,9 @@ class SimpleHybridRetriever(BaseRetriever):
             InputError: none of the retrievers takes documents.
         """
         takers = {
-            name: one
-            for name, one in zip(self.names, self.retrievers, strict=True)
-            if callable(getattr(one, "add_nodes", None))
+            name: retriever
+            for name, retriever in zip(self.names, self.retrievers, strict=True)
+            if callable(getattr(retriever, "add_nodes", None))
         }
         if not takers:
             raise InputError(f"none of {', '.join(self.names)} takes documents; they have no add_nodes")
@@ -162,7 +183,7 @@ class SimpleHybridRetriever(BaseRetriever):
         failed: dict[str, Exception] = {}
         for name in self.names:
             if name not in takers:
-                failed[name] = InputError(f"{name} takes no documents; it has no add_nodes")
+                failed[name] = InputError(f"{name} does not accept documents; it has no add_nodes")
                 continue
             try:
                 outcome = takers[name].add_nodes(nodes)  # type: ignore[attr-defined]  # looked for above
@@ -194,8 +215,8 @@ class SimpleHybridRetriever(BaseRetriever):
             raise InputError("a fusion function cannot be saved; name a method, or save the retrievers themselves")
         unable = [
             name
-            for name, one in zip(self.names, self.retrievers, strict=True)
-            if not callable(getattr(one, "persist", None))
+            for name, retriever in zip(self.names, self.retrievers, strict=True)
+            if not callable(getattr(retriever, "persist", None))
         ]
         if unable:
             raise InputError(f"{', '.join(unable)} cannot be saved; give a retriever a method persist(folder)")
@@ -203,12 +224,12 @@ class SimpleHybridRetriever(BaseRetriever):
 
         folder = Path(persist_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        for place, one in enumerate(self.retrievers):
-            one.persist(folder / _folder(place))  # type: ignore[attr-defined]  # looked for above
+        for place, retriever in enumerate(self.retrievers):
+            retriever.persist(folder / _folder(place))  # type: ignore[attr-defined]  # looked for above
         about = {
             "format": 1,
             "names": list(self.names),
-            "kinds": [type(one).__name__ for one in self.retrievers],
+            "kinds": [type(retriever).__name__ for retriever in self.retrievers],
             "fusion": self._fusion,
             "weights": None if self._weights is None else list(self._weights.values()),
             "depth": self._depth,
@@ -236,7 +257,7 @@ class SimpleHybridRetriever(BaseRetriever):
             names, kinds = [str(name) for name in about["names"]], [str(kind) for kind in about["kinds"]]
             weights = about["weights"]
             if not names or not isinstance(about["names"], list) or not isinstance(weights, (list, NoneType)):
-                raise TypeError("its names or weights are no list")
+                raise TypeError("its names or weights are not a list")
             saved = {"fusion": about["fusion"], "weights": weights, "depth": checked(about["depth"])}
             fuse([[]] * len(names), about["fusion"], weights)  # says what is wrong with them
         except FileNotFoundError:

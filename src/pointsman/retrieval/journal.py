@@ -1,4 +1,4 @@
-"""What one search notes down while it runs; it becomes the trace of its answer."""
+"""The notes that one search takes while it runs; they become the trace of its answer."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Listener = Callable[["Plan | Span"], None]
-"""Told of the plan, of each branch when it ends, and of every other stage; in any thread."""
+"""Receives the plan, each branch when it ends, and every other stage; may be called in any thread."""
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell somebody how the searches that begin within the block get on, while they do.
+    """Report the progress of searches that begin within the block to a listener, while they run.
 
-    What it raises is logged, and the search goes on.
+    An error of the listener is logged, and the search goes on.
     """
     token = _listener.set(listener)
     try:
@@ -53,41 +53,41 @@ class Journal:
         self.records: list[Record] = []
         self.degraded: list[str] = []
         self.heard: set[str] = set()
-        """Names of the branches that have told of their own end."""
+        """Names of the branches that have reported their own end."""
         self._listener = _listener.get()
 
     @property
     def is_heard(self) -> bool:
-        """Whether somebody listens."""
+        """Whether there is a listener."""
         return self._listener is not None
 
     def tell(self, news: Plan | Span) -> None:
-        """Tell whoever listens."""
+        """Send a plan or span to the listener, if there is one."""
         if self._listener is not None:
             try:
                 self._listener(news)
             except Exception:
-                log.exception("whoever listens to a search failed; the search goes on")
+                log.exception("the listener of a search failed; the search goes on")
 
     def now(self) -> float:
         """Milliseconds since the search began."""
         return (perf_counter() - self.began) * 1000
 
-    def span(self, stage: str, detail: str, started: float, count: int | None = None, error: str | None = None) -> None:
-        """Note a stage that began at ``started`` and ends now."""
-        self.add(Span(stage, detail, self.now() - started, count, error, started))
+    def span(self, stage: str, detail: str, start: float, count: int | None = None, error: str | None = None) -> None:
+        """Note a stage that began at ``start`` and ends now."""
+        self.add(Span(stage, detail, self.now() - start, count, error, start))
 
     def add(self, span: Span) -> None:
-        """Note a stage, and tell of it."""
+        """Note a stage, and report it."""
         self.spans.append(span)
         self.tell(span)
 
     def degrade(self, *causes: str) -> None:
-        """Note what did not work as asked, each thing once."""
+        """Note what did not work as requested, each cause once."""
         self.degraded.extend(cause for cause in causes if cause not in self.degraded)
 
     def fused(self, results: Results, fused: Fused[Any]) -> None:
-        """Note the lists and what became of them."""
+        """Note the lists and the ranking they were fused into."""
         for source, ranking in results.pool.lists.items():
             score = partial(results.score, source) if results.can_score(source) else None
             self.records.append(Record("retrieve", source, ranking, results.ids, score=score))
@@ -95,7 +95,7 @@ class Journal:
             self.records.append(Record("fuse", "fuse", fused.ranking, results.ids))
 
     def ranked(self, stage: str, ranked: Ranked) -> None:
-        """Note what a refiner made of the ranking."""
+        """Note the ranking that a refiner returned."""
         self.records.append(Record(stage, stage, _entries(ranked.hits), list, ranked.dropped))
         self.degrade(*ranked.degraded)
 

@@ -15,7 +15,7 @@ from pointsman.retrieval.relevance import (
     Evidence,
     Judgement,
     Relevance,
-    for_evidence,
+    judge_by,
     letters_of,
     minimum_over,
     never_increasing,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pointsman.retrieval.candidates import Results
+    from pointsman.retrieval.dataset_calibration import Calibration
+    from pointsman.retrieval.relevance import Script
     from pointsman.types import HitKey, Query
 
 
@@ -111,6 +113,7 @@ def judge(
     query: Query,
     hits: Mapping[Any, Hit],
     calibrations: Sequence[Relevance],
+    fitted: Mapping[str, Calibration],
     *,
     many: bool,
 ) -> Verdict:
@@ -122,29 +125,33 @@ def judge(
         query: what was searched for.
         hits: by their keys in ``whole``.
         calibrations: the first that understands a dataset's scores judges it.
+        fitted: by the names of datasets, what goes before these.
         many: whether keys in ``whole`` name their branch.
     """
     answerable: dict[str, float] = {}
     relevance: dict[HitKey, float] = {}
     used: dict[str, Relevance] = {}
+    terms = len(set(DEFAULT_ANALYZER.query_tokens(query.text)))
+    if not terms:  # an embedder puts "???" near every short text, which says nothing about the text
+        return NOTHING
+    script = script_of(query.text)
     for number, part in parts.items():
         if not isinstance(part, StoreResults):
             continue
         name = part.source.name
         mine = {key[1] if many else key: (key, hit) for key, hit in hits.items() if not many or _is_of(key, number)}
-        evidence, place = _evidence(part, whole, query, {own: key for own, (key, _) in mine.items()}, calibrations)
-        if evidence is None:
-            continue
+        own_calibrations = fitted[name].relevance if name in fitted else ()
+        judges = (*own_calibrations, *calibrations)
+        if not any(one.embedder == embedder_of(part) for one in judges):
+            continue  # nobody could use the evidence
+        evidence, place = evidence_of(part, whole, {own: key for own, (key, _) in mine.items()}, script, terms)
         views = [evidence]
         if evidence.form == "both" and evidence.terms <= LOOKED_UP:
             views.append(replace(evidence, cosine=None))
-        judged = {own: hit for own, (_, hit) in mine.items() if own in place}
-        places, letters = [place[own] for own in judged], [letters_of(hit.document.text) for hit in judged.values()]
+        own_hits = {own: hit for own, (_, hit) in mine.items() if own in place}
+        places, letters = [place[own] for own in own_hits], [letters_of(hit.document.text) for hit in own_hits.values()]
         judgements = [
-            (judgement, calibration)
-            for view in views
-            if (calibration := for_evidence(calibrations, view)) is not None
-            and (judgement := calibration.judge(view, places, letters)) is not None
+            judged_view for view in views if (judged_view := judge_by(judges, view, places, letters)) is not None
         ]
         if not judgements:
             continue
@@ -152,7 +159,7 @@ def judge(
         if len(judgements) > 1 and judgements[1][0].answerable > max(SURE, judgement.answerable):
             judgement, calibration = judgements[1]
         answerable[name], used[name] = judgement.answerable, calibration
-        relevance.update(zip((hit.key for hit in judged.values()), judgement.relevance, strict=True))
+        relevance.update(zip((hit.key for hit in own_hits.values()), judgement.relevance, strict=True))
     return Verdict(answerable, relevance, used)
 
 
@@ -161,26 +168,27 @@ def _is_of(key: Any, number: int) -> bool:
     return type(key) is tuple and type(key[0]) is int and key[0] == number
 
 
-def _evidence(
-    part: StoreResults, whole: Results, query: Query, keys: Mapping[Any, Any], calibrations: Sequence[Relevance]
-) -> tuple[Evidence | None, Mapping[Any, int]]:
+def embedder_of(part: StoreResults) -> str | None:
+    """Whose cosines a dataset has brought; None where it has brought none."""
+    return part.source.store.info.embedder if "vector" in part.pool.lists else None
+
+
+def evidence_of(
+    part: StoreResults, whole: Results, keys: Mapping[Any, Any], script: Script, terms: int
+) -> tuple[Evidence, Mapping[Any, int]]:
     """What a dataset's candidates are worth, and where each stands among them.
 
     Args:
         part: of the dataset.
         whole: knows the scores of hits that are not among its candidates.
-        query: what was searched for.
         keys: of the hits; the store's own, and the one in ``whole``.
-        calibrations: evidence that none of them can use is not collected.
+        script: of the question.
+        terms: how many different ones it has.
     """
     import numpy as np
 
     scores = {name: part.pool.scores.get(name) or dict(ranking) for name, ranking in part.pool.lists.items()}
     words, near = scores.get("bm25"), scores.get("vector")
-    embedder = None if near is None else part.source.store.info.embedder
-    terms = set(DEFAULT_ANALYZER.query_tokens(query.text))
-    if not terms or not any(one.embedder == embedder for one in calibrations):
-        return None, {}  # an embedder puts "???" near every short text, which says nothing about the text
     background, nearness = None, None
     if near is not None and part.look.vector is not None:
         background = part.source.background_in(part.statistics)
@@ -198,8 +206,8 @@ def _evidence(
             values[name] += [further[name].get(keys[own], absent) for own in added]
     place = {own: number for number, own in enumerate((*candidates, *added))}
     evidence = Evidence(
-        script_of(query.text),
-        len(terms),
+        script,
+        terms,
         np.asarray(values["bm25"]) if "bm25" in values else None,
         part.idf,
         np.asarray(values["vector"]) if "vector" in values else None,

@@ -3,9 +3,9 @@
 The base is the calibrated sum of words and vectors. Two things are decided for each query, by constants that stand
 with their origin in ``policy.json``:
 
-- **Vectors count more where one of them stands out.** The *span* is how many σ the best cosine lies above chance. Where
-  answers are one sentence long, or in another language than the question, it is large, and words are then the weaker
-  witness: their weight sinks as the span grows from ``span_from`` on.
+- **Vectors count more where one of them stands out, and less where none does.** The *span* is how many σ the best
+  cosine lies above chance; vectors count ``span / span_from`` times. Where answers are one sentence long, or in another
+  language than the question, the span is large, and words are the weaker witness; where it is small no vector is good.
 - **Words in a script that the documents don't have are left out** of keyword search: the few stray Chinese words of an
   English dataset would win every Chinese question.
 """
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 POLICY: Final = "policy"
 """The kind of its record in a workspace; in a folder the file ``policy.json``."""
-"""The file in a workspace's folder that holds the policy fitted to it."""
 
 
 _RETIRED: Final = frozenset({"feedback", "feedback_top", "feedback_below"})
@@ -43,8 +42,9 @@ class Policy:
 
     Attributes:
         name: what it is called.
-        span_from: σ above chance from which vectors count more: ``span / span_from`` times as much.
-        span_most: how many times as much at most.
+        span_from: σ above chance from which vectors count more, and below which less: ``span / span_from`` times.
+        span_least: how many times at least.
+        span_most: how many times at most.
         absent_script: the share of documents below which a script counts as absent.
         vector_weight: what vectors count at all, as fitted to somebody's labels; 1: as measured on public collections.
         strategy: a fixed strategy to take instead, where that was found better; None: decide.
@@ -59,6 +59,7 @@ class Policy:
 
     name: str = "measured"
     span_from: float = 5.0
+    span_least: float = 0.8
     span_most: float = 2.5
     absent_script: float = 0.05
     vector_weight: float = 1.0
@@ -70,6 +71,7 @@ class Policy:
     def __post_init__(self) -> None:
         for name, least, most in (
             ("span_from", 1e-6, math.inf),
+            ("span_least", 0.0, 1.0),
             ("span_most", 1.0, 100.0),
             ("absent_script", 0.0, 1.0),
             ("confidence", 0.0, 1.0),
@@ -90,11 +92,9 @@ class Policy:
     def weigh(self, pool: Pool[Any], spread: CosineSpread) -> tuple[dict[str, float], str]:
         """The weights of the lists for what was found, and why."""
         span = span_of(pool, spread)
-        factor = min(max(span / self.span_from, 1.0), self.span_most)
+        factor = min(max(span / self.span_from, self.span_least), self.span_most)
         weight = self.vector_weight * factor
         tuned = f", {self.vector_weight:g} by your labels" if self.vector_weight != 1 else ""
-        if factor == 1:
-            return ({"vector": weight} if tuned else {}), f"the best vector lies {span:.1f} σ above chance{tuned}"
         return {"vector": weight}, f"vectors count {weight:.2f}: the best lies {span:.1f} σ above chance{tuned}"
 
     def to_json(self) -> str:
@@ -118,11 +118,11 @@ class Policy:
         try:
             values = json.loads(text)
         except ValueError as error:
-            raise InputError(f"a policy is JSON, and this is not: {error}") from None
+            raise InputError(f"a policy must be JSON: {error}") from None
         if not isinstance(values, dict):
             raise InputError(f"a policy is a JSON object, not {type(values).__name__}")
         values = {name: value for name, value in values.items() if name not in _RETIRED}
-        unknown = sorted(set(values) - {one.name for one in fields(cls)})
+        unknown = sorted(set(values) - {item.name for item in fields(cls)})
         if unknown:
             raise InputError(
                 f"a policy has no {', '.join(map(repr, unknown))[:200]}; it has {', '.join(asdict(cls()))}"

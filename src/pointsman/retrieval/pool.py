@@ -1,7 +1,7 @@
-"""The candidates of one question: what each list found, with *both* raw scores where words and vectors were searched.
+"""The candidates of one question: every list, with *both* raw scores where words and vectors were searched.
 
-Fusing ranks, or scores normalised per query, throws away how good a list is in absolute terms. With both raw scores at
-hand for the whole union the calibrated sum needs no normalisation, and how deep the lists go does not matter.
+Fusing ranks, or scores normalised per query, discards how good a list is in absolute terms. With both raw scores
+for the whole union, the calibrated sum needs no normalisation, and the depth of the lists does not matter.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 Ranking = Sequence[tuple[Key, Any]]
 """Keys with their scores, best first; a list without scores has None."""
 Part = Callable[[str, Key, "int | None"], "float | None"]
-"""What a list, by its name, added to the fused score of a key that has this rank there."""
+"""The share of a list (by name) in the fused score of a key that has this rank in it."""
 
 DEPTH = 100
-"""How many candidates each list brings."""
+"""The number of candidates in each list."""
 
 LISTS = {"bm25": (True, False), "vector": (False, True), "hybrid": (True, True), **dict.fromkeys(METHODS, (True, True))}
 """Ranking method -> whether it needs the keyword list and the vector list."""
 
 SCALES = {"bm25": "bm25", "vector": "cosine"}
-"""What the scores of a list are, by the list's name, where it is known."""
+"""The scale of a list's scores, by the list's name, for our own lists."""
 
 OWN = frozenset(SCALES)
-"""Lists of our own indexes, whose raw scores can be added on one scale."""
+"""The lists of our own indexes, whose raw scores can be added on one scale."""
 
 VARIANTS = "calibrated with variants"
-"""The scale of calibrated sums to which variants of the query have added."""
+"""The scale of calibrated sums that include variants of the query."""
 
 BY_RANK = frozenset({"rrf", "weighted_rrf", "round_robin"})
-"""Methods that look at ranks only: their scores say nothing about how relevant something is."""
+"""Methods that use ranks only: their scores say nothing about relevance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fused(Generic[Key]):
-    """One list out of several.
+    """One ranking made of several lists.
 
     Attributes:
         ranking: best first.
         scale: what the scores are; see `pointsman.types.Ranked`.
-        part: what a list added to a key's score; None where that is nothing.
+        part: the share of a list in a key's score; None if it has none.
     """
 
     ranking: Ranking[Key]
@@ -60,12 +60,12 @@ class Fused(Generic[Key]):
 
 @dataclass(frozen=True, slots=True)
 class Pool(Generic[Key]):
-    """What was found.
+    """Candidates, list by list.
 
     Attributes:
         lists: by name, best first; ``"bm25"`` and ``"vector"`` are those of the built-in indexes.
-        scores: by the same names, the raw score of everything in any list, where a list can score what only others
-            have found; a cosine is NaN where a document has no vector.
+        scores: by the same names, raw scores of every candidate, where a list can also score those that only other
+            lists hold; the cosine of a document without a vector is NaN.
     """
 
     lists: Mapping[str, Ranking[Key]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Pool(Generic[Key]):
     def fused(
         self, method: str | FusionMethod, spread: CosineSpread | None = None, weights: Mapping[str, float] | None = None
     ) -> Fused[Key]:
-        """One list out of all.
+        """Fuse all lists into one ranking.
 
         Args:
             method: ``"bm25"``, ``"vector"``, ``"hybrid"`` (the calibrated sum where both raw scores are known; beside
@@ -95,8 +95,8 @@ class Pool(Generic[Key]):
         """
         weights = weights or {}
         if callable(method):
-            given = [weights.get(name, 1.0) for name in self.lists] if weights else None
-            ranking = fuse(list(self.lists.values()), method, given)
+            factors = [weights.get(name, 1.0) for name in self.lists] if weights else None
+            ranking = fuse(list(self.lists.values()), method, factors)
             return Fused(ranking, getattr(method, "__name__", type(method).__name__), _no_part)
         if method in SCALES and (method in self.lists or not self.lists):
             return self._alone(method)
@@ -107,12 +107,12 @@ class Pool(Generic[Key]):
             if len(self.lists) <= 1:
                 return self._alone(next(iter(self.lists), ""))
             method = "rrf"
-        elif method in SCALES:  # the lists that there are have no such scores
+        elif method in SCALES:  # no list here has such scores
             method = "rrf"
         if method not in METHODS:
             raise UnknownNameError("ranking method", method, tuple(LISTS))
         names = list(self.lists)
-        if method == "rrf" and not weights:  # the usual way of foreign lists, and the quickest
+        if method == "rrf" and not weights:  # usual for foreign lists, and the quickest way
             ranking = rank_sum([[key for key, _ in self.lists[name]] for name in names])
             return Fused(ranking, method, _part(method, self.lists, weights))
         # Score-based methods see every candidate in every list that can score it.
@@ -120,13 +120,13 @@ class Pool(Generic[Key]):
             self.lists[name] if method in BY_RANK or name not in self.scores else _complete(self.scores[name])
             for name in names
         ]
-        given = [weights.get(name, 1.0) for name in names] if weights else None
-        return Fused(fuse(lists, method, given), method, _part(method, dict(zip(names, lists, strict=True)), weights))
+        factors = [weights.get(name, 1.0) for name in names] if weights else None
+        return Fused(fuse(lists, method, factors), method, _part(method, dict(zip(names, lists, strict=True)), weights))
 
     def evidence(self, spread: CosineSpread, weights: Mapping[str, float] | None = None) -> dict[Key, float]:
-        """The calibrated sum of every candidate, or what there is of it where only one of the two was searched.
+        """The calibrated sum of every candidate; of one term only, where only words or only vectors were searched.
 
-        A document without a vector counts as one at chance distance.
+        A document without a vector counts as if it lay at chance distance.
         """
         weights = weights or {}
         words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0) * KAPPA / spread.sigma
@@ -177,9 +177,9 @@ class Pool(Generic[Key]):
 
 
 def merge(pools: Mapping[int, Pool[Any]]) -> Pool[tuple[int, Any]]:
-    """The candidates of several sources as one pool; a key is then the source's number and the key in it.
+    """Merge the candidates of several sources into one pool; its keys are pairs of source number and key.
 
-    Raw scores of one kind are compared across sources. Where one source has no list of a kind, its documents have no
+    Raw scores on one scale are compared across sources. Where a source lacks a list, its documents have no
     word of the query there (BM25 0), or no vector (cosine NaN).
     """
     own = [name for name in SCALES if any(name in pool.lists for pool in pools.values())]
@@ -194,7 +194,7 @@ def merge(pools: Mapping[int, Pool[Any]]) -> Pool[tuple[int, Any]]:
 
 
 def _no_part(_: str, __: object, ___: int | None) -> None:
-    """Nothing is added where there is one list."""
+    """The part of a single list, which has none: nothing was fused."""
 
 
 def _part(method: str, lists: Mapping[str, Ranking[Key]], weights: Mapping[str, float]) -> Part[Key]:
@@ -228,9 +228,9 @@ def _scores(pools: Mapping[int, Pool[Any]], name: str) -> dict[tuple[int, Any], 
 
 
 def _complete(scores: Mapping[Key, float]) -> Ranking[Key]:
-    """Every candidate that a list can score; a document without a vector is not in the vector's list."""
+    """Every candidate that a list can score, best first; documents without a vector are not in the vector list."""
     return _best_first([(key, score) for key, score in scores.items() if not math.isnan(score)])
 
 
 def _best_first(ranking: list[tuple[Any, float]]) -> list[tuple[Any, float]]:
-    return sorted(ranking, key=lambda item: -item[1])  # stable: ties keep the order they came in
+    return sorted(ranking, key=lambda item: -item[1])  # stable: ties keep their order

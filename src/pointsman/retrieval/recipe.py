@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, UnknownNameError
-from pointsman.retrieval.branches import Branch, RetrieverBranch, SourceBranch, named
+from pointsman.retrieval.branches import Branch, RetrieverBranch, SourceBranch, unique_names
+from pointsman.retrieval.dataset_calibration import MOST_HITS
 from pointsman.retrieval.dispatch import Breaker
 from pointsman.retrieval.pool import DEPTH, LISTS, OWN
 from pointsman.retrieval.relevance import shipped
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pointsman.retrieval.budget import Budget
+    from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.policy import Policy
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.relevance import Relevance
@@ -29,17 +31,18 @@ _NUMBERED: Final = re.compile(r".* \d+")  # how the list of a variant is called
 
 
 _CHOICES_KEPT: Final = 32
+_RANKING: Final = frozenset({"strategy", "rerank", "refuse"})
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """What a recipe comes to over certain sources.
+    """A recipe applied to certain sources.
 
     Attributes:
         plan: what is done, and why.
         branches: what is searched.
         transformer: bound to these sources.
-        depth: hits that the stages after the fusion want, by the plan's strategy.
+        depth: the number of hits that the stages after the fusion need, under the plan's strategy.
     """
 
     plan: Plan
@@ -57,22 +60,24 @@ class Recipe:
         k: hits in an answer.
         method: how sources are searched: ``"auto"`` (whatever they keep), or a name of
             `pointsman.retrieval.pool.LISTS`.
-        strategy: what the plan calls it; the method's name if empty.
+        strategy: its name in the plan; the method's name if empty.
         router: chooses among the sources; all are searched unless given.
         transformer: rewrites the query, and may add variants; it sees the routed sources.
-        refiners: what reshapes the ranking after the fusion, in order.
+        refiners: reshape the ranking after the fusion, in this order.
         variants_by_rank: fuse the query's ranking and those of its variants by reciprocal rank (I3).
-        policy: what ``auto`` decides by; None: it decides nothing, and hybrid search is plain.
+        policy: the numbers that ``auto`` decides by; None: hybrid search without weights.
         depth: candidates a list.
         timeout: seconds for the whole search; None: no limit.
         breaker: when to leave a failing branch out for a while.
-        budget: what the search may spend on a language model.
+        budget: the limits on language model calls.
         decisions: what was decided, why, and who said so.
-        notes: what could not be done as asked.
-        alone: a strategy does everything by itself, and is the only source.
+        notes: what could not be done as requested.
+        alone: whether a strategy does everything by itself, as the only source.
         confidence: how sure the choice of the strategy is, 0 to 1 (I7).
-        calibrations: what tells how relevant a hit is; the first that understands its scores does.
-        min_relevance: what a hit needs to be answered; None: anything goes.
+        calibrations: judge how relevant a hit is; the first that fits its scores is used.
+        min_relevance: the least relevance of a hit in the answer; None: no limit.
+        fitted: by dataset, what was fitted to it; it goes before ``calibrations`` there.
+        coverage: answer with the fewest hits that hold an answer with this probability; None: with ``k``.
     """
 
     sources: Mapping[str, Any]
@@ -93,15 +98,17 @@ class Recipe:
     alone: bool = False
     confidence: float | None = None
     calibrations: Sequence[Relevance] = field(default_factory=shipped)
+    fitted: Mapping[str, Calibration] = field(default_factory=dict)
     min_relevance: float | None = None
+    coverage: float | None = None
     _over: dict[tuple[str, ...], Over] = field(default_factory=dict, repr=False, compare=False, init=False)
 
     def over(self, names: Sequence[str], lookup: Callable[[Recipe, Sequence[str]], Lookup]) -> Over:
-        """What follows from where is searched: worked out once for each choice of sources.
+        """The recipe applied to certain sources; computed once for each choice of sources.
 
         Args:
             names: of the sources.
-            lookup: makes what transformers may look things up in.
+            lookup: makes the searchable view that transformers get.
         """
         key = tuple(names)
         if key not in self._over:
@@ -117,43 +124,58 @@ class Recipe:
         return Over(plan, tuple(self.branches(names, plan.strategy)), transformer, self.depth_of(plan.strategy))
 
     def deciding(self, what: str, value: str, by: str, reason: str) -> Recipe:
-        """The same, with one more decision."""
+        """A copy with one more decision."""
         return replace(self, decisions=(*self.decisions, Decision(what, value, by, reason)))
 
     def plan(self, names: Sequence[str]) -> Plan:
-        """What a search of these sources does, and why."""
+        """The plan of a search of these sources, with its reasons."""
         method, reason = method_for([self.sources[name] for name in names], self.method, self.policy)
         decisions = "; ".join(decision.reason for decision in self.decisions if decision.what == "strategy")
         reason = decisions if self.method != "auto" and decisions else "; ".join(filter(None, [decisions, reason]))
         return Plan(tuple(names), method, reason, decisions=self.decisions, confidence=self.confidence)
 
     def branches(self, names: Sequence[str], method: str) -> list[Branch]:
-        """The branches of these sources; a source that does not keep what the method needs is searched as it can be."""
+        """One branch per source; a source that lacks a list that the method needs is searched by the lists it has."""
         absent_script = 0.0
         if self.weighs and self.policy is not None and method == "hybrid":
             absent_script = self.policy.absent_script
         branches: list[Branch] = []
         for name in names:
-            one = self.sources[name]
-            if isinstance(one, Source):
-                kept = self.method != "auto" or one.keeps(method)
-                branches.append(SourceBranch(one, method if kept else "auto", absent_script))
+            source = self.sources[name]
+            if isinstance(source, Source):
+                supported = self.method != "auto" or source.keeps(method)
+                branches.append(SourceBranch(source, method if supported else "auto", absent_script))
             else:
-                branches.append(RetrieverBranch(one, name))
+                branches.append(RetrieverBranch(source, name))
         return branches
 
     @property
     def weighs(self) -> bool:
-        """Whether the policy weighs the lists: nobody asked for anything else, and it names no fixed strategy."""
+        """Whether the policy weighs the lists: no method was requested, and the policy names no fixed strategy."""
         return self.method == "auto" and self.policy is not None and self.policy.strategy is None
+
+    @property
+    def most(self) -> int:
+        """How many hits an answer may have; where coverage is asked for, among which the answer is looked for."""
+        return self.k if self.coverage is None else max(self.k, MOST_HITS)
+
+    @property
+    def way(self) -> str:
+        """How it ranks, in words that tell it from other ways: a promise of coverage holds for one of them."""
+        decided = [f"{one.what} {one.value}" for one in self.decisions if one.what in _RANKING]
+        steps = getattr(self.transformer, "steps", () if self.transformer is None else (self.transformer,))
+        stages = [type(one).__name__ for one in (*steps, *self.refiners)]
+        policy = self.policy
+        weights = [] if policy is None else [f"policy {policy.name} {policy.vector_weight:g} {policy.strategy or ''}"]
+        return ", ".join([*decided, f"depth {self.depth}", *weights, *stages]).strip()
 
     def depth_of(self, scale: str) -> int:
         """How many hits the stages after the fusion want to see."""
-        return max([self.k, *(refiner.depth(self.k, scale) for refiner in self.refiners)])
+        return max([self.most, *(refiner.depth(self.most, scale) for refiner in self.refiners)])
 
 
 def method_for(sources: Sequence[Any], method: str, policy: Policy | None = None) -> tuple[str, str]:
-    """How to rank what these find, and why; ``"auto"`` takes the fixed strategy of a policy that has one.
+    """The ranking method for these sources, and the reason; ``"auto"`` uses the policy's fixed strategy if it has one.
 
     Raises:
         UnknownNameError: there is no such method.
@@ -165,13 +187,13 @@ def method_for(sources: Sequence[Any], method: str, policy: Policy | None = None
     if policy is None or policy.strategy is None:
         return best, reason
     fixed = policy.strategy
-    if all(not isinstance(one, Source) or one.keeps(fixed) for one in sources):
+    if all(not isinstance(source, Source) or source.keeps(fixed) for source in sources):
         return fixed, f"a fixed strategy, as fitted to your labels ({policy.name})"
     return best, f"{reason}; not {fixed!r} as fitted to your labels: not every dataset keeps the lists for it"
 
 
 def _method_by_lists(sources: Sequence[Any]) -> tuple[str, str]:
-    keeps = [one.lists_for("auto") for one in sources if isinstance(one, Source)]
+    keeps = [source.lists_for("auto") for source in sources if isinstance(source, Source)]
     if len(keeps) < len(sources):
         return "hybrid", "every list there is, by reciprocal rank where scores are foreign"
     if any(words for words, _ in keeps) and any(near for _, near in keeps):
@@ -182,7 +204,7 @@ def _method_by_lists(sources: Sequence[Any]) -> tuple[str, str]:
 
 
 def check_method(method: str) -> None:
-    """Check that there is a method of this name.
+    """Checks that a ranking method with this name exists.
 
     Raises:
         UnknownNameError: there is none.
@@ -199,13 +221,13 @@ def by_name(sources: Sequence[Any]) -> dict[str, Any]:
     """
     if isinstance(sources, Mapping | str) or not isinstance(sources, Sequence):
         raise InputError(f"give a list of datasets or retrievers, not {type(sources).__name__}")
-    names = iter(named([one for one in sources if not isinstance(one, Source)], None))
+    names = iter(unique_names([source for source in sources if not isinstance(source, Source)], None))
     named_sources: dict[str, Any] = {}
-    for one in sources:
-        name = one.name if isinstance(one, Source) else next(names)
-        if not isinstance(one, Source) and (name in OWN or name == "fuse" or _NUMBERED.fullmatch(name)):
-            name = f"{name}_retriever"  # what our own lists and those of variants are called is theirs
+    for source in sources:
+        name = source.name if isinstance(source, Source) else next(names)
+        if not isinstance(source, Source) and (name in OWN or name == "fuse" or _NUMBERED.fullmatch(name)):
+            name = f"{name}_retriever"  # these names belong to our own lists and to those of variants
         if name in named_sources:
-            raise InputError(f"datasets are told apart by name, and two of these are called {name!r}")
-        named_sources[name] = one
+            raise InputError(f"datasets need different names, and two of these are called {name!r}")
+        named_sources[name] = source
     return named_sources

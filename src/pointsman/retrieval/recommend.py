@@ -70,7 +70,7 @@ _PLAIN = (("hybrid", 0.75), ("vector", 0.5), ("bm25", 0.45))
 _COMPARES = _Rule(
     (("decomposition", 0.9), ("hybrid", 0.75), ("query2doc", 0.65), *_PLAIN[1:]),
     {
-        "en": "“{cue}” compares: each side is looked up by a question of its own",
+        "en": "“{cue}” compares: each side is searched by its own question",
         "zh": "比较词“{cue}”：适合拆成子问题，分别检索",
         "ru": "«{cue}» — сравнение: каждая сторона ищется отдельным вопросом",
     },
@@ -78,7 +78,7 @@ _COMPARES = _Rule(
 _ASKS = _Rule(
     (("hyde", 0.85), ("hybrid", 0.75), ("multi_query", 0.7), *_PLAIN[1:]),
     {
-        "en": "a question, as it {cue}: an answer written for it finds the passages that answer alike",
+        "en": "a question, as it {cue}: a generated answer finds similar passages",
         "zh": "疑问句（{cue}）：适合用HyDE，以假设答案检索",
         "ru": "вопрос ({cue}): гипотетический ответ находит похожие на него тексты",
     },
@@ -104,7 +104,7 @@ _CUES: Final = {
     "word": {"en": "opens with “{}”", "zh": "疑问词“{}”", "ru": "вопросительное слово «{}»"},
 }
 _INSTEAD: Final = {
-    "en": "{reason}; but {unmet} cannot be used, so it is {strategy}",
+    "en": "{reason}; but {unmet} cannot be used, so {strategy} is recommended",
     "zh": "{reason}；但{unmet}不可用，因此改用{strategy}",
     "ru": "{reason}; но {unmet} недоступно, поэтому {strategy}",
 }
@@ -140,13 +140,13 @@ def recommend(
     language = language if language in _INSTEAD else "en"
     rule, cue = _rule_for(text, language)
     reason = rule.reasons[language].format(cue=cue)
-    usable = [one for one in rule.strategies if available is None or one[0] in available]
+    usable = [strategy for strategy in rule.strategies if available is None or strategy[0] in available]
     if not usable:  # strategies of the user's own alone
         usable = [(min(available or ()), 0.5)]
     strategy, confidence = usable[0]
     passed_over = [name for name, _ in rule.strategies[: _place(rule, strategy)]]
     if passed_over:
-        unmet = ", ".join(_told(name, why_not or {}) for name in passed_over)
+        unmet = ", ".join(_with_reason(name, why_not or {}) for name in passed_over)
         reason = _INSTEAD[language].format(reason=reason, unmet=unmet, strategy=strategy)
     return Recommendation(strategy, confidence, reason, tuple(usable[1:]))
 
@@ -156,7 +156,7 @@ def _place(rule: _Rule, strategy: str) -> int:
     return names.index(strategy) if strategy in names else len(names)
 
 
-def _told(name: str, why_not: Mapping[str, str]) -> str:
+def _with_reason(name: str, why_not: Mapping[str, str]) -> str:
     return f"{name} ({why_not[name]})" if name in why_not else name
 
 

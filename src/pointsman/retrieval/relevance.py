@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
@@ -211,6 +211,11 @@ class Evidence:
             return None if self.background is None or self.nearness is None else "both" if words else "vector"
         return "words" if words else None
 
+    @property
+    def across(self) -> bool:
+        """Whether the question is in a script that hardly any document is in."""
+        return self.background is not None and self.background.scripts.get(self.script, 0.0) < ACROSS
+
 
 def script_of(text: str) -> Script:
     """The script that most of the beginning of a text is in."""
@@ -307,12 +312,20 @@ class Relevance:
             evidence.background is not None and evidence.background.embedder == self.embedder
         )
 
+    def chances(self, row: Prepared) -> NDArray[np.float64]:
+        """The probabilities of the hits of a labelled question, as `judge` gives them."""
+        import numpy as np
+
+        logit = float(self.question.logits(row.question))
+        chances = _sigmoid(self.hit.logits({**row.hits, "answerable": _limited(logit)}))
+        return np.asarray(np.minimum(chances, _sigmoid(logit)))
+
     def confidence(self, judgement: Judgement) -> float:
         """The probability that one of the judged hits is an answer; judge the first k alone."""
         if not judgement.relevance:
             return 0.0
-        none = math.prod(1 - chance for chance in judgement.relevance[:FIRST])
-        features = {"answerable": _logit(judgement.answerable), "any": _logit(1 - none)}
+        no_answer = math.prod(1 - chance for chance in judgement.relevance[:FIRST])
+        features = {"answerable": _logit(judgement.answerable), "any": _logit(1 - no_answer)}
         return float(_sigmoid(float(self.any.logits(features))))
 
     def to_json(self) -> str:
@@ -348,8 +361,8 @@ class Relevance:
             raise InputError(f"a calibration for {form} {'has no' if form == 'words' else 'names its'} embedder")
         if not _is_number(minimum) or not 0 <= minimum <= 1:
             raise InputError(f"minimum of a calibration is a probability from 0 to 1, not {minimum!r:.80}")
-        wanted = {"question": _QUESTION[form], "hit": _HIT[form], "any": _CONFIDENCE}
-        parts = {name: _logistic(values[name], name, features) for name, features in wanted.items()}
+        features_of = {"question": _QUESTION[form], "hit": _HIT[form], "any": _CONFIDENCE}
+        parts = {name: _logistic(values[name], name, features) for name, features in features_of.items()}
         return cls(form, embedder, minimum=float(minimum), **parts)
 
 
@@ -362,7 +375,30 @@ def shipped() -> tuple[Relevance, ...]:
 
 def for_evidence(calibrations: Sequence[Relevance], evidence: Evidence) -> Relevance | None:
     """The calibration that understands this evidence, if there is one."""
-    return next((one for one in calibrations if one.understands(evidence)), None)
+    return next((calibration for calibration in calibrations if calibration.understands(evidence)), None)
+
+
+def judge_by(
+    calibrations: Sequence[Relevance], evidence: Evidence, places: Sequence[int], letters: Sequence[int]
+) -> tuple[Judgement, Relevance] | None:
+    """`Relevance.judge` by the calibration that understands the evidence, and that calibration; None without one.
+
+    Hits of a question in another language than the documents are judged by their cosines alone, where a calibration
+    understands those: words that two languages have in common (numbers, names) tell little of a hit, and their absence
+    nothing. Whether there is an answer at all is judged by everything.
+    """
+    calibration = for_evidence(calibrations, evidence)
+    judgement = None if calibration is None else calibration.judge(evidence, places, letters)
+    if calibration is None or judgement is None:
+        return None
+    if evidence.form == "both" and evidence.across:
+        alone = replace(evidence, bm25=None, idf=None)
+        vectors = for_evidence(calibrations, alone)
+        hits = None if vectors is None else vectors.judge(alone, places, letters)
+        if hits is not None:
+            limit = judgement.answerable
+            judgement = Judgement(limit, tuple(min(chance, limit) for chance in hits.relevance))
+    return judgement, calibration
 
 
 def minimum_over(minimum: float, datasets: int) -> float:
@@ -450,7 +486,7 @@ class Candidates:
             **features,
             "above": float(self.near.max()) + (background.mean - background.best[script]) / background.sigma,
             "domain": min(max(near * subject - subject * subject / 2, -8.0), 8.0),
-            "across": float(background.scripts.get(script, 0.0) < ACROSS),
+            "across": float(evidence.across),
         }
 
     def _competition(self, width: float) -> float:
@@ -485,8 +521,7 @@ class Candidates:
             share = behind[places] / width
             features[f"share_{width}"] = share - self._competition(width)
         if self.near is not None:
-            assert evidence.background is not None, "it is in the form"
-            features["across"] = float(evidence.background.scripts.get(evidence.script, 0.0) < ACROSS)
+            features["across"] = float(evidence.across)
             features["cosine_lead"] = _lead(self.near, places)
         if self.coverage is not None:
             features["coverage"], features["coverage_lead"] = self.coverage[places], _lead(self.coverage, places)
@@ -535,7 +570,7 @@ def _logistic(values: Any, name: str, features: Sequence[str]) -> Logistic:
     for what, number in numbers.items():
         if not _is_number(number) or not math.isfinite(number):
             raise InputError(f"{what} in {name} of a calibration is a finite number, not {number!r:.80}")
-    return Logistic(float(values["intercept"]), {one: float(values["slopes"][one]) for one in features})
+    return Logistic(float(values["intercept"]), {feature: float(values["slopes"][feature]) for feature in features})
 
 
 def _is_number(value: object) -> bool:
@@ -581,7 +616,7 @@ def fit_relevance(
     Raises:
         InputError: there are too few questions of either kind.
     """
-    return fit_prepared([one for row in rows if (one := prepared(row, form))], form, embedder, minimum, unanswered)
+    return fit_prepared([item for row in rows if (item := prepared(row, form))], form, embedder, minimum, unanswered)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -614,17 +649,13 @@ def fit_prepared(
     """`fit_relevance` on questions that are numbers already."""
     import numpy as np
 
-    answered = np.array([row.answered for row in rows], bool)
-    for count, what in ((answered.sum(), "answered"), ((~answered).sum(), "unanswered")):
-        if count < _LEAST:
-            raise InputError(f"at least {_LEAST} {what} questions are needed to calibrate; there are {count}")
-    weights = np.array([row.weight for row in rows])
-    question = _fitted([row.question for row in rows], _QUESTION[form], answered, weights)
+    weights, has_answer = _weighed(rows)
+    question = _fitted([row.question for row in rows], _QUESTION[form], has_answer, weights)
     logits = [float(question.logits(row.question)) for row in rows]
     counts = [len(row.relevant) for row in rows]
     columns = {name: np.concatenate([row.hits[name] for row in rows]) for name in _HIT[form] if name != "answerable"}
     columns["answerable"] = np.repeat([_limited(logit) for logit in logits], counts)
-    share = weights * np.where(answered, 1.0, unanswered)
+    share = weights * np.where(has_answer, 1.0, unanswered)
     each = np.repeat(share / np.maximum(counts, 1), counts)
     hit = _fitted(columns, _HIT[form], np.concatenate([row.relevant for row in rows]), each)
     chances = np.split(_sigmoid(hit.logits(columns)), np.cumsum(counts)[:-1])
@@ -634,6 +665,64 @@ def fit_prepared(
     ]
     any_of = _fitted(tops, _CONFIDENCE, np.array([row.relevant.any() for row in rows]), share)
     return Relevance(form, embedder, question, hit, any_of, minimum)
+
+
+def _weighed(rows: Sequence[Prepared]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """How much questions count, and whether they are answered, checked that there are enough of both."""
+    import numpy as np
+
+    answered = np.array([row.answered for row in rows], bool)
+    for count, what in ((answered.sum(), "answered"), ((~answered).sum(), "unanswered")):
+        if count < _LEAST:
+            raise InputError(f"at least {_LEAST} {what} questions are needed to calibrate; there are {count}")
+    return np.array([row.weight for row in rows]), answered
+
+
+def scaled(base: Relevance, rows: Sequence[Prepared], unanswered: float = 0.3) -> Relevance:
+    """A calibration with the weights of another one, its odds moved and stretched to fit labelled questions.
+
+    Two numbers a part are fitted where `fit_prepared` has a dozen, so few questions do (J. Platt, 1999).
+
+    Raises:
+        InputError: there are too few questions of either kind.
+    """
+    import numpy as np
+
+    weights, answered = _weighed(rows)
+    logits = np.array([float(base.question.logits(row.question)) for row in rows])
+    question = _stretched(base.question, logits, answered, weights)
+    counts = [len(row.relevant) for row in rows]
+    answerable = [float(question.logits(row.question)) for row in rows]
+    share = weights * np.where(answered, 1.0, unanswered)
+    each = np.repeat(share / np.maximum(counts, 1), counts)
+    found = [
+        base.hit.logits({**row.hits, "answerable": _limited(one)}) for row, one in zip(rows, answerable, strict=True)
+    ]
+    relevant = np.concatenate([row.relevant for row in rows])
+    hit = _stretched(base.hit, np.concatenate(found), relevant, each)
+    chances = [
+        _sigmoid(hit.logits({**row.hits, "answerable": _limited(one)}))
+        for row, one in zip(rows, answerable, strict=True)
+    ]
+    tops = [
+        {"answerable": one, "any": _logit(1 - math.prod((1 - some).tolist()))}
+        for one, some in zip(answerable, chances, strict=True)
+    ]
+    any_of = _stretched(
+        base.any,
+        np.array([float(base.any.logits(top)) for top in tops]),
+        np.array([row.relevant.any() for row in rows]),
+        share,
+    )
+    return Relevance(base.form, base.embedder, question, hit, any_of, base.minimum)
+
+
+def _stretched(
+    part: Logistic, logits: NDArray[np.float64], y: NDArray[np.bool_], weights: NDArray[np.float64]
+) -> Logistic:
+    line = _fitted({"logit": logits}, ("logit",), y, weights)
+    by = line.slopes["logit"]
+    return Logistic(line.intercept + by * part.intercept, {name: by * slope for name, slope in part.slopes.items()})
 
 
 def _has(evidence: Evidence, form: Form) -> bool:

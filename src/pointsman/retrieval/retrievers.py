@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
+from pointsman.errors import UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.protocols import Key
 from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.store.base import BaseStore, Look
 from pointsman.types import Hit, Provenance, Query
 
 if TYPE_CHECKING:
@@ -15,37 +17,68 @@ if TYPE_CHECKING:
 
 
 class KeywordRetriever(BaseRetriever, Generic[Key]):
-    """BM25 (S10). A hit's score is the raw BM25 score."""
+    """A keyword list alone (S10). A hit's score is that of the list, such as raw BM25.
 
-    def __init__(self, keyword_store: KeywordIndex[Key], doc_store: DocumentStore[Key]) -> None:
+    Args:
+        keyword_store: an index of words; any `pointsman.store.base.Store` that has a keyword list is one.
+        doc_store: gives the documents of its keys; a `Store` does for its own.
+    """
+
+    def __init__(self, keyword_store: KeywordIndex[Key] | BaseStore, doc_store: DocumentStore[Key]) -> None:
         self._index, self._documents = keyword_store, doc_store
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """At most ``top_k`` hits that share a word with the query, best first."""
         query = Query.of(query)
+        if isinstance(self._index, BaseStore):
+            return _hits_of_store(self._index, Look(query.text, None, checked(top_k), query.filters), self._documents)
         ranking = self._index.search(query.text, checked(top_k), query.filters)
         return _hits_of_one("bm25", ranking, self._documents)
 
 
 class VectorRetriever(BaseRetriever, Generic[Key]):
-    """Nearest vectors (S10). A hit's score is the cosine."""
+    """Nearest vectors alone (S10). A hit's score is the cosine, or what the store has in its place.
 
-    def __init__(self, vector_store: VectorIndex[Key], doc_store: DocumentStore[Key], embedder: Embedder) -> None:
+    Args:
+        vector_store: an index of vectors; any `pointsman.store.base.Store` that has a vector list is one.
+        doc_store: gives the documents of its keys; a `Store` does for its own.
+        embedder: what has made the vectors.
+    """
+
+    def __init__(
+        self, vector_store: VectorIndex[Key] | BaseStore, doc_store: DocumentStore[Key], embedder: Embedder
+    ) -> None:
         self._index, self._documents, self._embedder = vector_store, doc_store, as_embedder(embedder)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """At most ``top_k`` hits, best first."""
         query = Query.of(query)
         vector = self._embedder.embed_queries([query.text])[0]
+        if isinstance(self._index, BaseStore):
+            return _hits_of_store(self._index, Look(None, vector, checked(top_k), query.filters), self._documents)
         ranking = self._index.search(vector, checked(top_k), query.filters)
         return _hits_of_one("vector", ranking, self._documents)
 
 
+def _hits_of_store(store: BaseStore, look: Look, documents: DocumentStore[Any]) -> list[Hit]:
+    """The only list that a store brings for a look.
+
+    Raises:
+        UnmetNeedError: it has none of this kind.
+    """
+    rankings = store.search([look])[0].rankings
+    if not rankings:
+        kind = "words" if look.text is not None else "vectors"
+        raise UnmetNeedError(f"a {store.info.kind} store has no list by {kind}; take one that has")
+    ((name, ranking),) = rankings.items()
+    return _hits_of_one(name, [(key, 0.0 if score is None else score) for key, score in ranking], documents)
+
+
 def _hits_of_one(source: str, ranking: Ranking[Key], documents: DocumentStore[Key]) -> list[Hit]:
     """`hits_of` for a single list, without the bookkeeping of several."""
-    found = documents.fetch([key for key, _ in ranking])
+    fetched = documents.fetch([key for key, _ in ranking])
     return [
         Hit(document, score, None, (Provenance(source, rank, score),))
-        for rank, ((_, score), document) in enumerate(zip(ranking, found, strict=True), 1)
+        for rank, ((_, score), document) in enumerate(zip(ranking, fetched, strict=True), 1)
         if document is not None
     ]

@@ -105,10 +105,10 @@ def _guarded(implementation: Callable[..., Any], *, decides: bool) -> Callable[.
 
     @functools.wraps(implementation)
     def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
-        known = _known(datasets)
-        if len(known) == 1:
-            return _only(known) if decides else list(known)
-        return _sound(self, known, implementation(self, Query.of(query), known))
+        sources = _checked_datasets(datasets)
+        if len(sources) == 1:
+            return _only(sources) if decides else list(sources)
+        return _sound(self, sources, implementation(self, Query.of(query), sources))
 
     return guarded
 
@@ -118,41 +118,41 @@ def _aguarded(
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(implementation)
     async def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
-        known = _known(datasets)
-        if len(known) == 1:
-            return _only(known) if decides else list(known)
-        return _sound(self, known, await implementation(self, Query.of(query), known))
+        sources = _checked_datasets(datasets)
+        if len(sources) == 1:
+            return _only(sources) if decides else list(sources)
+        return _sound(self, sources, await implementation(self, Query.of(query), sources))
 
     return guarded
 
 
-def _known(datasets: Sequence[Any]) -> tuple[Any, ...]:
-    known = tuple(datasets)
-    if not known:
+def _checked_datasets(datasets: Sequence[Any]) -> tuple[Any, ...]:
+    sources = tuple(datasets)
+    if not sources:
         raise InputError("there are no datasets to route to; give at least one")
-    names = [dataset.name for dataset in known]
+    names = [dataset.name for dataset in sources]
     if len(set(names)) < len(names):
-        raise InputError(f"datasets are told apart by name, and two of these have the same: {', '.join(names)}")
-    return known
+        raise InputError(f"datasets need different names, and two of these have the same: {', '.join(names)}")
+    return sources
 
 
-def _only(known: tuple[Any, ...]) -> RouteDecision:
-    return RouteDecision(known, "the only dataset", confidence=1.0)
+def _only(sources: tuple[Any, ...]) -> RouteDecision:
+    return RouteDecision(sources, "the only dataset", confidence=1.0)
 
 
-def _sound(router: BaseRouter, known: tuple[Any, ...], answer: Any) -> Any:
+def _sound(router: BaseRouter, sources: tuple[Any, ...], answer: Any) -> Any:
     """A decision, or list, that names given datasets, each once; all where it names none."""
     decision = answer if isinstance(answer, RouteDecision) else RouteDecision(tuple(answer), "")
     names = [dataset.name for dataset in decision.datasets]
-    if len(set(names)) < len(names) or not {id(dataset) for dataset in decision.datasets} <= {id(d) for d in known}:
-        given = [dataset.name for dataset in known]
-        raise InputError(f"{type(router).__name__} routed to {names}; it was given {given}, each of them once")
+    if len(set(names)) < len(names) or not {id(dataset) for dataset in decision.datasets} <= {id(d) for d in sources}:
+        expected = [dataset.name for dataset in sources]
+        raise InputError(f"{type(router).__name__} routed to {names}; it was given {expected}, each of them once")
     if decision.datasets:
         return answer
     if not isinstance(answer, RouteDecision):
-        return list(known)
+        return list(sources)
     fallback = decision.fallback or Fallback(decision.reason or "no dataset was chosen", "all")
-    return RouteDecision(known, f"all datasets: {fallback.why}", decision.scores, None, fallback)
+    return RouteDecision(sources, f"all datasets: {fallback.why}", decision.scores, None, fallback)
 
 
 class SelectorRouter(BaseRouter):
@@ -211,8 +211,8 @@ def _choices(datasets: Sequence[Source]) -> list[ToolMetadata]:
 
 
 def _followed(result: SelectorResult, datasets: Sequence[Source]) -> RouteDecision:
-    chosen = tuple(datasets[index] for index in result.inds)
-    names = [dataset.name for dataset in chosen]
+    targets = tuple(datasets[index] for index in result.inds)
+    names = [dataset.name for dataset in targets]
     scores = {
         name: selection.score
         for name, selection in zip(names, result.selections, strict=True)
@@ -224,7 +224,7 @@ def _followed(result: SelectorResult, datasets: Sequence[Source]) -> RouteDecisi
     elif not reason:
         reason = "the selector found none that fits"
     reason = "; ".join([reason, *result.notes])
-    return RouteDecision(chosen, reason, scores, result.confidence, result.fallback)
+    return RouteDecision(targets, reason, scores, result.confidence, result.fallback)
 
 
 class ContentRouter(BaseRouter):
@@ -275,11 +275,11 @@ class ContentRouter(BaseRouter):
             return RouteDecision((), why, fallback=Fallback(why, "all"))
         order = np.argsort(-scores, kind="stable").tolist()
         best = scores[order[0]]
-        chosen = [place for place in order if best - scores[place] <= self._margin]
-        shown = ", ".join(f"{datasets[place].name} {scores[place] - best:+.1f}" for place in order[1:3])
+        places = [place for place in order if best - scores[place] <= self._margin]
+        runners_up = ", ".join(f"{datasets[place].name} {scores[place] - best:+.1f}" for place in order[1:3])
         return RouteDecision(
-            tuple(datasets[place] for place in chosen),
-            f"the content of {datasets[order[0]].name} matches best (next: {shown})",
+            tuple(datasets[place] for place in places),
+            f"the content of {datasets[order[0]].name} matches best (next: {runners_up})",
             {dataset.name: float(score) for dataset, score in zip(datasets, scores, strict=True) if score > -np.inf},
             confidence=float(1 / np.exp((scores - best) / _TEMPERATURE).sum()),
         )
@@ -326,5 +326,5 @@ def _nearness(query: Query, sketches: Sequence[Sketch]) -> NDArray[np.float64] |
 
 def _completed(near: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
     """Without vectors, a dataset is judged by its words alone; and if it knows none, a search would find nothing."""
-    known = near[~np.isnan(near)]
-    return np.where(np.isnan(near), np.where(words > 0, known.max(), known.min()), near)
+    finite = near[~np.isnan(near)]
+    return np.where(np.isnan(near), np.where(words > 0, finite.max(), finite.min()), near)

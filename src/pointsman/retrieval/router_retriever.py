@@ -11,7 +11,7 @@ from pointsman.errors import InputError, RetrievalError
 from pointsman.grammar import IMAGE as IMAGE_WORDS
 from pointsman.grammar import plain
 from pointsman.retrieval.base import BaseRetriever, checked
-from pointsman.retrieval.branches import named
+from pointsman.retrieval.branches import unique_names
 from pointsman.retrieval.candidates import RetrieverResults, hits_of, together
 from pointsman.retrieval.dispatch import Call, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.hybrid import TIMEOUT
@@ -51,9 +51,9 @@ class _Switch(Generic[T]):
     ) -> None:
         if not count:
             raise InputError(f"give at least one {what}")
-        for many, given in (("descriptions", descriptions), ("names", names)):
-            if isinstance(given, str) or len(given) != count:
-                raise InputError(f"{count} {what}s need {count} {many}, one each, not {given!r:.80}")
+        for many, values in (("descriptions", descriptions), ("names", names)):
+            if isinstance(values, str) or len(values) != count:
+                raise InputError(f"{count} {what}s need {count} {many}, one each, not {values!r:.80}")
         if len(set(names)) < count:
             raise InputError(f"names differ from one another; {list(names)!r:.200} don't")
         self.selector = selector
@@ -63,13 +63,13 @@ class _Switch(Generic[T]):
         self, mode: Mode, query: Query, selection: SelectorResult, ask: Callable[[int], Call[T]], limit: float | None
     ) -> Routed[T]:
         """Ask every chosen one, at once where there are several; one alone that fails raises its own error."""
-        chosen = selection.inds
-        if len(chosen) == 1:
-            return Routed(selection, {self.choices[chosen[0]].name: await mode.one(ask(chosen[0]))})
+        indexes = selection.inds
+        if len(indexes) == 1:
+            return Routed(selection, {self.choices[indexes[0]].name: await mode.one(ask(indexes[0]))})
         answers: dict[str, T] = {}
         failures: dict[str, Exception] = {}
-        outcomes = await mode.all([ask(index) for index in chosen], limit) if chosen else []
-        for index, outcome in zip(chosen, outcomes, strict=True):
+        outcomes = await mode.all([ask(index) for index in indexes], limit) if indexes else []
+        for index, outcome in zip(indexes, outcomes, strict=True):
             name = self.choices[index].name
             if outcome.error is not None:
                 failures[name] = outcome.error
@@ -108,7 +108,7 @@ class RouterRetriever(BaseRetriever):
         timeout: float | None = TIMEOUT,
     ) -> None:
         self.retrievers = tuple(retrievers)
-        named(self.retrievers, None)  # says what is no retriever
+        unique_names(self.retrievers, None)  # says what is no retriever
         Deadline(timeout)
         self._timeout = timeout
         names = [f"retriever_{number}" for number in range(len(self.retrievers))] if names is None else names
@@ -143,8 +143,8 @@ class RouterRetriever(BaseRetriever):
 
     def _asking(self, query: Query, top_k: int) -> Callable[[int], Call[list[Hit]]]:
         def ask(index: int) -> Call[list[Hit]]:
-            one = self.retrievers[index]
-            return Call(lambda: one.retrieve(query, top_k), lambda: one.aretrieve(query, top_k))
+            retriever = self.retrievers[index]
+            return Call(lambda: retriever.retrieve(query, top_k), lambda: retriever.aretrieve(query, top_k))
 
         return ask
 
@@ -155,10 +155,8 @@ def _fused(routed: Routed[list[Hit]], top_k: int) -> Hits:
     Either way the trace says what was chosen and why, and ``degraded`` if the selector had to fall back.
     """
     selection = routed.selection
-    chosen = ", ".join(routed.answers) or "nothing"
-    span = Span(
-        "route", f"{chosen}: {'; '.join(selection.reasons) or 'no choice fits'}", 0.0, len(selection.selections)
-    )
+    names = ", ".join(routed.answers) or "nothing"
+    span = Span("route", f"{names}: {'; '.join(selection.reasons) or 'no choice fits'}", 0.0, len(selection.selections))
     fallback = selection.fallback
     notes = () if fallback is None else (f"route: fell back to {fallback.policy!r}: {fallback.why}",)
     if len(selection.selections) <= 1:
@@ -237,15 +235,17 @@ class MultiIndexQueryEngine:
         Raises:
             RetrievalError: several were chosen and all of them failed; it carries each one's error.
         """
-        asked = Query.of(query)
-        selection = self.selector.select(self._switch.choices, asked)
-        return _response(run(self._switch.follow(Threads(), asked, selection, self._asking(asked), self._timeout)))
+        question = Query.of(query)
+        selection = self.selector.select(self._switch.choices, question)
+        return _response(
+            run(self._switch.follow(Threads(), question, selection, self._asking(question), self._timeout))
+        )
 
     async def aquery(self, query: str) -> Any:
         """The same, awaited; an engine without ``aquery`` runs in a worker thread."""
-        asked = Query.of(query)
-        selection = await self.selector.aselect(self._switch.choices, asked)
-        return _response(await self._switch.follow(Tasks(), asked, selection, self._asking(asked), self._timeout))
+        question = Query.of(query)
+        selection = await self.selector.aselect(self._switch.choices, question)
+        return _response(await self._switch.follow(Tasks(), question, selection, self._asking(question), self._timeout))
 
     def _asking(self, query: Query) -> Callable[[int], Call[Any]]:
         def ask(index: int) -> Call[Any]:
@@ -318,5 +318,5 @@ def image_cue(text: str) -> str | None:
     >>> image_cue("show me photos of Mars"), image_cue("图书馆几点开门"), image_cue("покажи рисунок кота")
     ('photos', None, 'рисунок')
     """
-    found = IMAGE_WORDS.first(plain(text))
-    return text[found.start : found.end] if found else None
+    match = IMAGE_WORDS.first(plain(text))
+    return text[match.start : match.end] if match else None

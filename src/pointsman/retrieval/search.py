@@ -1,11 +1,11 @@
-"""The way of a query, stage by stage; `search` is the diagram (R7).
+"""A search, stage by stage; `search` is the diagram (R7).
 
 ::
 
     Query ─ route ─ transform ─ retrieve ∥ ─ fuse ─ rerank ─ refuse ─ compress ─ RetrievalContext
 
-What is done at each stage, and with which limits, stands in a `Recipe`. One question and many take the same way; many
-share their embedding, their look into each store, and their reranking.
+A `Recipe` says what each stage does, and within which limits. One question and many take the same path; many
+share one embedding batch, one round trip to each store, and one reranking batch.
 """
 
 from __future__ import annotations
@@ -30,44 +30,56 @@ from pointsman.retrieval.judging import NOTHING, Verdict, judge, with_relevance
 from pointsman.retrieval.pool import LISTS, SCALES
 from pointsman.retrieval.source import Source
 from pointsman.store.base import Capability
-from pointsman.types import Hit, Plan, Query, Ranked, Refusal, RetrievalContext
+from pointsman.trace import Trace
+from pointsman.types import Decision, Hit, Plan, Query, Ranked, Refusal, RetrievalContext
 
 if TYPE_CHECKING:
     from pointsman.models.queries import QueryVectors
-    from pointsman.retrieval.branches import Answered
+    from pointsman.retrieval.branches import BranchAnswers
     from pointsman.retrieval.pool import Fused
     from pointsman.retrieval.recipe import Over, Recipe
     from pointsman.retrieval.refine import BaseRefiner
     from pointsman.retrieval.transform.base import Variant
     from pointsman.retrieval.variants import Beside
+    from pointsman.types import Spelling
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-async def search(recipe: Recipe, queries: Sequence[Query], mode: Mode) -> list[RetrievalContext]:
+async def search(
+    recipe: Recipe, queries: Sequence[Query], mode: Mode, seconds: float | None = None
+) -> list[RetrievalContext]:
     """Answer questions by one recipe, one context each, in their order.
 
-    A stage that fails is passed over and the answer says so in ``degraded``. Of several questions, one for which
+    A stage that fails is skipped, and the answer says so in ``degraded``. If several questions are asked, one for which
     nothing could be searched gets an empty answer that says so.
+
+    Args:
+        recipe: how to search.
+        queries: the questions.
+        mode: how to wait.
+        seconds: for all questions together, besides the recipe's limit for each; None: no limit.
 
     Raises:
         RetrievalError: nothing could be searched for any of them; it carries every cause.
-        InputError: what is asked for cannot be done.
+        InputError: the request cannot be carried out.
     """
     with _spending(recipe):
-        ways = [Way(recipe, query, mode, len(queries)) for query in queries]
-        for way in ways:
-            await way.route()
-            await way.transform()
-        await embed(ways)
-        await retrieve(ways)
-        for way in ways:
-            await way.fuse()
+        limits = (None if recipe.timeout is None else recipe.timeout * len(queries), seconds)
+        limit = min((limit for limit in limits if limit is not None), default=None)
+        pipelines = [Pipeline(recipe, query, mode, limit) for query in queries]
+        for pipeline in pipelines:
+            await pipeline.route()
+            await pipeline.transform()
+        await embed(pipelines)
+        await retrieve(pipelines)
+        for pipeline in pipelines:
+            await pipeline.fuse()
         for refiner in recipe.refiners:
-            await refine(refiner, ways)
-        return [way.answer() for way in ways]
+            await refine(refiner, pipelines)
+        return [pipeline.answer() for pipeline in pipelines]
 
 
 def search_now(recipe: Recipe, queries: Sequence[Query]) -> list[RetrievalContext]:
@@ -75,39 +87,45 @@ def search_now(recipe: Recipe, queries: Sequence[Query]) -> list[RetrievalContex
     return run(search(recipe, queries, Threads()))
 
 
+def unanswered(recipe: Recipe, query: Query, why: str) -> RetrievalContext:
+    """The empty answer to a question that was not searched for."""
+    plan = Plan(tuple(recipe.sources), recipe.strategy or recipe.method, why, decisions=recipe.decisions)
+    return RetrievalContext(query, (), plan, Trace(), degraded=(why,), asked=query)
+
+
 @dataclass(slots=True)
-class Way:
-    """One question on its way; each method is a stage, and leaves what it made here."""
+class Pipeline:
+    """The search for one question; each method is a stage, and stores its result here."""
 
     recipe: Recipe
     asked: Query
     mode: Mode
-    together: int = 1  # questions that are answered at once
+    seconds: float | None  # for all questions of the batch
     journal: Journal = field(init=False)
     names: list[str] = field(init=False)
     plan: Plan = field(init=False)
     query: Query = field(init=False)
     variants: Sequence[Variant] = ()
-    answered: Sequence[Answered] = ()
+    answered: Sequence[BranchAnswers] = ()
     ranked: Ranked = field(default=Ranked((), "none"))
     verdict: Verdict = NOTHING
+    spelling: Spelling | None = None
 
     def __post_init__(self) -> None:
-        timeout = self.recipe.timeout
-        self.journal = Journal(None if timeout is None else timeout * self.together)
+        self.journal = Journal(self.seconds)
         self.query, self.names = self.asked, list(self.recipe.sources)
         self.journal.degrade(*self.recipe.notes)
 
     @property
     def over(self) -> Over:
-        """What the recipe comes to over the routed sources."""
-        return self.recipe.over(self.names, Searched)
+        """The recipe applied to the routed sources."""
+        return self.recipe.over(self.names, RoutedLookup)
 
     async def route(self) -> None:
-        """Choose where to look, and how; a router that fails chooses everything."""
-        started = self.journal.now()
+        """Choose the sources and the plan; if the router fails, all sources are searched."""
+        start = self.journal.now()
         router, routed = self.recipe.router, ""
-        routable = [one for one in self.recipe.sources.values() if isinstance(one, Source)]
+        routable = [source for source in self.recipe.sources.values() if isinstance(source, Source)]
         if router is not None and len(routable) > 1:
             from pointsman.retrieval.router import RouteDecision
 
@@ -115,29 +133,29 @@ class Way:
             call = Call(lambda: router.decide(query, routable), lambda: router.adecide(query, routable))
             decision: Any = await self.attempt(call, self.before_searching())
             if not isinstance(decision, RouteDecision):
-                self.failed("route", started, cause_of(decision), "all datasets are searched")
+                self.failed("route", start, cause_of(decision), "all datasets are searched")
             else:
-                chosen = {dataset.name for dataset in decision.datasets} | {
-                    name for name, one in self.recipe.sources.items() if not isinstance(one, Source)
+                selected = {dataset.name for dataset in decision.datasets} | {
+                    name for name, source in self.recipe.sources.items() if not isinstance(source, Source)
                 }
-                self.names, routed = [name for name in self.names if name in chosen], f"{decision.reason}; "
+                self.names, routed = [name for name in self.names if name in selected], f"{decision.reason}; "
                 if decision.fallback is not None:
-                    self.journal.span("route", decision.reason, started, len(chosen), decision.fallback.why)
+                    self.journal.span("route", decision.reason, start, len(selected), decision.fallback.why)
                     self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
         plan = self.over.plan
         self.plan = replace(plan, reason=f"{routed}{plan.reason}") if routed else plan
         self.journal.tell(self.plan)
         detail = f"{plan.strategy} over {', '.join(self.names) or 'nothing'}: {self.plan.reason}"
-        self.journal.span("plan", detail, started, len(self.names))
+        self.journal.span("plan", detail, start, len(self.names))
 
     async def transform(self) -> None:
-        """Rewrite the query, with an eye on the routed sources; if that fails it stays as it is."""
+        """Rewrite the query for the routed sources; if that fails, the query stays as it is."""
         bound = self.over.transformer
         if bound is None or not self.names:
             return
         from pointsman.retrieval.transform.base import BaseTransformer, Transformed
 
-        started, query = self.journal.now(), self.query
+        start, query = self.journal.now(), self.query
         transformed: Any
         try:
             transformed = bound.at_once(query) if isinstance(bound, BaseTransformer) else None
@@ -147,19 +165,19 @@ class Way:
             call = Call(lambda: bound.transform(query), lambda: bound.atransform(query))
             transformed = await self.attempt(call, self.before_searching())
         if not isinstance(transformed, Transformed):
-            self.failed("transform", started, cause_of(transformed), "the query is searched as it is")
+            self.failed("transform", start, cause_of(transformed), "the query is searched unchanged")
             return
         self.journal.degrade(*transformed.degraded)
         problem = "; ".join(transformed.degraded) or None
-        self.journal.span("transform", transformed.detail, started, len(transformed.variants), problem)
-        self.query = transformed.query
+        self.journal.span("transform", transformed.detail, start, len(transformed.variants), problem)
+        self.query, self.spelling = transformed.query, transformed.spelling
         self.variants = [variant for variant in transformed.variants if _is_sound(variant)]
         for variant in transformed.variants:
             if variant not in self.variants:
                 self.journal.degrade(f"transform: a variant that cannot be searched was left out: {variant!r:.200}")
 
     def questions(self) -> list[Question]:
-        """The query and its variants, each to be searched for."""
+        """The query and its variants, one question each."""
         variants = [
             Question(replace(self.query, text=variant.text), f"{variant.kind} {number}", variant)
             for number, variant in enumerate(self.variants, 1)
@@ -167,8 +185,8 @@ class Way:
         return [Question(self.query), *variants]
 
     async def fuse(self) -> None:
-        """One ranking out of all lists, and the documents of those that the later stages want to see."""
-        started, recipe = self.journal.now(), self.recipe
+        """Fuse all lists into one ranking, and fetch the documents that the later stages need."""
+        start, recipe = self.journal.now(), self.recipe
         if not self.answered:
             return
         many = len(self.names) > 1
@@ -185,7 +203,7 @@ class Way:
             if beside:
                 results, fused = await self._with_variants(own, beside, spread, weights)
         except Exception as error:  # noqa: BLE001  (told of in the answer)
-            self.failed("fuse", started, error, "variants of the query are left out")
+            self.failed("fuse", start, error, "variants of the query are left out")
             results, fused = own, None
         if results is None:
             return
@@ -194,36 +212,42 @@ class Way:
         except InputError:
             raise
         except Exception as error:
-            raise RetrievalError("what was found could not be fused", {"fuse": error}) from error
+            raise RetrievalError("the results could not be fused", {"fuse": error}) from error
         self.journal.fused(results, fused)
-        self.journal.span("fuse", f"{fused.scale}{detail}", started, len(fused.ranking))
-        started = self.journal.now()
+        self.journal.span("fuse", f"{fused.scale}{detail}", start, len(fused.ranking))
+        start = self.journal.now()
         try:
             hits = keyed_hits_of(results, fused, recipe.depth_of(fused.scale))
         except Exception as error:
-            raise RetrievalError("what was found could not be fetched", {"fetch": error}) from error
-        self.journal.span("fetch", "documents", started, len(hits))
+            raise RetrievalError("the results could not be fetched", {"fetch": error}) from error
+        self.journal.span("fetch", "documents", start, len(hits))
         self.ranked = self._judged(results, hits, fused.scale, many=many)
 
     def _judged(self, results: Results, hits: Mapping[Any, Hit], scale: str, *, many: bool) -> Ranked:
-        """The ranking with the relevance of every hit, where that can be told."""
-        started = self.journal.now()
+        """The ranking with the relevance of every hit that can be judged."""
+        start = self.journal.now()
         try:
             self.verdict = judge(
-                self.answered[0].results, results, self.query, hits, self.recipe.calibrations, many=many
+                self.answered[0].results,
+                results,
+                self.query,
+                hits,
+                self.recipe.calibrations,
+                self.recipe.fitted,
+                many=many,
             )
         except Exception as error:  # noqa: BLE001  (told of in the answer)
-            self.failed("judge", started, error, "hits have no relevance")
+            self.failed("judge", start, error, "hits have no relevance")
         if not (best := self.verdict.best):
             return Ranked(tuple(hits.values()), scale)
         relevance, (answerable, needed) = self.verdict.relevance, best
-        judged = tuple(with_relevance(hit, relevance.get(hit.key)) for hit in hits.values())
-        return Ranked(judged, scale, answerable=answerable, needed=needed)
+        new_hits = tuple(with_relevance(hit, relevance.get(hit.key)) for hit in hits.values())
+        return Ranked(new_hits, scale, answerable=answerable, needed=needed)
 
     async def _with_variants(
         self, own: Results | None, beside: Beside, spread: CosineSpread | None, weights: Mapping[str, float]
     ) -> tuple[Results, Fused[Any]]:
-        """What variants add to the query's own evidence."""
+        """The ranking with the evidence of the query's variants added."""
         from pointsman.retrieval.variants import added_up, by_rank, can_add, keys_beside
 
         keys, method = keys_beside(own, beside), self.plan.strategy
@@ -232,23 +256,23 @@ class Way:
         if spread is None or self.recipe.variants_by_rank or not can_add(own, beside, method, spread):
             [whole] = await complete([own], keys, self.mode)
             return by_rank(own, whole, beside, method, spread, weights)
-        whole, *others = await complete([own, *(one for _, _, one in beside)], keys, self.mode)
-        beside = [(label, variant, one) for (label, variant, _), one in zip(beside, others, strict=True)]
+        whole, *others = await complete([own, *(results for _, _, results in beside)], keys, self.mode)
+        beside = [(label, variant, result) for (label, variant, _), result in zip(beside, others, strict=True)]
         return added_up(whole, beside, spread, weights)
 
     def _spread(self) -> CosineSpread | None:
-        """One scale of cosines for everything that was found."""
+        """One scale of cosines for all results."""
         if self.plan.strategy != "hybrid":
             return None
-        stores = [one for one in self.answered[0].results.values() if isinstance(one, StoreResults)]
-        embedders = {one.source.store.info.embedder for one in stores} - {None}
+        stores = [results for results in self.answered[0].results.values() if isinstance(results, StoreResults)]
+        embedders = {results.source.store.info.embedder for results in stores} - {None}
         if len(embedders) > 1:
             names = ", ".join(sorted(map(str, embedders)))
-            self.journal.degrade(f"cosines of different embedders are compared as they are: {names}")
-        return CosineSpread.shared([one.spread for one in stores])
+            self.journal.degrade(f"cosines of different embedders are compared without conversion: {names}")
+        return CosineSpread.shared([results.spread for results in stores])
 
     def _weigh(self, own: Results | None, spread: CosineSpread | None) -> tuple[Mapping[str, float], str]:
-        """The weights of the lists, by the policy, noted in the plan."""
+        """The weights that the policy gives the lists, and its reason; both go into the plan."""
         policy = self.recipe.policy
         weighable = self.plan.strategy == "hybrid" and own is not None and own.pool.scores.keys() >= SCALES.keys()
         if not (self.recipe.weighs and weighable and policy is not None and own is not None and spread is not None):
@@ -257,47 +281,101 @@ class Way:
         self.plan = replace(self.plan, weights=weights, reason=f"{self.plan.reason}; {reason}")
         return weights, f": {reason}"
 
-    def refined(self, stage: str, started: float, refined: Any) -> None:
-        """Take over what a refiner made of the ranking; the ranking stands where that cannot be used."""
+    def refined(self, stage: str, start: float, refined: Any) -> None:
+        """Adopt the ranking that a refiner returned; keep the previous one if it cannot be used."""
         if (cause := cause_of(refined) if not isinstance(refined, Ranked) else _unsound(refined)) is not None:
-            self.failed(stage, started, cause, "the ranking before it stands")
+            self.failed(stage, start, cause, "the previous ranking is kept")
             return
         self.journal.ranked(stage, refined)
-        self.journal.span(stage, refined.detail, started, len(refined.hits), "; ".join(refined.degraded) or None)
+        self.journal.span(stage, refined.detail, start, len(refined.hits), "; ".join(refined.degraded) or None)
         self.ranked = replace(refined, answerable=self.ranked.answerable, needed=self.ranked.needed)
 
     def answer(self) -> RetrievalContext:
         """The first hits, with everything that was noted on the way."""
-        hits = self.verdict.of(self.ranked.hits[: self.recipe.k])
+        hits, coverage = self._covering(self.verdict.of(self.ranked.hits[: self.recipe.most]))
         refused = self.ranked.refused
         if refused is not None and refused.near_misses:
-            refused = replace(refused, near_misses=self.verdict.of(refused.near_misses))
+            refused = replace(refused, near_misses=self.verdict.of(refused.near_misses[: self.recipe.k]))
         confidence = self.verdict.confidence(refused.near_misses if refused else hits)
         if self.recipe.min_relevance is not None and refused is None:
             hits, refused = self._relevant(hits, self.recipe.min_relevance)
         plan = replace(self.plan, strategy=self.recipe.strategy) if self.recipe.strategy else self.plan
         trace = self.journal.trace(hits)
         context = RetrievalContext(
-            self.query, hits, plan, trace, refused, tuple(self.journal.degraded), self.asked, confidence
+            self.query,
+            hits,
+            plan,
+            trace,
+            refused,
+            tuple(self.journal.degraded),
+            self.asked,
+            confidence,
+            self.spelling,
+            coverage,
         )
         telemetry.export(context, self.recipe.k)
         return context
 
+    def _covering(self, hits: tuple[Hit, ...]) -> tuple[tuple[Hit, ...], float | None]:
+        """The fewest hits that hold an answer with the probability asked for, and that probability, if it is promised.
+
+        Else the first ``k`` and None; the plan and ``degraded`` say why.
+        """
+        wanted, k = self.recipe.coverage, self.recipe.k
+        if wanted is None:
+            return hits, None
+        started, seen = self.journal.now(), len(hits)
+        promise = self._promise(hits, wanted)
+        if isinstance(promise, str):
+            decision = Decision("coverage", "none", "calibration", promise)
+            self.journal.degrade(f"coverage: {promise}; the answer has at most {k} hits")
+            hits = hits[:k]
+        else:
+            detail = f"{promise} of {seen} hits hold an answer with the probability {wanted:g}"
+            decision = Decision("coverage", f"{wanted:g}", "request", detail)
+            hits = hits[:promise]
+        self.plan = replace(self.plan, decisions=(*self.plan.decisions, decision))
+        self.journal.span("coverage", decision.reason, started, len(hits))
+        return hits, None if isinstance(promise, str) else wanted
+
+    def _promise(self, hits: tuple[Hit, ...], wanted: float) -> int | str:
+        """How many hits hold an answer with this probability, or why nobody can tell."""
+        recipe, names = self.recipe, self.names
+        fitted = recipe.fitted.get(names[0]) if len(names) == 1 else None
+        coverage = None if fitted is None else fitted.coverage
+        chances = [hit.relevance for hit in hits if hit.relevance is not None]
+        unlike = {
+            "the answer is refused": self.ranked.refused is not None,
+            f"it holds for one dataset, and {len(names)} are searched": len(names) != 1,
+            "no labels of this dataset were calibrated to": coverage is None,
+            "the labels were asked without filters and min_relevance": self.asked.filters is not None
+            or recipe.min_relevance is not None,
+            f"the labels were asked in another way: {coverage and coverage.way}": coverage
+            and coverage.way != recipe.way,
+            "some hits have no relevance": len(chances) < len(hits),
+        }
+        if (why := next((why for why, is_so in unlike.items() if is_so), None)) is not None or coverage is None:
+            return str(why)
+        count = coverage.count(chances, wanted)
+        return f"by the labels, {coverage.most:.2f} is the most that can be promised" if count is None else count
+
     def _relevant(self, hits: tuple[Hit, ...], least: float) -> tuple[tuple[Hit, ...], Refusal | None]:
-        """Those that are relevant enough, or a refusal."""
-        started = self.journal.now()
+        """The hits that reach ``least``, or a refusal if none does."""
+        start = self.journal.now()
         if unjudged := sum(hit.relevance is None for hit in hits):
-            self.journal.degrade(f"min_relevance: {unjudged} hits have no relevance and stay: nothing is calibrated")
+            self.journal.degrade(
+                f"min_relevance: {unjudged} hits have no relevance and are kept: no calibration applies"
+            )
         below = {
             hit.key: f"its relevance {hit.relevance:.2f} is below {least:g}"
             for hit in hits
             if hit.relevance is not None and hit.relevance < least
         }
-        kept = tuple(hit for hit in hits if hit.key not in below)
-        self.journal.ranked("min_relevance", replace(self.ranked, hits=kept, dropped=below, degraded=()))
-        self.journal.span("min_relevance", f"{len(below)} of {len(hits)} are below {least:g}", started, len(kept))
-        if kept or not hits:
-            return kept, None
+        remaining = tuple(hit for hit in hits if hit.key not in below)
+        self.journal.ranked("min_relevance", replace(self.ranked, hits=remaining, dropped=below, degraded=()))
+        self.journal.span("min_relevance", f"{len(below)} of {len(hits)} are below {least:g}", start, len(remaining))
+        if remaining or not hits:
+            return remaining, None
         nearest = hits[0]
         reason = (
             f"No relevant results: the relevance of the closest, {nearest.id!r:.80}, is {nearest.relevance:.2f}, and "
@@ -308,27 +386,27 @@ class Way:
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def before_searching(self) -> float | None:
-        """Seconds for a stage before the search: a third of what is left, so that one that hangs does not cost it."""
-        left = self.journal.deadline.left()
-        return None if left is None else left / 3
+        """Seconds for a stage before the search: a third of what is left, so that the search keeps its time."""
+        remaining = self.journal.deadline.left()
+        return None if remaining is None else remaining / 3
 
     def for_branches(self) -> float | None:
-        """Seconds for the branches: all that are left, but for a fifth where a stage after them may need time."""
-        left = self.journal.deadline.left()
+        """Seconds for the branches: all that are left, less a fifth if a later stage may need time."""
+        remaining = self.journal.deadline.left()
         later = any(not refiner.in_place for refiner in self.recipe.refiners)
-        return left if left is None or not later else 0.8 * left
+        return remaining if remaining is None or not later else 0.8 * remaining
 
     async def attempt(self, call: Call[T], budget: float | None) -> T | Exception:
-        """What a call answers, or the error it ends with."""
+        """The answer of a call, or its error."""
         outcome = (await self.mode.all([call], budget))[0]
         if outcome.answer is not None:
             return outcome.answer
         return outcome.error or TypeError("it returned None")
 
-    def failed(self, stage: str, started: float, error: Exception, instead: str) -> None:
-        """Note a stage that failed, and what was done instead."""
+    def failed(self, stage: str, start: float, error: Exception, instead: str) -> None:
+        """Note that a stage failed, and what happens instead."""
         cause = describe(error)
-        self.journal.span(stage, f"failed; {instead}", started, None, cause)
+        self.journal.span(stage, f"failed; {instead}", start, None, cause)
         self.journal.degrade(f"{stage}: {cause}; {instead}")
         log.warning("%s failed, %s: %s", stage, instead, cause)
 
@@ -336,45 +414,45 @@ class Way:
 # ── stages that questions share ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def embed(ways: Sequence[Way]) -> None:
-    """Embed what several questions will be searched for in one batch, per embedder; the searches find the vectors.
+async def embed(pipelines: Sequence[Pipeline]) -> None:
+    """Embed all texts of all questions in one batch per embedder; the searches then find the vectors ready.
 
-    One that is not done within the budget goes on, and the searches wait for it as long as they may.
+    A batch that exceeds the budget goes on, and the searches wait for it as long as their own limits allow.
     """
-    if len(ways) == 1 and not ways[0].variants:
+    if len(pipelines) == 1 and not pipelines[0].variants:
         return
-    wanted: dict[int, tuple[QueryVectors, dict[str, None]]] = {}
-    for way in ways:
-        for branch in way.over.branches:
+    batches: dict[int, tuple[QueryVectors, dict[str, None]]] = {}
+    for pipeline in pipelines:
+        for branch in pipeline.over.branches:
             if isinstance(branch, SourceBranch) and branch.source.lists_for(branch.method)[1]:
                 vectors = branch.source.query_vectors
                 if not branch.source.can(Capability.VECTORS) or branch.source.store.info.embedder is None:
                     continue
-                _, texts = wanted.setdefault(id(vectors), (vectors, {}))
-                texts[way.query.text] = None
-                texts.update(dict.fromkeys(one.text for one in way.variants if not one.as_passage))
+                _, texts = batches.setdefault(id(vectors), (vectors, {}))
+                texts[pipeline.query.text] = None
+                texts.update(dict.fromkeys(variant.text for variant in pipeline.variants if not variant.as_passage))
     calls = []
-    for vectors, batch in wanted.values():
+    for vectors, batch in batches.values():
         prepare = partial(vectors.prepare, list(batch))
         calls.append(Call(prepare, partial(in_thread, prepare)))
-    for outcome in await ways[0].mode.all(calls, ways[0].for_branches()):
-        if outcome.error is not None:  # the searches try again one by one and tell each what failed
+    for outcome in await pipelines[0].mode.all(calls, pipelines[0].for_branches()):
+        if outcome.error is not None:  # the searches try again one by one, and each reports its own failure
             log.warning("embedding several queries at once failed: %s", describe(outcome.error))
 
 
-async def retrieve(ways: Sequence[Way]) -> None:
-    """Search every branch for all questions and their variants; questions that go the same way are asked together."""
-    groups: dict[tuple[str, ...], list[Way]] = {}
-    for way in ways:
-        groups.setdefault(tuple(way.names), []).append(way)
+async def retrieve(pipelines: Sequence[Pipeline]) -> None:
+    """Search every branch for all questions and variants; questions with the same sources share their round trips."""
+    groups: dict[tuple[str, ...], list[Pipeline]] = {}
+    for pipeline in pipelines:
+        groups.setdefault(tuple(pipeline.names), []).append(pipeline)
     errors: list[Exception] = []
     for names, group in groups.items():
         if not names:
             continue
         first, recipe = group[0], group[0].recipe
         over = first.over
-        each = [way.questions() for way in group]
-        journals = [way.journal for way, questions in zip(group, each, strict=True) for _ in questions]
+        each = [pipeline.questions() for pipeline in group]
+        journals = [pipeline.journal for pipeline, questions in zip(group, each, strict=True) for _ in questions]
         answers = await ask(
             over.branches,
             [question for questions in each for question in questions],
@@ -385,62 +463,66 @@ async def retrieve(ways: Sequence[Way]) -> None:
             budget=first.for_branches(),
         )
         start = 0
-        for way, questions in zip(group, each, strict=True):
-            way.answered = answers[start : start + len(questions)]
+        for pipeline, questions in zip(group, each, strict=True):
+            pipeline.answered = answers[start : start + len(questions)]
             start += len(questions)
-            if not any(answer.results for answer in way.answered):
-                failed = {name: error for answer in way.answered for name, error in answer.failed.items()}
+            if not any(answer.results for answer in pipeline.answered):
+                failed = {name: error for answer in pipeline.answered for name, error in answer.failed.items()}
                 errors.append(nothing_answered(failed))
-                way.answered = ()
-                way.journal.degrade(describe(errors[-1]))
-    if errors and len(errors) == len(ways):
+                pipeline.answered = ()
+                pipeline.journal.degrade(describe(errors[-1]))
+    if errors and len(errors) == len(pipelines):
         raise errors[0]
 
 
-async def refine(refiner: BaseRefiner, ways: Sequence[Way]) -> None:
-    """Let a refiner reshape every ranking that is not refused, at once where it can; if it fails they stand."""
-    ways = [way for way in ways if way.ranked.refused is None]
+async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
+    """Let a refiner reshape every ranking that is not refused, in one batch if it can; if it fails, they stay."""
+    pipelines = [pipeline for pipeline in pipelines if pipeline.ranked.refused is None]
     together_ = getattr(refiner, "refine_many", None)
-    if together_ is None or len(ways) < 2:
-        for way in ways:
-            started = way.journal.now()
-            way.refined(refiner.stage, started, await _refined(refiner, way))
+    if together_ is None or len(pipelines) < 2:
+        for pipeline in pipelines:
+            start = pipeline.journal.now()
+            pipeline.refined(refiner.stage, start, await _refined(refiner, pipeline))
         return
-    starts = [way.journal.now() for way in ways]
-    queries, rankings, k = [way.query for way in ways], [way.ranked for way in ways], ways[0].recipe.k
+    starts = [pipeline.journal.now() for pipeline in pipelines]
+    queries, rankings, k = (
+        [pipeline.query for pipeline in pipelines],
+        [pipeline.ranked for pipeline in pipelines],
+        pipelines[0].recipe.most,
+    )
 
     def at_once() -> Any:
         return together_(queries, rankings, k)
 
-    limit = None if refiner.timeout is None else refiner.timeout * len(ways)
+    limit = None if refiner.timeout is None else refiner.timeout * len(pipelines)
     call: Call[Any] = Call(at_once, lambda: in_thread(at_once))
-    answers = await ways[0].attempt(call, ways[0].journal.deadline.left(limit))
-    if not isinstance(answers, Sequence) or len(answers) != len(ways):
-        answers = [cause_of(answers)] * len(ways)
-    for way, started, answer in zip(ways, starts, answers, strict=True):
-        way.refined(refiner.stage, started, answer)
+    answers = await pipelines[0].attempt(call, pipelines[0].journal.deadline.left(limit))
+    if not isinstance(answers, Sequence) or len(answers) != len(pipelines):
+        answers = [cause_of(answers)] * len(pipelines)
+    for pipeline, start, answer in zip(pipelines, starts, answers, strict=True):
+        pipeline.refined(refiner.stage, start, answer)
 
 
-async def _refined(refiner: BaseRefiner, way: Way) -> Any:
+async def _refined(refiner: BaseRefiner, pipeline: Pipeline) -> Any:
     """What a refiner makes of one ranking, or the error it ends with."""
-    query, ranked, k = way.query, way.ranked, way.recipe.k
+    query, ranked, k = pipeline.query, pipeline.ranked, pipeline.recipe.most
     if refiner.in_place:
         try:
             return refiner.refine(query, ranked, k)
         except Exception as error:  # noqa: BLE001  (told of in the answer)
             return error
     call = Call(lambda: refiner.refine(query, ranked, k), lambda: refiner.arefine(query, ranked, k))
-    return await way.attempt(call, way.journal.deadline.left(refiner.timeout))
+    return await pipeline.attempt(call, pipeline.journal.deadline.left(refiner.timeout))
 
 
 # ── what transformers may ask ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """The routed sources, for transformers that have to look something up first; a `Lookup`.
+class RoutedLookup:
+    """The routed sources, for transformers that need to search first; a `Lookup`.
 
-    A search from here goes the same way as the one it serves, with its breaker and its policy, but transforms and
+    Such a search uses the breaker and the policy of the search it serves, but transforms and
     refines nothing.
     """
 
@@ -449,7 +531,7 @@ class Searched:
 
     @property
     def sources(self) -> list[Any]:
-        """What will be searched."""
+        """The routed sources."""
         return [self.recipe.sources[name] for name in self.names]
 
     def search(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
@@ -469,7 +551,7 @@ class Searched:
 
 
 def _spending(recipe: Recipe) -> Any:
-    """One account for everything that a search asks of a language model."""
+    """A context in which every call of a language model counts against the recipe's budget."""
     if recipe.budget is None:
         return nullcontext()
     from pointsman.retrieval.budget import spending
@@ -478,12 +560,12 @@ def _spending(recipe: Recipe) -> Any:
 
 
 def cause_of(answer: Any) -> Exception:
-    """Why something that came back in place of an answer is none."""
+    """The error that came back in place of an answer, or a TypeError about an answer of the wrong type."""
     return answer if isinstance(answer, Exception) else TypeError(f"it returned {type(answer).__name__}")
 
 
 def _is_sound(variant: Variant) -> bool:
-    """Whether a variant can be searched for and weighed."""
+    """Whether a variant has a text, a method and a weight that can be used."""
     weight = variant.weight
     return (
         isinstance(variant.text, str)
@@ -495,16 +577,16 @@ def _is_sound(variant: Variant) -> bool:
 
 
 def _unsound(ranked: Ranked) -> Exception | None:
-    """What is wrong with a ranking that a refiner has made, if something is."""
+    """What is wrong with a ranking that a refiner returned; None if nothing is."""
     hits: Any = ranked.hits
     if not isinstance(hits, tuple | list) or not all(isinstance(hit, Hit) for hit in hits):
-        return TypeError("hits of its ranking are no hits")
+        return TypeError("its ranking contains something other than hits")
     if len({hit.key for hit in hits}) < len(hits):
-        return ValueError("its ranking has a hit more than once")
+        return ValueError("its ranking contains a hit more than once")
     if not all(isinstance(hit.score, int | float) and math.isfinite(hit.score) for hit in hits):
-        return ValueError("its ranking has scores that are no finite numbers")
+        return ValueError("its ranking contains scores that are not finite numbers")
     if ranked.refused is not None and hits:
         return ValueError("its ranking is refused and has hits")
     if not isinstance(ranked.dropped, Mapping) or not isinstance(ranked.degraded, tuple | list):
-        return TypeError("dropped of its ranking is no mapping, or degraded no tuple")
+        return TypeError("its ranking has a ``dropped`` that is not a mapping, or a ``degraded`` that is not a tuple")
     return None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 IndexingTechnique = Literal["vector", "keyword", "hybrid"]
 TECHNIQUES: Final = ("vector", "keyword", "hybrid")
 USUAL_SIGMA: Final = 0.05
-"""The standard deviation of cosines until there are documents enough to tell, where the embedder doesn't say."""
+"""The standard deviation of cosines assumed until it can be measured, if the embedder does not state its own."""
 
 SCRIPTS_NOTE: Final = "scripts"
 BACKGROUND_NOTE: Final = "background"
@@ -39,10 +39,10 @@ class Source(ABC):
     """Documents under a name that can be searched (R1).
 
     Attributes:
-        name: what tells it from other sources of one search.
-        description: what is in it, for those who choose where to look.
+        name: unique among the sources of one search.
+        description: what it contains, for routers and selectors.
         indexing_technique: whether words, vectors or both are indexed.
-        query_vectors: embeds queries as the documents were; sources of one embedder share it.
+        query_vectors: embeds queries with the documents' embedder; sources with the same embedder share it.
     """
 
     name: str
@@ -54,34 +54,34 @@ class Source(ABC):
     @property
     @abstractmethod
     def store(self) -> Store:
-        """Where the documents are."""
+        """The store that holds the documents."""
 
     @property
     @abstractmethod
     def embedder(self) -> Embedder:
-        """What turns texts into vectors here; loaded when first asked for."""
+        """The embedder of the documents; loaded on first use."""
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
-        """The document of this id, if there is one."""
+        """The document with this id; None if there is none."""
         return self.store.get([id])[0]
 
     def ids(self, *, source: str | None = None) -> list[str]:
-        """All ids, or those of documents whose metadata has this ``source``."""
+        """All ids, or only those of documents whose metadata has this ``source``."""
         return self.store.ids(source=source)
 
     def can(self, capability: Capability) -> bool:
-        """Whether the store can do something; a store that cannot be opened can do nothing, and its branch says why."""
+        """Whether the store has a capability; False if it cannot be opened, in which case its branch says why."""
         try:
             return self.store.info.can(capability)
         except StoreError:
             return False
 
     def lists_for(self, method: str) -> tuple[bool, bool]:
-        """Whether a method needs keyword and vector search here; ``auto`` takes what is indexed.
+        """Whether a method needs keyword and vector search here; ``auto`` uses whatever is indexed.
 
         Raises:
             UnknownNameError: there is no such method.
-            UnmetNeedError: the source does not keep what it needs.
+            UnmetNeedError: the source lacks a list that it needs.
         """
         if method == "auto":
             return self.indexing_technique != "vector", self.indexing_technique != "keyword"
@@ -89,11 +89,11 @@ class Source(ABC):
         return LISTS[method]
 
     def check_keeps(self, method: str, reason: str = "") -> None:
-        """Check that the source keeps every list that a method needs.
+        """Check that the source has every list that a method needs.
 
         Raises:
             UnknownNameError: there is no such method.
-            UnmetNeedError: it does not; ``reason`` says more.
+            UnmetNeedError: it lacks one; ``reason`` says more.
         """
         if not self.keeps(method):
             raise UnmetNeedError(
@@ -102,7 +102,7 @@ class Source(ABC):
             )
 
     def keeps(self, method: str) -> bool:
-        """Whether the source keeps every list that a method needs.
+        """Whether the source has every list that a method needs.
 
         Raises:
             UnknownNameError: there is no such method.
@@ -117,18 +117,18 @@ class Source(ABC):
 
         Args:
             text: a query.
-            as_passage: the text reads like a document and is embedded as one.
+            as_passage: embed the text as a document, not as a query.
 
         Raises:
-            UnmetNeedError: the stored vectors are of another embedder.
+            UnmetNeedError: the stored vectors come from another embedder.
             ModelError: the embedder failed.
         """
-        stored = self.store.info.embedder
-        if stored is None:
+        stored_name = self.store.info.embedder
+        if stored_name is None:
             return None
-        if stored != self.embedder.name:
+        if stored_name != self.embedder.name:
             raise UnmetNeedError(
-                f"dataset {self.name!r} holds vectors of {stored!r}, but is opened with {self.embedder.name!r}; "
+                f"dataset {self.name!r} holds vectors of {stored_name!r}, but is opened with {self.embedder.name!r}; "
                 "open it with that embedder, or index the documents again into a new dataset"
             )
         if not as_passage:
@@ -137,7 +137,7 @@ class Source(ABC):
         return vector
 
     def spread_in(self, statistics: Statistics) -> CosineSpread | None:
-        """Where cosines lie here, as noted in the store; None while no vector is stored."""
+        """The distribution of cosines noted in the store; None while no vector is stored."""
         note = statistics.notes.get(SPREAD_NOTE)
         if note:
             return CosineSpread(*json.loads(note))
@@ -146,10 +146,10 @@ class Source(ABC):
         return CosineSpread(0.0, getattr(self.embedder, "cosine_spread", None) or USUAL_SIGMA)
 
     def background_in(self, statistics: Statistics) -> Background | None:
-        """Where the cosines of unrelated questions lie here; None where vectors cannot be read.
+        """The cosines that unrelated questions have here; None if vectors cannot be read.
 
-        It is noted in the store when documents are embedded. Where it is not, as with vectors that came from somewhere
-        else, it is measured on the first search, kept in this process, and measured again when the writes have doubled.
+        It is noted in the store when documents are embedded. Without a note, as with vectors that were imported,
+        it is measured on the first search, cached in this process, and measured again when the writes have doubled.
 
         Raises:
             ModelError: the embedder failed.
@@ -159,7 +159,11 @@ class Source(ABC):
             from pointsman.retrieval.background import measured
             from pointsman.retrieval.relevance import Background
 
-            background = Background.from_json(note) if note.startswith("{") else measured(self)
+            background = (
+                Background.from_json(note)
+                if note.startswith("{")
+                else measured(self.store, self.embedder, self.cosine_spread)
+            )
             if background is None:
                 return None
             self._background = note, background
@@ -167,14 +171,14 @@ class Source(ABC):
 
     @property
     def cosine_spread(self) -> CosineSpread | None:
-        """Where cosines between queries and random documents lie: the scale of the calibrated sum."""
+        """The distribution of cosines between queries and random documents: the scale of the calibrated sum."""
         return self.spread_in(self.store.statistics())
 
 
 def words_in(text: str, statistics: Statistics, least: float) -> str:
-    """A query without the words in scripts that less than this share of the documents is written in.
+    """A query without words in scripts that fewer than this share of the documents use.
 
-    The few stray Chinese words of an English dataset would win every Chinese question.
+    Otherwise the few stray Chinese words of an English dataset would win every Chinese question.
     """
     if not least or text.isascii():  # nothing to leave out
         return text

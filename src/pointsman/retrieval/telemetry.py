@@ -88,7 +88,7 @@ def _export(trace: Any, context: RetrievalContext, top_k: int) -> None:
 
 @cache
 def _warn(what: str) -> None:
-    log.warning("a search could not be told to OpenTelemetry (%s); searches go on", what)
+    log.warning("a search could not be reported to OpenTelemetry (%s); searching continues", what)
 
 
 @cache

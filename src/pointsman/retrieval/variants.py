@@ -26,7 +26,9 @@ Beside = Sequence[tuple[str, "Variant", Results]]
 def keys_beside(own: Results | None, beside: Beside) -> list[Any]:
     """All candidates, each once."""
     everywhere = [*([own] if own is not None else []), *(results for _, _, results in beside)]
-    return list(dict.fromkeys(key for one in everywhere for ranking in one.pool.lists.values() for key, _ in ranking))
+    return list(
+        dict.fromkeys(key for results in everywhere for ranking in results.pool.lists.values() for key, _ in ranking)
+    )
 
 
 def can_add(own: Results | None, beside: Beside, method: str, spread: CosineSpread | None) -> bool:
@@ -62,7 +64,7 @@ def by_rank(
     total = sum(variant.weight for _, variant, _ in beside)
     shares = {label: variant.weight / max(total, 1.0) for label, variant, _ in beside}
     rankings = [main.ranking, *(part.ranking for part in parts.values())]
-    ranking = fuse([[(key, None) for key, _ in one] for one in rankings], "rrf", [1.0, *shares.values()])
+    ranking = fuse([[(key, None) for key, _ in keys] for keys in rankings], "rrf", [1.0, *shares.values()])
     results = VariantResults(whole, {label: (parts[label].ranking, results) for label, _, results in beside})
 
     def part(source: str, _: Any, rank: int | None) -> float | None:
@@ -100,8 +102,8 @@ def added_up(
     lists = {}
     for label, _, results in beside:
         mine = {key for ranking in results.pool.lists.values() for key, _ in ranking}
-        scored = [(key, score) for key, score in evidence[label].items() if key in mine]
-        lists[label] = (sorted(scored, key=lambda item: -item[1]), results)
+        pairs = [(key, score) for key, score in evidence[label].items() if key in mine]
+        lists[label] = (sorted(pairs, key=lambda item: -item[1]), results)
     plain = own.pool.fused("hybrid", spread, weights).part
 
     def part(source: str, key: Any, _: int | None) -> float | None:

@@ -37,7 +37,7 @@ _AT_ONCE: Final = 0.2
 """Seconds of reading that a query waits for; where it took longer, the words known so far do meanwhile."""
 
 
-class _Kept:
+class _SpellerEntry:
     """The speller of one dataset, and as of when it is."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class _Kept:
         self.renewing = False
 
 
-_spellers: weakref.WeakKeyDictionary[Source, _Kept] = weakref.WeakKeyDictionary()
+_spellers: weakref.WeakKeyDictionary[Source, _SpellerEntry] = weakref.WeakKeyDictionary()
 _guard = threading.Lock()
 
 _MOST_JOINT: Final = 8
@@ -71,55 +71,55 @@ def speller_of(dataset: Source, *, most: int = MOST_CHARACTERS) -> Speller:
         most: characters read.
     """
     with _guard:
-        kept = _spellers.setdefault(dataset, _Kept())
+        entry = _spellers.setdefault(dataset, _SpellerEntry())
     sequence = dataset.store.statistics().sequence
-    if kept.speller is not None and kept.sequence == sequence:
-        return kept.speller
-    with kept.lock:
-        known = kept.speller
-        if known is not None and kept.sequence == sequence:  # somebody else has just built it
-            return known
-        if known is None or kept.seconds < _AT_ONCE:
-            return _built(dataset, kept, most)
-        enough = max(1, int(ANEW * kept.documents))
+    if entry.speller is not None and entry.sequence == sequence:
+        return entry.speller
+    with entry.lock:
+        speller = entry.speller
+        if speller is not None and entry.sequence == sequence:  # somebody else has just built it
+            return speller
+        if speller is None or entry.seconds < _AT_ONCE:
+            return _built(dataset, entry, most)
+        enough = max(1, int(ANEW * entry.documents))
         changed = getattr(dataset.store, "changed_since", None)  # where nobody can tell, it has changed enough
-        if not kept.renewing and (changed is None or changed(kept.sequence, enough) >= enough):
-            kept.renewing = True
-            threading.Thread(target=_renew, args=(dataset, kept, most), name="pointsman-words", daemon=True).start()
-        return known
+        if not entry.renewing and (changed is None or changed(entry.sequence, enough) >= enough):
+            entry.renewing = True
+            threading.Thread(target=_renew, args=(dataset, entry, most), name="pointsman-words", daemon=True).start()
+        return speller
 
 
-def _built(dataset: Source, kept: _Kept, most: int) -> Speller:
+def _built(dataset: Source, entry: _SpellerEntry, most: int) -> Speller:
     from pointsman.text.spelling import Speller
 
     began = perf_counter()
     sequence = dataset.store.statistics().sequence  # before reading: what is written meanwhile is seen the next time
     speller = Speller.from_texts(_texts(dataset, most), lexicon=LEXICON)
     speller.build()
-    kept.documents, kept.seconds = dataset.store.count(), perf_counter() - began
-    kept.speller, kept.sequence = speller, sequence
+    entry.documents, entry.seconds = dataset.store.count(), perf_counter() - began
+    entry.speller, entry.sequence = speller, sequence
     return speller
 
 
-def _renew(dataset: Source, kept: _Kept, most: int) -> None:
+def _renew(dataset: Source, entry: _SpellerEntry, most: int) -> None:
     try:
-        _built(dataset, kept, most)
+        _built(dataset, entry, most)
     except Exception:
         log.exception("the words of dataset %s could not be read again; those known so far do", dataset.name)
     finally:
-        kept.renewing = False
+        entry.renewing = False
 
 
 def _texts(dataset: Source, most: int) -> Iterator[str]:
     """The documents' texts; of a dataset that looks larger than ``most`` characters, every n-th."""
     ids = dataset.store.ids()
-    probe = [one for one in dataset.store.get(ids[:: max(1, len(ids) // 64)]) if one is not None]
-    size = sum(len(one.searchable) for one in probe) / max(1, len(probe)) * len(ids)
+    probe = [document for document in dataset.store.get(ids[:: max(1, len(ids) // 64)]) if document is not None]
+    size = sum(len(document.searchable) for document in probe) / max(1, len(probe)) * len(ids)
     step = max(1, -(-int(size) // most))
-    spent = 0
+    characters = 0
     for number, document in enumerate(dataset.store.documents()):
-        if number % step == 0 and spent < 2 * most:
-            spent += len(document.searchable)
+        if number % step == 0 and characters < 2 * most:
+            characters += len(document.searchable)
             yield document.searchable
 
 
@@ -128,19 +128,19 @@ def _together(spellers: Sequence[Speller]) -> Speller:
     each = tuple(sorted(spellers, key=id))  # the order changes no correction, and routers change the order
     key = tuple(map(id, each))
     with _joint_guard:
-        known = _joint.pop(key, None)
-        if known is None or any(one is not other for one, other in zip(known[0], each, strict=True)):
+        cached = _joint.pop(key, None)
+        if cached is None or any(first is not second for first, second in zip(cached[0], each, strict=True)):
             from pointsman.text.spelling import Speller
 
             counts: Counter[str] = Counter()
-            for one in each:
-                counts.update(one.frequencies)
-            known = each, Speller(counts, lexicon=LEXICON)
-            known[1].build()
-        _joint[key] = known
+            for speller in each:
+                counts.update(speller.frequencies)
+            cached = each, Speller(counts, lexicon=LEXICON)
+            cached[1].build()
+        _joint[key] = cached
         while len(_joint) > _MOST_JOINT:
             del _joint[next(iter(_joint))]
-        return known[1]
+        return cached[1]
 
 
 class _Lexicon:
@@ -206,8 +206,8 @@ class NearWords:
             if speller is None:
                 return []
             if self._known is None or self._known[0] is not speller:
-                counted = Counter({one: n for one, n in speller.frequencies.items() if len(one) > 2})
-                words = [one for one, _ in sorted(counted.items(), key=lambda item: (-item[1], item[0]))[: self.most]]
+                counts = Counter({term: n for term, n in speller.frequencies.items() if len(term) > 2})
+                words = [term for term, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: self.most]]
                 if not words:
                     return []
                 self._known = speller, words, self.embedder.embed_queries(words)

@@ -73,33 +73,33 @@ def sentences(text: str) -> list[tuple[int, int]]:
     >>> [text[a:b] for text in ["Dr. Wu came. 他笑了。“好！”他说。"] for a, b in sentences(text)]
     ['Dr. Wu came.', '他笑了。', '“好！”他说。']
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     start = line_start = 0
-    held = -1  # where a stop that ends no sentence was last seen: a line may break after «Dr.»
+    last_stop = -1  # where a stop that ends no sentence was last seen: a line may break after «Dr.»
     for match in _CANDIDATE.finditer(text):
         kind = match.lastgroup
         if kind == "line":
-            ends = _line_ends(text, line_start, match.start(), match.end(), held=held == match.start())
+            ends = _line_ends(text, line_start, match.start(), match.end(), held=last_stop == match.start())
             line_start = match.end() - _indentation(text, match.start(), match.end())
         elif kind == "dense_close":
             ends = _dense_stop_ends(text, match)
         else:
             ends = _stop_ends(text, match, start)
         if ends:
-            _append(found, text, start, match.end())
+            _append(spans, text, start, match.end())
             start = match.end()
         else:
-            held = match.end()
-    _append(found, text, start, len(text))
-    return found
+            last_stop = match.end()
+    _append(spans, text, start, len(text))
+    return spans
 
 
-def _append(found: list[tuple[int, int]], text: str, start: int, end: int) -> None:
+def _append(spans: list[tuple[int, int]], text: str, start: int, end: int) -> None:
     piece = text[start:end]
     bare = piece.strip()
     if bare:
         start += len(piece) - len(piece.lstrip())
-        found.append((start, start + len(bare)))
+        spans.append((start, start + len(bare)))
 
 
 def _dense_stop_ends(text: str, match: re.Match[str]) -> bool:
@@ -123,8 +123,8 @@ def _stop_ends(text: str, match: re.Match[str], start: int) -> bool:
     if not space:
         return _ends_without_space(text, match, opening + word)
     if word and word[0].islower():
-        spoken = close or any(dash in opening for dash in "–—-")
-        return stop[-1] in "!?" and not spoken
+        in_speech = close or any(dash in opening for dash in "–—-")
+        return stop[-1] in "!?" and not in_speech
     if stop != "." or not word:
         return True
     return _period_ends(text, match, start, word)

@@ -19,6 +19,7 @@ import itertools
 import math
 import os
 import re
+import string
 import tempfile
 import zlib
 from collections import Counter
@@ -58,6 +59,9 @@ _PREFIXES = frozenset("aeiаовсу")
 _LONG = 8
 """Letters from which on two slips are believed."""
 
+_LISTED = 5
+"""Letters of the shortest word that is corrected to one that the corpus has in another form only."""
+
 _RARER = 2.5
 """Orders of magnitude by which a listed word must be rarer than another to count as a slip of it."""
 
@@ -71,6 +75,7 @@ _CYRILLIC = re.compile("[А-Яа-яЁё]+")
 _CODE = re.compile(r"[\d_@/\\#=+$&%<>{}|~^*]|\w\.\w|\w:\w|::|--")
 _FUNCTION_WORDS = ENGLISH | RUSSIAN
 
+_RUSSIAN = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
 _LATIN_KEYS = "`qwertyuiop[]asdfghjkl;'zxcvbnm,."
 _CYRILLIC_KEYS = "ёйцукенгшщзхъфывапролджэячсмитьбю"
 _TO_CYRILLIC = str.maketrans(_LATIN_KEYS, _CYRILLIC_KEYS)
@@ -223,10 +228,10 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
             if (folded, named) not in looked_up:
                 if len(looked_up) >= _MOST_LOOKUPS:
                     continue
-                looked_up[folded, named] = self._meant(folded, named=named)
-            if (meant := looked_up[folded, named]) is not None:
+                looked_up[folded, named] = self._correction(folded, named=named)
+            if (correction := looked_up[folded, named]) is not None:
                 start = chunk.start() + match.start()
-                yield Change(start, start + len(word), word, _cased(meant, word), sure=not named)
+                yield Change(start, start + len(word), word, _cased(correction, word), sure=not named)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the words and their frequencies (some 3 bytes a word); the index is not written, it is quick to build.
@@ -258,18 +263,18 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
         """
         data = Path(path).read_bytes()
         if not data.startswith(_MAGIC):
-            raise FormatVersionError(f"{path} holds no words in a format known here; make it anew with Speller.save")
+            raise FormatVersionError(f"{path} is not in a known format; create it again with Speller.save")
         try:
             lines = zlib.decompress(data[len(_MAGIC) :]).decode().splitlines()
             counts = {word: int(count) for word, count in (line.split("\t") for line in lines)}
             return cls(counts, known=known, lexicon=lexicon)
         except (zlib.error, ValueError) as error:
-            raise StoreError(f"{path} is damaged ({error}); make it anew with Speller.save") from error
+            raise StoreError(f"{path} is damaged ({error}); create it again with Speller.save") from error
 
     def _knows(self, word: str) -> bool:
         if word in self._counts or word in _FUNCTION_WORDS or word in self._also_known:
             return True
-        return any(stem in self._known_stems for stem in DEFAULT_ANALYZER.tokens(word)[:1])
+        return self._has_form_of(word)
 
     @property
     def _known_stems(self) -> set[str]:
@@ -285,24 +290,44 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
             )
         return self._built
 
-    def _meant(self, word: str, *, named: bool) -> str | None:
+    def _correction(self, word: str, *, named: bool) -> str | None:
         """The word of the corpus that an unknown one stands for, if there is little doubt."""
         slips = 2 if len(word) >= _LONG else 1
-        found: list[tuple[float, str]] = []
+        candidates: list[tuple[float, str]] = []
         for candidate in self._index.near(word, slips):
             cost = _cost(word, candidate, slips)
             if cost is not None and self._believable(word, candidate, cost, named=named):
-                found.append((cost - 0.12 * math.log(self._counts[candidate]), candidate))
-        if not found:
-            return None
+                candidates.append((cost - 0.12 * math.log(self._counts[candidate]), candidate))
+        if not candidates:
+            return None if named else self._listed_near(word)
         # One slip more outweighs any frequency, a likelier kind of slip a frequency some ten times as high.
-        return min(found)[1]
+        return min(candidates)[1]
+
+    def _listed_near(self, word: str) -> str | None:
+        """A common word of the language, one slip away, of which the corpus has another form."""
+        if self._lexicon is None or len(word) < _LISTED:
+            return None
+        listed = self._lexicon.zipf(word)
+        found = []
+        for candidate in _one_slip_away(word):
+            common = self._lexicon.zipf(candidate)
+            if common - listed < _RARER or (candidate[0] != word[0] and candidate[:2] != word[1::-1]):
+                continue
+            if word in (candidate[:-1], candidate + word[-1]):
+                continue  # another form of a word
+            cost = _cost(word, candidate, 1)
+            if cost is not None and self._has_form_of(candidate):
+                found.append((cost - 0.3 * common, candidate))
+        return min(found)[1] if found else None
+
+    def _has_form_of(self, word: str) -> bool:
+        return any(stem in self._known_stems for stem in DEFAULT_ANALYZER.tokens(word)[:1])
 
     def _believable(self, word: str, candidate: str, cost: float, *, named: bool) -> bool:
         count, length = self._counts[candidate], len(word)
-        if self._lexicon is not None and (listed := self._lexicon.zipf(word)):
+        if self._lexicon is not None and (frequency := self._lexicon.zipf(word)):
             longer, shorter = (word, candidate) if length > len(candidate) else (candidate, word)
-            if self._lexicon.zipf(candidate) - listed < _RARER or longer[:-1] == shorter:
+            if self._lexicon.zipf(candidate) - frequency < _RARER or longer[:-1] == shorter:
                 return False  # a word of the language, or a rare form of one
         if candidate[:-1] == word and candidate[-1] in _ENDINGS:
             return False  # another form of a word, which the stemmer has missed
@@ -362,9 +387,9 @@ class _Neighbours:
             letters = "".join(words[row][:length] for row in rows)
             codes = np.frombuffer(letters.encode("utf-32-le"), np.uint32).reshape(-1, length).astype(np.uint64)
             # Two slips are looked for from eight letters on, so what they lead to has six.
-            for kept in _kept(length, 2 if length >= _LONG - 2 else 1):
+            for positions in _positions(length, 2 if length >= _LONG - 2 else 1):
                 hashes = np.zeros(len(rows), np.uint64)
-                for column in kept:
+                for column in positions:
                     hashes = (hashes + codes[:, column] + np.uint64(1)) * np.uint64(_FACTOR)
                     hashes ^= hashes >> np.uint64(29)
                 keys.append((hashes >> np.uint64(32)).astype(np.uint32))
@@ -377,9 +402,9 @@ class _Neighbours:
     def near(self, word: str, slips: int) -> list[str]:
         """Every word within ``slips`` of it, and some others, of about its length; sorted."""
         prefix = word[:_PREFIX]
-        wanted = np.array([_hash(prefix, kept) for kept in _kept(len(prefix), slips)], np.uint32)
-        starts = np.searchsorted(self._keys, wanted, "left")
-        ends = np.searchsorted(self._keys, wanted, "right")
+        hashes = np.array([_hash(prefix, positions) for positions in _positions(len(prefix), slips)], np.uint32)
+        starts = np.searchsorted(self._keys, hashes, "left")
+        ends = np.searchsorted(self._keys, hashes, "right")
         parts = [self._owners[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True) if a < b]
         if not parts:
             return []
@@ -389,18 +414,18 @@ class _Neighbours:
 
 
 @lru_cache(maxsize=64)
-def _kept(length: int, deleted: int) -> tuple[tuple[int, ...], ...]:
+def _positions(length: int, deleted: int) -> tuple[tuple[int, ...], ...]:
     """The positions that are left when at most so many of so many are deleted."""
     return tuple(
-        kept
+        positions
         for count in range(length, length - deleted - 1, -1)
-        for kept in itertools.combinations(range(length), count)
+        for positions in itertools.combinations(range(length), count)
     )
 
 
-def _hash(letters: str, kept: tuple[int, ...]) -> int:
+def _hash(letters: str, positions: tuple[int, ...]) -> int:
     value = 0
-    for position in kept:
+    for position in positions:
         value = ((value + ord(letters[position]) + 1) * _FACTOR) & _MASK
         value ^= value >> 29
     return value >> 32
@@ -422,6 +447,16 @@ def _cost(word: str, candidate: str, most: int) -> float | None:
     return _alignment(wrong, right, most)
 
 
+def _one_slip_away(word: str) -> set[str]:
+    """All strings that one slip leads to: a letter dropped, added or replaced, or two swapped."""
+    letters = _RUSSIAN if _is_cyrillic(word) else string.ascii_lowercase
+    parts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    found = {a + b[1:] for a, b in parts if b} | {a + b[1] + b[0] + b[2:] for a, b in parts if len(b) > 1}
+    found |= {a + letter + b for a, b in parts for letter in letters}
+    found |= {a + letter + b[1:] for a, b in parts if b for letter in letters}
+    return found - {word}
+
+
 def _likely(word: str, start: int, wrong: str, right: str) -> float:
     """What makes one slip more likely than others."""
     if len(wrong) == len(right) == 2:
@@ -433,26 +468,26 @@ def _likely(word: str, start: int, wrong: str, right: str) -> float:
     return 0.3 if letter in {word[start - 1 : start], word[start + len(wrong) : start + len(wrong) + 1]} else 0.1
 
 
-def _letters_apart(one: str, other: str) -> int:
+def _letters_apart(first: str, second: str) -> int:
     """How many letters one has more than the other, either way."""
-    mine, theirs = Counter(one), Counter(other)
+    mine, theirs = Counter(first), Counter(second)
     return (mine - theirs).total() + (theirs - mine).total()
 
 
-def _beside(one: str, other: str) -> bool:
+def _beside(first: str, second: str) -> bool:
     """Whether two letters are neighbours on a keyboard."""
-    return any(one in row and other in row and abs(row.index(one) - row.index(other)) == 1 for row in _ROWS)
+    return any(first in row and second in row and abs(row.index(first) - row.index(second)) == 1 for row in _ROWS)
 
 
-def _alignment(one: str, other: str, most: int) -> int | None:
+def _alignment(first: str, second: str, most: int) -> int | None:
     """The optimal string alignment distance; None where it is above ``most``."""
     before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        older, before, row = before, row, [i] + [0] * len(other)
-        for j, meant in enumerate(other, 1):
-            row[j] = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (letter != meant))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == meant:
+    row = list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
+        older, before, row = before, row, [i] + [0] * len(second)
+        for j, target in enumerate(second, 1):
+            row[j] = min(row[j - 1] + 1, before[j] + 1, before[j - 1] + (letter != target))
+            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == target:
                 row[j] = min(row[j], older[j - 2] + 1)
         if min(row) > most and min(before) > most:
             return None
@@ -479,9 +514,9 @@ def _count(texts: Iterable[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(_WORD.findall(normalize(repair(text))))
-    folded: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for word, count in counts.items():
         bare = fold(word)
         if _LATIN.fullmatch(bare) or _CYRILLIC.fullmatch(bare):
-            folded[bare] += count
-    return folded
+            totals[bare] += count
+    return totals

@@ -155,16 +155,16 @@ class _Memo(dict[str, "Sequence[str]"]):
 
     def __missing__(self, word: str) -> Sequence[str]:
         if not word.isascii() and (normal := normalize(word)) != word:
-            found = tuple(chain.from_iterable(map(self.__getitem__, _WORDS.findall(normal))))
+            tokens = tuple(chain.from_iterable(map(self.__getitem__, _WORDS.findall(normal))))
         elif _DENSE_RUN.match(word):
             return _characters_and_pairs(word)
         else:
-            found = tuple(_bounded(self._stem(term)) for term in _terms(word) if term and term not in self._dropped)
+            tokens = tuple(_bounded(self._stem(term)) for term in _terms(word) if term and term not in self._dropped)
         if len(word) <= _LONGEST_WORD:
             if len(self) >= _MEMO_WORDS:
                 self.clear()
-            self[word] = found
-        return found
+            self[word] = tokens
+        return tokens
 
 
 def _analyse(text: str, memo: _Memo) -> list[str]:

@@ -9,14 +9,13 @@ from pointsman.retrieval.compress.extractive import ExtractiveCompressor
 from pointsman.retrieval.compress.llm import LLMCompressor
 from pointsman.retrieval.compress.order import LostInTheMiddle, lost_in_the_middle
 from pointsman.retrieval.compress.prompts import COMPRESSION, CompressionPrompts
-from pointsman.retrieval.compress.spans import JOINER, Budget
+from pointsman.retrieval.compress.spans import JOINER, TextBudget
 
 __all__ = [
     "COMPRESSION",
     "JOINER",
     "MAX_CHARS",
     "BaseCompressor",
-    "Budget",
     "Compressed",
     "CompressionPrompts",
     "ExtractiveCompressor",
@@ -24,6 +23,7 @@ __all__ = [
     "LostInTheMiddle",
     "ParentExpander",
     "PassageStore",
+    "TextBudget",
     "WindowExpander",
     "lost_in_the_middle",
 ]

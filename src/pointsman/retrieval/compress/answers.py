@@ -52,14 +52,14 @@ class DefectError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class References:
     """Which sentences an answer names: 0-based, in its order, each once; and how many it named that do not exist."""
 
     places: tuple[int, ...]
     invented: int = 0
 
 
-def named(answer: str, texts: Sequence[str], template: str) -> Named:
+def references(answer: str, texts: Sequence[str], template: str) -> References:
     """The sentences that an answer names by number, from 1, or quotes.
 
     Args:
@@ -74,21 +74,23 @@ def named(answer: str, texts: Sequence[str], template: str) -> Named:
     Named(places=(1, 0), invented=1)
     """
     text = _checked(answer, template)
-    items, cut = _items(text)
+    items, truncated = _items(text)
     if items is None and _NUMBERS_ONLY.fullmatch(text):
         items = re.findall(r"\d+\s*[-–]\s*\d+|\d+", text)
     if items is None:
         if _REFUSAL.match(text):
             raise DefectError("refusal", "the model declines to answer")
         items = [line for line in text.splitlines() if line.strip()][:_MOST_LINES]
-        found = _Source(texts).quoted(items)
-        if not found.places:
+        result = _Quotable(texts).quoted(items)
+        if not result.places:
             raise DefectError("no_answer", "it names no sentence")
-        return Named(found.places)  # the other lines are the model's own talk, and nothing that it claims to quote
-    found = _existing(items, texts)
-    if not found.places and (items or cut):
+        return References(
+            result.places
+        )  # the other lines are the model's own talk, and nothing that it claims to quote
+    result = _existing(items, texts)
+    if not result.places and (items or truncated):
         raise DefectError("no_answer", "its list names no sentence")
-    return found
+    return result
 
 
 def summary(answer: str, source: str, query: str, template: str, fits: Callable[[str], bool]) -> str:
@@ -142,10 +144,10 @@ def _own_lines(template: str) -> Iterator[str]:
 def _items(text: str) -> tuple[list[Any] | None, bool]:
     """What the last JSON list in a text holds, None where there is none; and whether the text ends inside of it."""
     try:
-        found = find_values(text)
+        values = find_values(text)
     except TooMuchError:
         return None, False
-    for value in reversed(found):
+    for value in reversed(values):
         items = _listed(value.value)
         if items is not None:
             return items, value.cut
@@ -164,9 +166,9 @@ def _listed(value: Any) -> list[Any] | None:
     return plain or None
 
 
-def _existing(items: Sequence[Any], texts: Sequence[str]) -> Named:
+def _existing(items: Sequence[Any], texts: Sequence[str]) -> References:
     """Numbers that are in range and quotations that stand in the source, in the order given."""
-    source, places, invented = _Source(texts), dict[int, None](), 0
+    source, places, invented = _Quotable(texts), dict[int, None](), 0
     for item in _flat(items):
         numbers = _numbers(item, len(texts))
         if numbers is None:
@@ -176,12 +178,12 @@ def _existing(items: Sequence[Any], texts: Sequence[str]) -> Named:
             continue
         if 0 in numbers:
             raise DefectError("invented", "it counts from 0, so no number can be trusted")
-        known = [number for number in numbers if number <= len(texts)]
-        places.update((number - 1, None) for number in known)
-        invented += not known
+        valid = [number for number in numbers if number <= len(texts)]
+        places.update((number - 1, None) for number in valid)
+        invented += not valid
     if invented and not places:
         raise DefectError("invented", f"none of what it names stands in the text ({invented} named)")
-    return Named(tuple(places), invented)
+    return References(tuple(places), invented)
 
 
 def _flat(items: Sequence[Any]) -> Iterator[int | str]:
@@ -191,7 +193,7 @@ def _flat(items: Sequence[Any]) -> Iterator[int | str]:
             values = sorted((value for _, value in item.pairs), key=lambda value: not isinstance(value, int))
             yield from _flat(values[:1])  # its number, else what it has first
         elif isinstance(item, list):
-            yield from (one for one in item if isinstance(one, int | str) and not isinstance(one, bool))
+            yield from (part for part in item if isinstance(part, int | str) and not isinstance(part, bool))
         elif isinstance(item, int | str) and not isinstance(item, bool):
             yield item
 
@@ -207,7 +209,7 @@ def _numbers(item: int | str, most: int) -> list[int] | None:
     return [int(match[1])] if match else None
 
 
-class _Source:
+class _Quotable:
     """The sentences as one text under normalisation of width and white space, in which quotations are looked for."""
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -219,19 +221,19 @@ class _Source:
             length += len(parts[-1]) + 1
         self.text = " ".join(parts)
 
-    def quoted(self, quotations: Sequence[str]) -> Named:
+    def quoted(self, quotations: Sequence[str]) -> References:
         """The sentences in which quotations stand word for word."""
         places, invented = dict[int, None](), 0
         for quotation in quotations:
-            wanted = _normal(_BULLET.sub("", quotation))
-            start = self.text.find(wanted) if len(wanted) >= _LEAST_QUOTED else -1
+            quote = _normal(_BULLET.sub("", quotation))
+            start = self.text.find(quote) if len(quote) >= _LEAST_QUOTED else -1
             if start < 0:
                 invented += 1
                 continue
             first = bisect_right(self.starts, start) - 1
-            last = bisect_right(self.starts, start + len(wanted) - 1) - 1
+            last = bisect_right(self.starts, start + len(quote) - 1) - 1
             places.update((place, None) for place in range(first, last + 1))
-        return Named(tuple(places), invented)
+        return References(tuple(places), invented)
 
 
 def _normal(text: str) -> str:
@@ -251,8 +253,8 @@ def _check_founded(text: str, source: str, query: str, *, same_script: bool) -> 
     Raises:
         DefectError: it has a number of its own, or a vocabulary of its own.
     """
-    known = set(_LONG_NUMBER.findall(_THOUSANDS.sub("", f"{source}\n{query}")))
-    foreign = [number for number in _LONG_NUMBER.findall(_THOUSANDS.sub("", text)) if number not in known]
+    numbers = set(_LONG_NUMBER.findall(_THOUSANDS.sub("", f"{source}\n{query}")))
+    foreign = [number for number in _LONG_NUMBER.findall(_THOUSANDS.sub("", text)) if number not in numbers]
     if foreign:
         raise DefectError("unfounded", f"the number {foreign[0]:.20} is not in the source")
     tokens = set(DEFAULT_ANALYZER.query_tokens(text))

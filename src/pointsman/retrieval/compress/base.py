@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError, ModelError
-from pointsman.retrieval.compress.spans import JOINER, Budget
+from pointsman.retrieval.compress.spans import JOINER, TextBudget
 from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Excerpt, Hit, HitKey, Query, Ranked
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 MAX_CHARS: Final = 1000
 """Characters that all texts of an answer may have together, unless told otherwise."""
 
-_NOTHING = "nothing of it was kept: other texts bear more on the query, and there was no room left"
+_NOTHING = "dropped: other texts are more relevant to the query and used up the budget"
 _LONGEST_CAUSE = 300
 
 
@@ -81,9 +81,9 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         if max_tokens is not None:
             from pointsman.ingest import estimate_tokens
 
-            self.budget = Budget(_positive("max_tokens", max_tokens), "tokens", count_tokens or estimate_tokens)
+            self.budget = TextBudget(_positive("max_tokens", max_tokens), "tokens", count_tokens or estimate_tokens)
         else:
-            self.budget = Budget(_positive("max_chars", MAX_CHARS if max_chars is None else max_chars))
+            self.budget = TextBudget(_positive("max_chars", MAX_CHARS if max_chars is None else max_chars))
 
     # ── what a subclass implements ───────────────────────────────────────────────────────────────────────────────
 
@@ -123,33 +123,40 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         total = sum(self.budget.cost(hit.text) for hit in hits)
         if total > self.budget.most:
             return None
-        told = f"left whole: {total} of at most {self.budget.most} {self.budget.unit}"
-        return _passed(ranked, hits, detail=told)
+        detail = f"left whole: {total} of at most {self.budget.most} {self.budget.unit}"
+        return _passed(ranked, hits, detail=detail)
 
-    def _applied(self, ranked: Ranked, hits: Sequence[Hit], made: Compressed) -> Ranked:
+    def _applied(self, ranked: Ranked, hits: Sequence[Hit], compressed: Compressed) -> Ranked:
         name = type(self).__name__
-        if not isinstance(made, Compressed) or len(made.excerpts) != len(hits):
+        if not isinstance(compressed, Compressed) or len(compressed.excerpts) != len(hits):
             raise ModelError(f"{name}.compress returned no Compressed with one excerpt for each of {len(hits)} hits")
-        kept, dropped = [], dict[HitKey, str]()
-        for place, (hit, excerpt) in enumerate(zip(hits, made.excerpts, strict=True)):
+        remaining, dropped = [], dict[HitKey, str]()
+        for place, (hit, excerpt) in enumerate(zip(hits, compressed.excerpts, strict=True)):
             if excerpt is None or not excerpt.text.strip():
-                dropped[hit.key] = made.reasons.get(place, _NOTHING)
+                dropped[hit.key] = compressed.reasons.get(place, _NOTHING)
             else:
                 _check(excerpt, hit, name)
-                kept.append(replace(hit, excerpt=excerpt))
-        total = sum(self.budget.cost(hit.text) for hit in kept)
+                remaining.append(replace(hit, excerpt=excerpt))
+        total = sum(self.budget.cost(hit.text) for hit in remaining)
         if total > self.budget.most:
             raise ModelError(f"{name} made {total} {self.budget.unit} where at most {self.budget.most} may be")
-        told = f"{total} of at most {self.budget.most} {self.budget.unit}"
-        if made.detail:
-            told += f"; {made.detail}"
-        return _passed(ranked, kept, detail=told, dropped=dropped, degraded=made.degraded, cut=ranked.hits[len(hits) :])
+        detail = f"{total} of at most {self.budget.most} {self.budget.unit}"
+        if compressed.detail:
+            detail += f"; {compressed.detail}"
+        return _passed(
+            ranked,
+            remaining,
+            detail=detail,
+            dropped=dropped,
+            degraded=compressed.degraded,
+            cut=ranked.hits[len(hits) :],
+        )
 
     def _whole(self, ranked: Ranked, hits: Sequence[Hit], error: Exception) -> Ranked:
         cause = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_CAUSE]
-        told = f"compress failed in {type(self).__name__}, texts are left whole: {cause}"
-        _log.warning("%s", told, exc_info=error)
-        return _passed(ranked, hits, degraded=(told,))
+        message = f"compress failed in {type(self).__name__}, texts are left whole: {cause}"
+        _log.warning("%s", message, exc_info=error)
+        return _passed(ranked, hits, degraded=(message,))
 
 
 def _passed(

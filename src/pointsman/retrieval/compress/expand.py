@@ -72,26 +72,26 @@ class _Expander(BaseRefiner, ABC):
         groups = {group.members[0]: group for group in self._groups(hits, look)}
         dropped: dict[HitKey, str] = {hit.key: _BELOW for hit in ranked.hits[top_k:]}
         absorbed = {place for group in groups.values() for place in group.members[1:]}
-        kept = []
+        expanded = []
         for place, hit in enumerate(hits):
             if place in groups:
-                kept.append(_one(hits, groups[place]))
+                expanded.append(_merged_hit(hits, groups[place]))
                 dropped |= {hits[other].key: f"part of {hit.id!r:.80} now" for other in groups[place].members[1:]}
             elif place not in absorbed:
-                kept.append(hit)
+                expanded.append(hit)
         detail = f"{len(groups)} of {len(hits)} hits have more context, {len(absorbed)} became part of them"
-        told = "; ".join((detail, *(f"{count} {what}" for what, count in look.notes.items())))
-        return replace(ranked, hits=tuple(kept), detail=told, dropped=dropped, degraded=tuple(look.degraded))
+        description = "; ".join((detail, *(f"{count} {what}" for what, count in look.notes.items())))
+        return replace(ranked, hits=tuple(expanded), detail=description, dropped=dropped, degraded=tuple(look.degraded))
 
     @abstractmethod
     def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
         """Which hits get which document; hits in no group stay as they are."""
 
 
-def _one(hits: Sequence[Hit], group: _Group) -> Hit:
+def _merged_hit(hits: Sequence[Hit], group: _Group) -> Hit:
     """The hit that a group becomes: the best one's place and identity, the best score, the provenance of all."""
     members = [hits[place] for place in group.members]
-    provenance = tuple(dict.fromkeys(one for hit in members for one in hit.provenance))
+    provenance = tuple(dict.fromkeys(entry for hit in members for entry in hit.provenance))
     score = max(hit.score for hit in members)
     return replace(members[0], document=group.document, score=score, provenance=provenance, excerpt=None)
 
@@ -103,7 +103,7 @@ class _Look:
     fetch: Stores
     notes: dict[str, int] = field(default_factory=dict)
     degraded: dict[str, None] = field(default_factory=dict)
-    sources: dict[tuple[str | None, str], _Source] = field(default_factory=dict)
+    sources: dict[tuple[str | None, str], _Passages] = field(default_factory=dict)
 
     def note(self, what: str) -> None:
         self.notes[what] = self.notes.get(what, 0) + 1
@@ -113,9 +113,9 @@ class _Look:
         try:
             return look_up()
         except Exception as error:  # noqa: BLE001  (a store of the user's may raise anything: told and logged)
-            told = f"{type(error).__name__}: {error}"[:300]
-            self.degraded.setdefault(f"expand: a look-up failed, hits stay as they were: {told}")
-            _log.warning("no context for hit %.80r: %s", hit.id, told, exc_info=error)
+            cause = f"{type(error).__name__}: {error}"[:300]
+            self.degraded.setdefault(f"expand: a look-up failed, hits stay as they were: {cause}")
+            _log.warning("no context for hit %.80r: %s", hit.id, cause, exc_info=error)
             return None
 
     def store(self, dataset: str | None) -> PassageStore | None:
@@ -127,28 +127,30 @@ class _Look:
         store = self.store(hit.dataset)
         return store.get(id_) if store is not None else None
 
-    def source(self, hit: Hit) -> _Source:
+    def source(self, hit: Hit) -> _Passages:
         """The passages of the source that a hit is from."""
         name = hit.metadata.get("source")
         if not isinstance(name, str):
-            return _Source(())
-        known = self.sources.get((hit.dataset, name))
-        if known is None:
+            return _Passages(())
+        source = self.sources.get((hit.dataset, name))
+        if source is None:
             store = self.store(hit.dataset)
-            found = [store.get(one) for one in store.ids(source=name)] if store is not None else []
-            known = self.sources[hit.dataset, name] = _Source([one for one in found if one is not None])
-        return known
+            documents = [store.get(id_) for id_ in store.ids(source=name)] if store is not None else []
+            source = self.sources[hit.dataset, name] = _Passages(
+                [document for document in documents if document is not None]
+            )
+        return source
 
 
-class _Source:
+class _Passages:
     """The passages of one source in order."""
 
     def __init__(self, passages: Sequence[Document]) -> None:
-        placed = [(position, one) for one in passages if (position := _number(one, "position")) is not None]
-        placed.sort(key=lambda pair: pair[0])
-        self.passages = [one for _, one in placed]
+        pairs = [(position, passage) for passage in passages if (position := _number(passage, "position")) is not None]
+        pairs.sort(key=lambda pair: pair[0])
+        self.passages = [passage for _, passage in pairs]
         # The passages of each record of a table are counted from 0: only those of the same record are neighbours.
-        self.in_records = len({position for position, _ in placed}) < len(placed)
+        self.in_records = len({position for position, _ in pairs}) < len(pairs)
 
     def stretch(self, hit: Hit) -> tuple[Hashable, list[Document]]:
         """What tells the text that a hit is from, and all its passages."""
@@ -156,7 +158,11 @@ class _Source:
         return (hit.dataset, hit.metadata.get("source"), parent), self.of_parent(parent)
 
     def of_parent(self, parent: object, key: str = "parent") -> list[Document]:
-        return self.passages if parent is None else [one for one in self.passages if one.metadata.get(key) == parent]
+        return (
+            self.passages
+            if parent is None
+            else [passage for passage in self.passages if passage.metadata.get(key) == parent]
+        )
 
 
 class WindowExpander(_Expander):
@@ -193,7 +199,7 @@ class WindowExpander(_Expander):
             if source is None:
                 continue
             key, passages = source.stretch(hit)
-            at = next((number for number, one in enumerate(passages) if one.id == hit.id), None)
+            at = next((number for number, passage in enumerate(passages) if passage.id == hit.id), None)
             if at is None:
                 look.note("without a known place in a source")
                 continue
@@ -202,26 +208,26 @@ class WindowExpander(_Expander):
             windows.setdefault(key, []).append(window)
         groups = []
         for key, those in windows.items():
-            for start, end, members in _met(those):
+            for start, end, members in _merged_windows(those):
                 if end - start > 1:
                     first = min(members)
                     groups.append(_Group(sorted(members), _joined(hits[first].document, texts[key][start:end])))
         return groups
 
 
-def _met(windows: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[int]]]:
+def _merged_windows(windows: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[int]]]:
     """Windows that meet or overlap as one, with the hits in it.
 
-    >>> _met([(4, 7, 0), (0, 2, 1), (2, 4, 2), (9, 10, 3)])
+    >>> _merged_windows([(4, 7, 0), (0, 2, 1), (2, 4, 2), (9, 10, 3)])
     [(0, 7, [1, 2, 0]), (9, 10, [3])]
     """
-    found: list[tuple[int, int, list[int]]] = []
+    merged: list[tuple[int, int, list[int]]] = []
     for start, end, place in sorted(windows):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]), [*found[-1][2], place])
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]), [*merged[-1][2], place])
         else:
-            found.append((start, end, [place]))
-    return found
+            merged.append((start, end, [place]))
+    return merged
 
 
 class ParentExpander(_Expander):
@@ -265,7 +271,7 @@ class ParentExpander(_Expander):
         document = look.document(hit, parent)
         if document is None:
             parts = look.source(hit).of_parent(parent, self.parent_key)
-            if len(parts) > 1 and any(one.id == hit.id for one in parts):
+            if len(parts) > 1 and any(part.id == hit.id for part in parts):
                 document = _joined(hit.document, parts)
             elif not parts:
                 look.note("whose parent is not stored")
@@ -281,7 +287,7 @@ def _joined(document: Document, passages: Sequence[Document]) -> Document:
             parts.append("\n\n" + after.text)
         else:
             parts.append(after.text[shared:] if shared >= 0 else " " + after.text)
-    metadata: dict[str, Any] = {**document.metadata, "passages": [one.id for one in passages]}
+    metadata: dict[str, Any] = {**document.metadata, "passages": [passage.id for passage in passages]}
     start, end = _number(passages[0], "start"), _number(passages[-1], "end")
     if start is not None and end is not None:
         metadata |= {"start": start, "end": end}

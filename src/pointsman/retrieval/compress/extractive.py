@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.grammar import AMOUNT, plain
 from pointsman.retrieval.compress.base import BaseCompressor, Compressed
-from pointsman.retrieval.compress.spans import Budget, Unit, fill, units_of
+from pointsman.retrieval.compress.spans import TextBudget, Unit, fill, units_of
 from pointsman.text import DEFAULT_ANALYZER, repair
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ExtractiveCompressor(BaseCompressor):
         """The best sentences of all hits within the budget."""
         return self.within(self.budget, query, hits)
 
-    def within(self, budget: Budget, query: Query, hits: Sequence[Hit]) -> Compressed:
+    def within(self, budget: TextBudget, query: Query, hits: Sequence[Hit]) -> Compressed:
         """The same within another budget."""
         ordered = Sentences(query.text, hits)
         order, degraded = self.order(ordered)
@@ -101,8 +101,8 @@ class ExtractiveCompressor(BaseCompressor):
                 near = ordered.nearness(self.embedder, scores)
                 scores = [score + _COSINE * cosine for score, cosine in zip(scores, near, strict=True)]
             except Exception as error:  # noqa: BLE001  (an embedder of the user's may raise anything: told, and logged)
-                told = f"{type(error).__name__}: {error}"[:300]
-                degraded = (f"compress: the embedder failed, sentences are compared by words alone: {told}",)
+                cause = f"{type(error).__name__}: {error}"[:300]
+                degraded = (f"compress: the embedder failed, sentences are compared by words alone: {cause}",)
                 _log.warning("%s", degraded[0], exc_info=error)
         return ordered.distinct(scores), degraded
 
@@ -143,26 +143,26 @@ class Sentences:
         """The cosine of each sentence to the query, stretched to 0…1; 0 for those that were not looked at."""
         if not self.units:
             return []
-        chosen = sorted(range(len(self.units)), key=lambda place: -scores[place])[:EMBEDDED]
-        vectors = embedder.embed_documents([repair(self.texts[place]) for place in chosen])
+        places = sorted(range(len(self.units)), key=lambda place: -scores[place])[:EMBEDDED]
+        vectors = embedder.embed_documents([repair(self.texts[place]) for place in places])
         cosines = (vectors @ embedder.embed_queries([repair(self.query)])[0]).tolist()
         if not all(map(math.isfinite, cosines)):
             raise ValueError("a cosine is no finite number")
         low, high = min(cosines), max(cosines)
-        found = [0.0] * len(self.units)
-        for place, cosine in zip(chosen, cosines, strict=True):
-            found[place] = (cosine - low) / (high - low) if high > low else 1.0
-        return found
+        result = [0.0] * len(self.units)
+        for place, cosine in zip(places, cosines, strict=True):
+            result[place] = (cosine - low) / (high - low) if high > low else 1.0
+        return result
 
     def distinct(self, scores: Sequence[float]) -> Iterator[Unit]:
         """Best first, ties in order of the hits; without those that repeat a better one."""
-        kept = _Kept(self.tokens)
+        unique = _Distinct(self.tokens)
         for place in sorted(range(len(self.units)), key=lambda place: -scores[place]):
-            if kept.add(self.texts[place], self.tokens[place]):
+            if unique.add(self.texts[place], self.tokens[place]):
                 yield self.units[place]
 
 
-class _Kept:
+class _Distinct:
     """Sentences that were kept, to tell whether another one repeats one of them.
 
     Two that say the same share one of their rarest tokens (Chaudhuri, Ganti and Kaushik, "A primitive operator for
@@ -191,16 +191,16 @@ class _Kept:
         return True
 
 
-def _idf(asked: Iterable[str], sentences: Sequence[Mapping[str, int]]) -> dict[str, float]:
+def _idf(terms: Iterable[str], sentences: Sequence[Mapping[str, int]]) -> dict[str, float]:
     """Lucene's idf of each token of the query."""
     count = len(sentences)
-    found = {token: sum(token in counts for counts in sentences) for token in asked}
-    return {token: math.log(1 + (count - df + 0.5) / (df + 0.5)) for token, df in found.items()}
+    frequencies = {token: sum(token in counts for counts in sentences) for token in terms}
+    return {token: math.log(1 + (count - df + 0.5) / (df + 0.5)) for token, df in frequencies.items()}
 
 
-def _bm25(counts: Mapping[str, int], asked: Mapping[str, int], idf: Mapping[str, float], length: float) -> float:
+def _bm25(counts: Mapping[str, int], terms: Mapping[str, int], idf: Mapping[str, float], length: float) -> float:
     """The score of a sentence whose length is ``length`` times the mean."""
     norm = _K1 * (1 - _B + _B * length)
     return sum(
-        times * idf[token] * counts[token] / (counts[token] + norm) for token, times in asked.items() if token in counts
+        times * idf[token] * counts[token] / (counts[token] + norm) for token, times in terms.items() if token in counts
     )

@@ -17,7 +17,7 @@ from pointsman.errors import InputError, PointsmanError
 from pointsman.llm import Completion, Schema, aask, ask
 from pointsman.prompts import fenced, fill, quoted
 from pointsman.retrieval.compress import answers
-from pointsman.retrieval.compress.answers import DefectError, Named
+from pointsman.retrieval.compress.answers import DefectError, References
 from pointsman.retrieval.compress.base import BaseCompressor, Compressed
 from pointsman.retrieval.compress.extractive import ExtractiveCompressor, Sentences
 from pointsman.retrieval.compress.prompts import COMPRESSION, NOTHING, CompressionPrompts
@@ -106,9 +106,11 @@ class LLMCompressor(BaseCompressor):
         """Ask about each hit, at most ``concurrency`` at once."""
         task = self._task(query, hits)
         with ThreadPoolExecutor(self.concurrency, "pointsman-compress") as pool:
-            running = [pool.submit(contextvars.copy_context().run, self._converse, one) for one in task.open]
-            for one in running:
-                one.result()
+            running = [
+                pool.submit(contextvars.copy_context().run, self._converse, conversation) for conversation in task.open
+            ]
+            for job in running:
+                job.result()
         return task.compressed()
 
     async def acompress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
@@ -178,8 +180,8 @@ class _Attempts:
         _log.info("a model's answer cannot be used for compression (%s); %d more attempts", why, self.left)
         # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
         values = dict.fromkeys(("text", "query", "count", "most", "nothing"), "")
-        told = fill(self.prompts.retry, problem=self.prompts.problems.get(problem, problem), **values)
-        self.prompt = self.first_prompt if problem == "failed" else f"{self.first_prompt}\n\n{told}"
+        correction = fill(self.prompts.retry, problem=self.prompts.problems.get(problem, problem), **values)
+        self.prompt = self.first_prompt if problem == "failed" else f"{self.first_prompt}\n\n{correction}"
 
 
 class _Task:
@@ -187,8 +189,8 @@ class _Task:
 
     def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
         self.compressor, self.query, self.hits = compressor, query, hits
-        known = compressor.prompts
-        self.prompts = known.get(detect(query.text)) or known.get("en") or COMPRESSION["en"]
+        prompts = compressor.prompts
+        self.prompts = prompts.get(detect(query.text)) or prompts.get("en") or COMPRESSION["en"]
         self.sentences = Sentences(query.text, hits)
         self.by_hit: list[list[int]] = [[] for _ in hits]
         for place, unit in enumerate(self.sentences.units):
@@ -210,15 +212,15 @@ class _Task:
     def shown(self, place: int) -> list[int]:
         """The sentences of a hit that the model is shown, in source order: all, or the best by words."""
         mine = self.by_hit[place]
-        if sum(len(self.sentences.texts[one]) for one in mine) <= LONGEST_INPUT:
+        if sum(len(self.sentences.texts[position]) for position in mine) <= LONGEST_INPUT:
             return mine
-        scores, chosen, room = self.sentences.by_words(), list[int](), LONGEST_INPUT
-        for one in sorted(mine, key=lambda one: -scores[one]):
-            room -= len(self.sentences.texts[one])
+        scores, places, room = self.sentences.by_words(), list[int](), LONGEST_INPUT
+        for position in sorted(mine, key=lambda position: -scores[position]):
+            room -= len(self.sentences.texts[position])
             if room < 0:
                 break
-            chosen.append(one)
-        return sorted(chosen)
+            places.append(position)
+        return sorted(places)
 
     def told(self) -> tuple[str, ...]:
         """Of the failures."""
@@ -226,19 +228,19 @@ class _Task:
         if not failed:
             return ()
         why = self.conversations[failed[0]].why[:300]
-        told = (
+        message = (
             f"compress: the model gave nothing usable for {len(failed)} of {len(self.hits)} hits, "
             f"whose sentences are chosen without it: {why}"
         )
-        _log.warning("%s", told)
-        return (told,)
+        _log.warning("%s", message)
+        return (message,)
 
     def without_model(self, why: str) -> Compressed:
         """The whole answer by the fallback."""
-        made = self.compressor.fallback.within(self.compressor.budget, self.query, self.hits)
-        told = f"compress: {why}, sentences are chosen without it"
-        _log.warning("%s", told)
-        return replace(made, degraded=(told, *made.degraded))
+        compressed = self.compressor.fallback.within(self.compressor.budget, self.query, self.hits)
+        message = f"compress: {why}, sentences are chosen without it"
+        _log.warning("%s", message)
+        return replace(compressed, degraded=(message, *compressed.degraded))
 
     def prompt(self, template: str, text: str, **values: Any) -> str:
         data = {"text": fenced(text), "query": fenced(quoted(self.query.text)), "problem": "", "nothing": NOTHING}
@@ -249,48 +251,48 @@ class _Extraction(_Task):
     def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
         super().__init__(compressor, query, hits)
         for place in range(len(hits)):
-            shown = self.shown(place)
-            if shown:
-                texts = [self.sentences.texts[one] for one in shown]
+            places = self.shown(place)
+            if places:
+                texts = [self.sentences.texts[number] for number in places]
                 lines = "\n".join(f"({number}) {quoted(text)}" for number, text in enumerate(texts, 1))
-                prompt = self.prompt(self.prompts.extract, lines, count=len(shown))
-                self.converse(place, prompt, self.reader(texts), _schema(len(shown)))
+                prompt = self.prompt(self.prompts.extract, lines, count=len(places))
+                self.converse(place, prompt, self.reader(texts), _schema(len(places)))
 
-    def reader(self, texts: Sequence[str]) -> Callable[[str], Named]:
-        return lambda answer: answers.named(answer, texts, self.prompts.extract)
+    def reader(self, texts: Sequence[str]) -> Callable[[str], References]:
+        return lambda answer: answers.references(answer, texts, self.prompts.extract)
 
     def compressed(self) -> Compressed:
-        failed, named = self.failed, dict[int, list[int]]()
+        failed, sentences = self.failed, dict[int, list[int]]()
         invented = 0
         for place, attempts in self.conversations.items():
             if place not in failed:
-                shown, answer = self.shown(place), attempts.result
-                assert isinstance(answer, Named)
-                named[place] = [shown[one] for one in answer.places]
+                places, answer = self.shown(place), attempts.result
+                assert isinstance(answer, References)
+                sentences[place] = [places[number] for number in answer.places]
                 invented += answer.invented
         if self.conversations and len(failed) == len(self.conversations):
             why = self.conversations[failed[0]].why[:300]
             return self.without_model(f"the model gave nothing usable: {why}")
-        if not any(named.values()):
+        if not any(sentences.values()):
             return self.without_model("the model found nothing that bears on the query")
         degraded = self.told()
-        chosen = {place: [self.sentences.units[one] for one in those] for place, those in named.items()}
+        units = {place: [self.sentences.units[number] for number in those] for place, those in sentences.items()}
         if failed:
             best, troubles = self.compressor.fallback.order(self.sentences)
             degraded += troubles
-            fair = math.ceil(sum(map(len, named.values())) / len(named))
+            fair = math.ceil(sum(map(len, sentences.values())) / len(sentences))
             mine: dict[int, list[Unit]] = {place: [] for place in failed}
             for unit in best:
                 if unit.hit in mine and len(mine[unit.hit]) < fair:
                     mine[unit.hit].append(unit)
-            chosen |= mine
-        in_turn = zip_longest(*(chosen[place] for place in sorted(chosen)))
+            units |= mine
+        in_turn = zip_longest(*(units[place] for place in sorted(units)))
         order = (unit for unit in chain.from_iterable(in_turn) if unit is not None)
         excerpts = filled(order, self.hits, self.compressor.budget, self.sentences.words)
-        detail = f"the model named {sum(map(len, named.values()))} of {len(self.sentences.units)} sentences"
+        detail = f"the model named {sum(map(len, sentences.values()))} of {len(self.sentences.units)} sentences"
         if invented:
             detail += f"; {invented} that it named do not exist and were dropped"
-        reasons = {place: _NONE_OF_IT for place, those in named.items() if not those}
+        reasons = {place: _NONE_OF_IT for place, those in sentences.items() if not those}
         return Compressed(excerpts, detail, degraded, reasons)
 
 
@@ -313,7 +315,7 @@ class _Summary(_Task):
         whole = "\n".join(hit.document.text[start:end] for start, end in regions(hit))
         if len(whole) <= LONGEST_INPUT:
             return whole
-        return "\n".join(self.sentences.texts[one] for one in self.shown(place))
+        return "\n".join(self.sentences.texts[number] for number in self.shown(place))
 
     def reader(self, source: str, share: int) -> Callable[[str], str]:
         def fits(text: str) -> bool:
@@ -332,9 +334,9 @@ class _Summary(_Task):
             attempts = self.conversations.get(place)
             if attempts is None or attempts.why:
                 room = replace(self.compressor.budget, most=self.shares[place])
-                made = self.compressor.fallback.within(room, self.query, [hit]) if self.shares[place] else None
-                excerpts.append(made.excerpts[0] if made else None)
-                degraded += made.degraded if made else ()
+                compressed = self.compressor.fallback.within(room, self.query, [hit]) if self.shares[place] else None
+                excerpts.append(compressed.excerpts[0] if compressed else None)
+                degraded += compressed.degraded if compressed else ()
             elif attempts.result:
                 excerpts.append(Excerpt(attempts.result))
             else:
@@ -342,8 +344,8 @@ class _Summary(_Task):
                 reasons[place] = _NONE_OF_IT
         if not any(excerpts):
             return self.without_model("the model found nothing that bears on the query")
-        done = len(self.conversations) - len(failed) - len(reasons)
-        return Compressed(tuple(excerpts), f"{done} of {len(self.hits)} texts summarised", degraded, reasons)
+        count = len(self.conversations) - len(failed) - len(reasons)
+        return Compressed(tuple(excerpts), f"{count} of {len(self.hits)} texts summarised", degraded, reasons)
 
 
 def shares(most: int, costs: Sequence[int]) -> list[int]:
@@ -352,12 +354,12 @@ def shares(most: int, costs: Sequence[int]) -> list[int]:
     >>> shares(100, [10, 200, 300]), shares(2, [5, 5, 5])
     ([10, 45, 45], [1, 1, 0])
     """
-    found, left = [0] * len(costs), most
+    result, remaining = [0] * len(costs), most
     waiting = sorted(range(len(costs)), key=lambda place: costs[place])
-    for done, place in enumerate(waiting):
-        found[place] = min(costs[place], -(-left // (len(waiting) - done)))
-        left -= found[place]
-    return found
+    for index, place in enumerate(waiting):
+        result[place] = min(costs[place], -(-remaining // (len(waiting) - index)))
+        remaining -= result[place]
+    return result
 
 
 def _schema(count: int) -> Schema:

@@ -40,6 +40,6 @@ class LostInTheMiddle(BaseRefiner):
         dropped = {
             hit.key: "below the cut: only the hits of the answer are put in order" for hit in ranked.hits[top_k:]
         }
-        told = "best at both ends, for a reader that overlooks the middle"
+        detail = "best at both ends, for a reader that overlooks the middle"
         hits = lost_in_the_middle(ranked.hits[:top_k])
-        return replace(ranked, hits=hits, detail=told, dropped=dropped, degraded=())
+        return replace(ranked, hits=hits, detail=detail, dropped=dropped, degraded=())

@@ -43,7 +43,7 @@ class Unit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class TextBudget:
     """How much all texts of an answer may have together.
 
     Attributes:
@@ -76,14 +76,14 @@ def regions(hit: Hit) -> tuple[Span, ...]:
 
 def units_of(hits: Sequence[Hit]) -> list[Unit]:
     """The sentences of all hits in order, long ones in pieces; together they hold all that is not white space."""
-    found = []
+    units = []
     for place, hit in enumerate(hits):
         text = hit.document.text
         for first, last in regions(hit):
             part = text[first:last]
             for start, end in sentences(part):
-                found += [Unit(place, first + a, first + b) for a, b in pieces(part, start, end)]
-    return found
+                units += [Unit(place, first + a, first + b) for a, b in pieces(part, start, end)]
+    return units
 
 
 def pieces(text: str, start: int, end: int, longest: int = LONGEST) -> Iterator[Span]:
@@ -149,17 +149,17 @@ def window(text: str, start: int, end: int, room: int, words: Mapping[str, float
     """
     if end - start <= room:
         return start, end
-    found = [(match.start(), match.end(), _worth(match[0], words)) for match in _WORD.finditer(text, start, end)]
-    first, last = _densest([word for word in found if word[2] > 0], room) or (start, start)
+    spans = [(match.start(), match.end(), _worth(match[0], words)) for match in _WORD.finditer(text, start, end)]
+    first, last = _densest([word for word in spans if word[2] > 0], room) or (start, start)
     # What is left of the room goes to both sides, or to the one that has any.
     slack = room - (last - first)
     right = min(end, last + slack - min(slack // 2, first - start))
-    left = max(start, right - room)
-    left = left if left == start else next((a for a, _, _ in found if left <= a <= first), first)
+    begin = max(start, right - room)
+    begin = begin if begin == start else next((a for a, _, _ in spans if begin <= a <= first), first)
     if right < end:
-        right = max((b for _, b, _ in found if max(last, left + 1) <= b <= right), default=right)
-        right = _whole_character(text, left, right)
-    return next(_trimmed(text, left, right), (left, right))
+        right = max((b for _, b, _ in spans if max(last, begin + 1) <= b <= right), default=right)
+        right = _whole_character(text, begin, right)
+    return next(_trimmed(text, begin, right), (begin, right))
 
 
 def _worth(word: str, words: Mapping[str, float]) -> float:
@@ -181,7 +181,7 @@ def _densest(matches: Sequence[tuple[int, int, float]], room: int) -> Span | Non
 
 
 def fill(
-    order: Iterable[Unit], hits: Sequence[Hit], budget: Budget, words: Mapping[str, float]
+    order: Iterable[Unit], hits: Sequence[Hit], budget: TextBudget, words: Mapping[str, float]
 ) -> tuple[Excerpt | None, ...]:
     """Take units in the order given until one doesn't fit; of that one, the part that fits around ``words``.
 
@@ -201,7 +201,7 @@ def fill(
 class _Filling:
     """Units taken so far, in source order by hit, and what they cost."""
 
-    def __init__(self, texts: Sequence[str], budget: Budget) -> None:
+    def __init__(self, texts: Sequence[str], budget: TextBudget) -> None:
         self.texts, self.budget = texts, budget
         self.parts: list[list[Span]] = [[] for _ in texts]
         self.history: list[Unit] = []
@@ -226,12 +226,12 @@ class _Filling:
 
     def take_part(self, unit: Unit, words: Mapping[str, float]) -> None:
         """Take as much of a unit as fits, if that is worth having."""
-        left = self.budget.most - self.spent - (self.joiner if self.parts[unit.hit] else 0)
-        if left <= 0:
+        room_left = self.budget.most - self.spent - (self.joiner if self.parts[unit.hit] else 0)
+        if room_left <= 0:
             return
         text = self.texts[unit.hit]
         whole = self.budget.cost(text[unit.start : unit.end])
-        room = max(1, (unit.end - unit.start) * left // max(whole, left))
+        room = max(1, (unit.end - unit.start) * room_left // max(whole, room_left))
         while room >= (LEAST if self.history else 1):
             start, end = window(text, unit.start, unit.end, room, words)
             if self.take(Unit(unit.hit, start, end)):
@@ -240,14 +240,14 @@ class _Filling:
 
     def excerpts(self) -> tuple[Excerpt | None, ...]:
         """What was taken; a counter that is not additive may have to give back the last units."""
-        found = [self._excerpt(place) for place in range(len(self.texts))]
-        costs = [self.budget.cost(excerpt.text) if excerpt else 0 for excerpt in found]
+        excerpts = [self._excerpt(place) for place in range(len(self.texts))]
+        costs = [self.budget.cost(excerpt.text) if excerpt else 0 for excerpt in excerpts]
         while sum(costs) > self.budget.most and self.history:
             unit = self.history.pop()
             self.parts[unit.hit].remove((unit.start, unit.end))
-            excerpt = found[unit.hit] = self._excerpt(unit.hit)
+            excerpt = excerpts[unit.hit] = self._excerpt(unit.hit)
             costs[unit.hit] = self.budget.cost(excerpt.text) if excerpt else 0
-        return tuple(found)
+        return tuple(excerpts)
 
     def _excerpt(self, place: int) -> Excerpt | None:
         text = self.texts[place]

@@ -59,14 +59,14 @@ def read_grade(answer: str) -> float:
     (7.0, 8.0, 9.0)
     """
     text = _after_thinking(answer)
-    found = {float(grade) for value in _values(text) for grade in _grades(value)}
-    if not found:
-        found = {float(match[1].replace(",", ".")) for match in _BARE_NUMBER.finditer(text)}
-    if not found:
+    grades = {float(grade) for value in _values(text) for grade in _grades(value)}
+    if not grades:
+        grades = {float(match[1].replace(",", ".")) for match in _BARE_NUMBER.finditer(text)}
+    if not grades:
         raise DefectError("no_grade")
-    if len(found) > 1:
+    if len(grades) > 1:
         raise DefectError("ambiguous")
-    grade = found.pop()
+    grade = grades.pop()
     if not 0 <= grade <= HIGHEST:
         raise DefectError("out_of_range")
     return grade
@@ -104,8 +104,8 @@ def _in_words(text: str, count: int) -> list[int]:
     choices = [ToolMetadata(f"passage {number}", "") for number in range(1, count + 1)]
     parsed = parse_selection(text, choices, max_outputs=count)
     if parsed.defect is not None:
-        known = {"empty", "out_of_range", "ambiguous", "truncated"}
-        raise DefectError(parsed.defect.value if parsed.defect.value in known else "no_order")
+        problems = {"empty", "out_of_range", "ambiguous", "truncated"}
+        raise DefectError(parsed.defect.value if parsed.defect.value in problems else "no_order")
     return [selection.index + 1 for selection in parsed.selections]
 
 
@@ -123,12 +123,12 @@ def _after_thinking(answer: str) -> str:
 
 def _values(text: str) -> list[Object | list[Any]]:
     try:
-        found = find_values(text)
+        values = find_values(text)
     except TooMuchError:
         raise DefectError("ambiguous") from None
-    if any(value.cut for value in found):
+    if any(value.cut for value in values):
         raise DefectError("truncated")
-    return [value.value for value in found]
+    return [value.value for value in values]
 
 
 def _grades(value: Object | list[Any]) -> Iterator[float]:
@@ -160,6 +160,6 @@ def _number(item: Any) -> int | None:
     if isinstance(item, list):
         return _number(item[0]) if len(item) == 1 else None
     if isinstance(item, str) and not isinstance(item, Cut):
-        found = _DIGITS.findall(item[:80])
-        return int(found[0]) if len(found) == 1 and len(found[0]) < 10 else None
+        digits = _DIGITS.findall(item[:80])
+        return int(digits[0]) if len(digits) == 1 and len(digits[0]) < 10 else None
     return item if isinstance(item, int) and not isinstance(item, bool) else None

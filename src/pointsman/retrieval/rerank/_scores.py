@@ -50,10 +50,10 @@ class ScoreCache:
     def known(self, keys: Iterable[CacheKey]) -> dict[CacheKey, tuple[float, ...]]:
         """What is there of these."""
         with self._lock:
-            found = {key: scores for key in keys if (scores := self._kept.get(key)) is not None}
-            for key in found:
+            hits = {key: scores for key in keys if (scores := self._kept.get(key)) is not None}
+            for key in hits:
                 self._kept.move_to_end(key)
-        return found
+        return hits
 
     def keep(self, scores: Mapping[CacheKey, tuple[float, ...]]) -> None:
         """Remember these; what was not asked for longest goes."""
@@ -67,12 +67,12 @@ class ScoreCache:
 
 def digest(texts: Sequence[str]) -> bytes:
     """Names a list of texts: 16 bytes, which nobody can make two lists share, whatever texts they send in."""
-    found = hashlib.blake2b(digest_size=16)
+    hasher = hashlib.blake2b(digest_size=16)
     for text in texts:
         content = text.encode("utf-8", "surrogatepass")
-        found.update(len(content).to_bytes(8, "big"))
-        found.update(content)
-    return found.digest()
+        hasher.update(len(content).to_bytes(8, "big"))
+        hasher.update(content)
+    return hasher.digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class Lookup:
         self.keys: dict[tuple[Pair, ...], CacheKey] = {
             unit: (name, unit[0][0], digest([text for _, text in unit])) for unit in dict.fromkeys(units)
         }
-        known = cache.known(self.keys.values())
-        self.found = {unit: known[key] for unit, key in self.keys.items() if key in known}
+        cached = cache.known(self.keys.values())
+        self.found = {unit: cached[key] for unit, key in self.keys.items() if key in cached}
         self.wanted = [unit for unit in self.keys if unit not in self.found]
         self.missing: list[Pair] = [pair for unit in self.wanted for pair in unit]
         self.asked = frozenset(self.missing)
@@ -122,8 +122,8 @@ class Lookup:
         values = iter(scores)
         fresh = {unit: tuple(islice(values, len(unit))) for unit in self.wanted}
         self.found.update(fresh)
-        whole = {unit: made for unit, made in fresh.items() if not any(pair in self.lost for pair in unit)}
-        self.cache.keep({self.keys[unit]: made for unit, made in whole.items()})
+        whole = {unit: values for unit, values in fresh.items() if not any(pair in self.lost for pair in unit)}
+        self.cache.keep({self.keys[unit]: values for unit, values in whole.items()})
 
     def scored(self) -> list[Scored]:
         """The scores of every list, in its order.
@@ -138,12 +138,12 @@ class Lookup:
             scores = [self.found[(pair,)][0] for pair in pairs]
         else:
             scores = list(self.found[tuple(pairs)]) if pairs else []
-        lost = {place: self.lost[pair] for place, pair in enumerate(pairs) if pair in self.lost}
-        if 2 * len(lost) > len(pairs):
-            raise ModelError(told_missing(lost, len(pairs)))
+        errors = {place: self.lost[pair] for place, pair in enumerate(pairs) if pair in self.lost}
+        if 2 * len(errors) > len(pairs):
+            raise ModelError(told_missing(errors, len(pairs)))
         fresh = sum(pair in self.asked for pair in pairs)
-        problem = f"{told_missing(lost, len(pairs))}; each stays near its neighbours" if lost else ""
-        return Scored(_between(scores, lost), fresh, problem)
+        problem = f"{told_missing(errors, len(pairs))}; each stays near its neighbours" if errors else ""
+        return Scored(_between(scores, errors), fresh, problem)
 
 
 def checked(answer: Sequence[float], count: int, name: str) -> PartialScores:
@@ -152,8 +152,8 @@ def checked(answer: Sequence[float], count: int, name: str) -> PartialScores:
     Raises:
         ModelError: there is not one finite number for each text.
     """
-    lost = answer.missing if isinstance(answer, PartialScores) else {}
-    missing = {place: cause for place, cause in lost.items() if 0 <= place < count}
+    errors = answer.missing if isinstance(answer, PartialScores) else {}
+    missing = {place: cause for place, cause in errors.items() if 0 <= place < count}
     if isinstance(answer, str | bytes | Mapping) or not hasattr(answer, "__iter__"):
         raise ModelError(f"{name} gave {type(answer).__name__} where a list of {count} scores is wanted")
     scores = list(islice(answer, count + 1))
@@ -165,15 +165,15 @@ def checked(answer: Sequence[float], count: int, name: str) -> PartialScores:
     return PartialScores([0.0 if place in missing else float(score) for place, score in enumerate(scores)], missing)
 
 
-def _between(scores: list[float], lost: Mapping[int, str]) -> list[float]:
+def _between(scores: list[float], errors: Mapping[int, str]) -> list[float]:
     """The scores with each lost one as the mean of the nearest ones before and after it."""
-    if not lost:
+    if not errors:
         return scores
-    known = [place for place in range(len(scores)) if place not in lost]
+    scored_places = [place for place in range(len(scores)) if place not in errors]
     filled = list(scores)
-    for place in lost:
-        before = [scores[other] for other in known if other < place][-1:]
-        after = [scores[other] for other in known if other > place][:1]
+    for place in errors:
+        before = [scores[other] for other in scored_places if other < place][-1:]
+        after = [scores[other] for other in scored_places if other > place][:1]
         near = before + after
         filled[place] = sum(near) / len(near)
     return filled

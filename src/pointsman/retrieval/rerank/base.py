@@ -105,10 +105,10 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         """Scores of texts for several queries: here query by query; override it where they can share batches."""
         scores: dict[Pair, float] = {}
         for query, texts in _by_query(pairs).items():
-            found = checked(self.score(query, texts), len(texts), self.name)
-            if found.missing:
-                raise ModelError(told_missing(found.missing, len(texts)))
-            scores.update(zip(((query, text) for text in texts), found, strict=True))
+            answer = checked(self.score(query, texts), len(texts), self.name)
+            if answer.missing:
+                raise ModelError(told_missing(answer.missing, len(texts)))
+            scores.update(zip(((query, text) for text in texts), answer, strict=True))
         return [scores[pair] for pair in pairs]
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -160,22 +160,22 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         Whatever goes wrong, the ranking is passed on with its scale as it came, and ``degraded`` says why.
         """
         if not ranked.hits:
-            return self._passed_on(ranked, "there was nothing to rerank")
+            return self._passed_on(ranked, "nothing to rerank")
         try:
-            scored = self._limited(lambda: self._scored(self._lookup([self._pairs(query, ranked)])), 1)
+            scores = self._limited(lambda: self._scored(self._lookup([self._pairs(query, ranked)])), 1)
         except PointsmanError as error:
             return self._failed(ranked, error)
-        return self._reordered(ranked, scored)
+        return self._reordered(ranked, scores)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (as above)
         """The same, awaited."""
         if not ranked.hits:
-            return self._passed_on(ranked, "there was nothing to rerank")
+            return self._passed_on(ranked, "nothing to rerank")
         try:
-            scored = await self._alimited(lambda: self._ascored(self._lookup([self._pairs(query, ranked)])), 1)
+            scores = await self._alimited(lambda: self._ascored(self._lookup([self._pairs(query, ranked)])), 1)
         except PointsmanError as error:
             return self._failed(ranked, error)
-        return self._reordered(ranked, scored)
+        return self._reordered(ranked, scores)
 
     def refine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
         """`refine` for several rankings at once.
@@ -192,10 +192,10 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             return [self.refine(query, ranked, top_k) for query, ranked in zip(queries, rankeds, strict=True)]
         lists = [self._pairs(query, ranked) for query, ranked in zip(queries, rankeds, strict=True)]
         try:
-            scored = self._limited(lambda: self._scored_lists(lists), len(lists))
+            scores = self._limited(lambda: self._scored_lists(lists), len(lists))
         except PointsmanError as error:
             return [self._failed(ranked, error) for ranked in rankeds]
-        return [self._reordered(*both) for both in zip(rankeds, scored, strict=True)]
+        return [self._reordered(*both) for both in zip(rankeds, scores, strict=True)]
 
     async def arefine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
         """The same, awaited."""
@@ -203,10 +203,10 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         if self._shares_batches:
             lists = [self._pairs(query, ranked) for query, ranked in zip(queries, rankeds, strict=True)]
             try:
-                scored = await self._alimited(lambda: in_thread(self._scored_lists, lists), len(lists))
+                scores = await self._alimited(lambda: in_thread(self._scored_lists, lists), len(lists))
             except PointsmanError as error:
                 return [self._failed(ranked, error) for ranked in rankeds]
-            return [self._reordered(*both) for both in zip(rankeds, scored, strict=True)]
+            return [self._reordered(*both) for both in zip(rankeds, scores, strict=True)]
         return [await self.arefine(query, ranked, top_k) for query, ranked in zip(queries, rankeds, strict=True)]
 
     # ── inside: which scores are wanted, and getting them ────────────────────────────────────────────────────────
@@ -294,20 +294,20 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     # ── inside: what scores make of a ranking ────────────────────────────────────────────────────────────────────
 
-    def _reordered(self, ranked: Ranked, scored: Scored) -> Ranked:
+    def _reordered(self, ranked: Ranked, scores: Scored) -> Ranked:
         if not ranked.hits:
-            return self._passed_on(ranked, "there was nothing to rerank")
-        head, tail = ranked.hits[: len(scored.scores)], ranked.hits[len(scored.scores) :]
-        order = _descending(scored.scores)
-        hits = [seen(head[place], rank, scored.scores[place]) for rank, place in enumerate(order, 1)]
-        lowest = min(scored.scores)
+            return self._passed_on(ranked, "nothing to rerank")
+        head, tail = ranked.hits[: len(scores.scores)], ranked.hits[len(scores.scores) :]
+        order = _descending(scores.scores)
+        hits = [seen(head[place], rank, scores.scores[place]) for rank, place in enumerate(order, 1)]
+        lowest = min(scores.scores)
         hits += [replace(hit, score=lowest) for hit in tail]
-        detail = f"{self.name} ordered {len(head)} hits, {scored.fresh} of them scored anew"
+        detail = f"{self.name} ordered {len(head)} hits, {scores.fresh} of them newly scored"
         if tail:
             detail += f"; {len(tail)} beyond its budget of {self._budget} follow unscored"
         degraded: tuple[str, ...] = ()
-        if scored.problem:
-            degraded = (f"rerank by {self.name} is incomplete: {scored.problem}",)
+        if scores.problem:
+            degraded = (f"rerank by {self.name} is incomplete: {scores.problem}",)
             _log.warning("%s", degraded[0])
         return Ranked(tuple(hits), f"rerank:{self.name}", detail, degraded=degraded, refused=ranked.refused)
 
@@ -318,15 +318,15 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         cause = str(error).removeprefix(f"{self.name} failed: ")
         if len(cause) > _LONGEST_CAUSE:
             cause = f"{cause[:_LONGEST_CAUSE]}…"
-        told = f"rerank by {self.name} failed, the order before it stands: {cause}"
-        _log.warning("%s", told)
-        return self._passed_on(ranked, "the order before it stands", (told,))
+        message = f"rerank by {self.name} failed, the previous order is kept: {cause}"
+        _log.warning("%s", message)
+        return self._passed_on(ranked, "the previous order is kept", (message,))
 
-    def _warned(self, scored: Scored) -> Sequence[float]:
+    def _warned(self, scores: Scored) -> Sequence[float]:
         """Scores for who has no trace to read: what is incomplete about them is logged."""
-        if scored.problem:
-            _log.warning("rerank by %s is incomplete: %s", self.name, scored.problem)
-        return scored.scores
+        if scores.problem:
+            _log.warning("rerank by %s is incomplete: %s", self.name, scores.problem)
+        return scores.scores
 
     def _check_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked]) -> None:
         if len(queries) != len(rankeds):

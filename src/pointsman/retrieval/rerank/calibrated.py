@@ -86,7 +86,7 @@ class CalibratedReranker(BaseReranker):
             raise InputError(f"mean is a finite number, not {mean!r}")
         if embedder is not None and sigma is None and spread is None:
             raise InputError(
-                f"{type(embedder).__name__} does not say how its cosines spread; give sigma, or spread, such as "
+                f"{type(embedder).__name__} does not tell the spread of its cosines; give sigma, or spread, such as "
                 "CosineSpread.measured(queries, documents)"
             )
         self.kappa, self.max_texts = kappa, count_of(max_texts, "max_texts")
@@ -114,18 +114,18 @@ class CalibratedReranker(BaseReranker):
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         """The calibrated sum where both scores are there; else see the class. Never raises: see `BaseReranker`."""
         try:
-            settled = self._settled(ranked)
+            result = self._settled(ranked)
         except PointsmanError as error:
             return self._failed(ranked, error)
-        return settled or super().refine(query, ranked, top_k)
+        return result or super().refine(query, ranked, top_k)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         """The same, awaited; adding up scores needs no worker thread."""
         try:
-            settled = self._settled(ranked)
+            result = self._settled(ranked)
         except PointsmanError as error:
             return self._failed(ranked, error)
-        return settled or await super().arefine(query, ranked, top_k)
+        return result or await super().arefine(query, ranked, top_k)
 
     def _settled(self, ranked: Ranked) -> Ranked | None:
         """The answer where no text need be read; else None."""
@@ -141,17 +141,17 @@ class CalibratedReranker(BaseReranker):
             return self._summed(ranked, words, [math.nan if scores.cosine is None else scores.cosine for scores in raw])
         if len(words) + len(near) == len(raw) and not (words and near):
             there, absent = ("bm25", "vector") if words else ("vector", "bm25")
-            return self._passed_on(ranked, f"hits have scores of {there!r} but not of {absent!r}; the order stands")
+            return self._passed_on(ranked, f"hits have scores of {there!r} but not of {absent!r}; the order is kept")
         if self._embedder is None:
             return self._passed_on(
-                ranked, "hits do not all have raw scores, and there is no embedder to score texts; the order stands"
+                ranked, "hits do not all have raw scores, and there is no embedder to score texts; the order is kept"
             )
         return None
 
     def _summed(self, ranked: Ranked, bm25: Sequence[float], cosine: Sequence[float]) -> Ranked:
         spread = self._known_spread()
         if spread is None:
-            raise InputError("nobody says how cosines spread; give sigma, or spread")
+            raise InputError("the spread of the cosines is unknown; give sigma or spread")
         above = [score - spread.mean for score in cosine]
         order = calibrated_sum(range(len(bm25)), bm25, above, sigma=spread.sigma, kappa=self.kappa)
         hits = tuple(seen(ranked.hits[place], rank, score) for rank, (place, score) in enumerate(order, 1))
@@ -163,14 +163,14 @@ class CalibratedReranker(BaseReranker):
         if self._spread is None or isinstance(self._spread, CosineSpread):
             return self._spread
         try:
-            found = self._spread()
+            spread = self._spread()
         except PointsmanError:
             raise
         except Exception as error:
             raise self._foreign(error) from error
-        if not isinstance(found, CosineSpread):
-            raise InputError(f"spread is a CosineSpread or a function that returns one, not {type(found).__name__}")
-        return found
+        if not isinstance(spread, CosineSpread):
+            raise InputError(f"spread is a CosineSpread or a function that returns one, not {type(spread).__name__}")
+        return spread
 
     # ── texts ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -132,8 +132,8 @@ class CrossEncoderReranker(BaseReranker):
         scores = np.full(len(pairs), -np.inf)
         for run in equal_runs([len(encoding.ids) for encoding in encodings], _RUN_TOKENS):
             for places in batched(run, self._batch_size):
-                found = self._run([encodings[place] for place in places])
-                np.maximum.at(scores, [owners[place] for place in places], found)
+                run_scores = self._run([encodings[place] for place in places])
+                np.maximum.at(scores, [owners[place] for place in places], run_scores)
         best: list[float] = scores.tolist()
         return best
 
@@ -162,7 +162,7 @@ class CrossEncoderReranker(BaseReranker):
             logits = 1 / (1 + np.exp(np.clip(logits[:, 0] - logits[:, 1], -700, 700)))  # softmax of two
         if logits.shape != (len(encodings),):
             raise ModelError(
-                f"{self._model.name} is no cross-encoder: its output {self._output!r} has the shape {output.shape} for "
+                f"{self._model.name} is not a cross-encoder: output {self._output!r} has the shape {output.shape} for "
                 f"{len(encodings)} pairs; one or two numbers for each are wanted"
             )
         if not np.isfinite(logits).all():
@@ -206,8 +206,8 @@ class CrossEncoderReranker(BaseReranker):
 
     def _offsets(self, text: str) -> list[tuple[int, int]]:
         """Where each token begins and ends, in characters."""
-        found: list[tuple[int, int]] = self._model.tokenizer.encode(text, add_special_tokens=False).offsets
-        return found
+        offsets: list[tuple[int, int]] = self._model.tokenizer.encode(text, add_special_tokens=False).offsets
+        return offsets
 
 
 def _head(text: str, most: int) -> str:

@@ -56,20 +56,20 @@ class ForeignReranker(BaseRefiner):
             ModelError: it answered something else than documents it was given.
         """
         if not ranked.hits:
-            return replace(ranked, detail="there was nothing to rerank", dropped={}, degraded=())
+            return replace(ranked, detail="nothing to rerank", dropped={}, degraded=())
         available = getattr(self.reranker, "is_available", None)
         if callable(available) and not _waited(available()):
-            told = f"rerank: {self.name} is not available; the order before it stands"
-            return replace(ranked, detail="the order before it stands", dropped={}, degraded=(told,))
+            message = f"rerank: {self.name} is not available; the previous order is kept"
+            return replace(ranked, detail="the previous order is kept", dropped={}, degraded=(message,))
         if isinstance(self.reranker, BaseRefiner):
             return self.reranker.refine(query, ranked, top_k)
         head, tail = ranked.hits[: self.max_candidates], ranked.hits[self.max_candidates :]
         answer = _waited(self.reranker.rerank(query.text, [hit.document for hit in head], len(head)))
         order = self._order(head, answer)
         hits = [seen(hit, rank, score) for rank, (hit, score) in enumerate(order, 1)]
-        chosen = {id(hit) for hit, _ in order}
+        ranked_ids = {id(hit) for hit, _ in order}
         lowest = hits[-1].score
-        hits += [replace(hit, score=lowest) for hit in (*head, *tail) if id(hit) not in chosen]
+        hits += [replace(hit, score=lowest) for hit in (*head, *tail) if id(hit) not in ranked_ids]
         detail = f"{self.name} ordered {len(order)} of {len(ranked.hits)} hits"
         return Ranked(tuple(hits), f"rerank:{self.name}", detail, refused=ranked.refused)
 
@@ -80,20 +80,20 @@ class ForeignReranker(BaseRefiner):
         waiting: dict[tuple[str, str], list[Hit]] = {}
         for hit in head:
             waiting.setdefault((hit.document.id, hit.document.text), []).append(hit)
-        found: list[tuple[Hit, Any]] = []
-        for one in answer:
-            if not isinstance(one, Document):
-                raise ModelError(f"{self.name} returned {type(one).__name__} among its documents")
-            same = waiting.get((one.id, one.text))
+        pairs: list[tuple[Hit, Any]] = []
+        for document in answer:
+            if not isinstance(document, Document):
+                raise ModelError(f"{self.name} returned {type(document).__name__} among its documents")
+            same = waiting.get((document.id, document.text))
             if not same:
-                raise ModelError(f"{self.name} returned document {one.id!r:.80}, which it was not given, or twice")
-            found.append((same.pop(0), one.metadata.get("score")))
-        if not found:
-            raise ModelError(f"{self.name} returned no document")
-        scores = [float(score) if _is_finite(score) else math.nan for _, score in found]
+                raise ModelError(f"{self.name} returned document {document.id!r:.80}, which is unknown or a duplicate")
+            pairs.append((same.pop(0), document.metadata.get("score")))
+        if not pairs:
+            raise ModelError(f"{self.name} returned no documents")
+        scores = [float(score) if _is_finite(score) else math.nan for _, score in pairs]
         if any(math.isnan(score) for score in scores) or scores != sorted(scores, reverse=True):
-            scores = [1 / rank for rank in range(1, len(found) + 1)]  # only the order can be used
-        return [(hit, score) for (hit, _), score in zip(found, scores, strict=True)]
+            scores = [1 / rank for rank in range(1, len(pairs) + 1)]  # only the order can be used
+        return [(hit, score) for (hit, _), score in zip(pairs, scores, strict=True)]
 
 
 def as_refiner(reranker: Any) -> BaseRefiner:

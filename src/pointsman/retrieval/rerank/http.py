@@ -50,7 +50,7 @@ _SCORES: Final = ("relevance_score", "score")
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Endpoint:
     """Where to ask, and in which shape."""
 
     url: str
@@ -134,7 +134,7 @@ class HTTPReranker(BaseReranker):
                 f"the key would be sent to {parts.hostname} without encryption; use https, "
                 "or set insecure=True if nobody can listen on the way"
             )
-        self._ways = _ways(parts, api)
+        self._ways = _endpoints(parts, api)
         self._model, self._key, self._retries = model, api_key or "", retries
         self._max_chars = None if max_chars is None else count_of(max_chars, "max_chars")
         self._max_tokens = None if max_tokens_per_doc is None else count_of(max_tokens_per_doc, "max_tokens_per_doc")
@@ -168,47 +168,47 @@ class HTTPReranker(BaseReranker):
             ModelError: the server failed or answered what cannot be used.
         """
         deadline = time.monotonic() + (self.timeout or _WITHOUT_LIMIT)
-        sent = [_sendable(text if self._max_chars is None else shortened(text, self._max_chars)) for text in texts]
-        return self._scores(_sendable(query), sent, deadline)
+        inputs = [_sendable(text if self._max_chars is None else shortened(text, self._max_chars)) for text in texts]
+        return self._scores(_sendable(query), inputs, deadline)
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _scores(self, query: str, texts: list[str], deadline: float) -> list[float]:
         """The scores, by the first way that the server understands."""
         refused: list[str] = []
-        for way in self._ways:
+        for endpoint in self._ways:
             scores: list[float] = []
             try:
-                for batch in batched(texts, self._batch_size or _BATCHES[way.api]):
-                    scores += _read(self._answer(way, query, batch, deadline), len(batch))
-                    self._ways = (way,)
+                for batch in batched(texts, self._batch_size or _BATCHES[endpoint.api]):
+                    scores += _read(self._answer(endpoint, query, batch, deadline), len(batch))
+                    self._ways = (endpoint,)
             except _UnknownShapeError as error:
-                refused.append(f"{urlsplit(way.url).path} as {way.api}: {error}")
+                refused.append(f"{urlsplit(endpoint.url).path} as {endpoint.api}: {error}")
                 if scores:
                     break  # it has understood others: it is this batch
             except _UnusableError as error:
-                raise ModelError(f"{self._url} gave no usable answer: {self._safe(str(error))}") from None
+                raise ModelError(f"{self._url} returned no usable answer: {self._safe(str(error))}") from None
             else:
                 return scores
-        raise ModelError(f"{self._url} does not take our requests: {self._safe('; '.join(refused))}")
+        raise ModelError(f"{self._url} rejects our requests: {self._safe('; '.join(refused))}")
 
-    def _answer(self, way: _Way, query: str, texts: list[str], deadline: float) -> Any:
+    def _answer(self, endpoint: _Endpoint, query: str, texts: list[str], deadline: float) -> Any:
         """The server's JSON.
 
         Raises:
             _UnknownShapeError: it does not know the path or a field.
             _UnusableError: it failed, or this is no JSON.
         """
-        body = json.dumps(self._request(way.api, query, texts), ensure_ascii=False).encode()
+        body = json.dumps(self._request(endpoint.api, query, texts), ensure_ascii=False).encode()
         for attempt in range(self._retries + 1):
             try:
-                return self._exchange(way.url, body, deadline)
+                return self._exchange(endpoint.url, body, deadline)
             except _LaterError as error:
                 pause = error.pause if error.pause is not None else 0.25 * 2**attempt * random.uniform(0.5, 1)  # noqa: S311
-                left = deadline - time.monotonic()
-                if attempt == self._retries or pause > min(left, _LONGEST_PAUSE):
-                    told = f", and asks to wait {pause:.0f} s" if error.pause else ""
-                    raise _UnusableError(f"{error}{told} (attempt {attempt + 1})") from None
+                remaining = deadline - time.monotonic()
+                if attempt == self._retries or pause > min(remaining, _LONGEST_PAUSE):
+                    advice = f", and asks to wait {pause:.0f} s" if error.pause else ""
+                    raise _UnusableError(f"{error}{advice} (attempt {attempt + 1})") from None
                 _log.info("%s: %s; again in %.1f s", self._url, self._safe(str(error)), pause)
                 time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
@@ -227,14 +227,14 @@ class HTTPReranker(BaseReranker):
 
     def _exchange(self, url: str, body: bytes, deadline: float) -> Any:
         """One request."""
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise _UnusableError("there was no time left to ask")
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise _UnusableError("no time was left for the request")
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         try:
-            with self._client().stream("POST", url, content=body, headers=headers, timeout=left) as response:
+            with self._client().stream("POST", url, content=body, headers=headers, timeout=remaining) as response:
                 content = self._content(response, deadline)
                 status, retry_after = response.status_code, response.headers.get("Retry-After")
         except self._httpx.TimeoutException as error:
@@ -247,17 +247,19 @@ class HTTPReranker(BaseReranker):
             try:
                 return json.loads(content)
             except (ValueError, RecursionError):
-                raise _UnusableError(f"what came is no JSON: {one_line(content)}") from None
+                raise _UnusableError(f"the answer is not JSON: {one_line(content)}") from None
         if 300 <= status < 400:
-            raise _UnusableError(f"it redirects (status {status}), which is not followed; give the final address")
-        told = f"status {status}: {one_line(content)}"
+            raise _UnusableError(
+                f"it redirects (status {status}), and redirects are not followed; use the final address"
+            )
+        message = f"status {status}: {one_line(content)}"
         if status in {408, 429} or status >= 500:
-            raise _LaterError(told, seconds_of(retry_after))
-        raise (_UnknownShapeError if status in _ANOTHER_SHAPE else _UnusableError)(told)
+            raise _LaterError(message, seconds_of(retry_after))
+        raise (_UnknownShapeError if status in _ANOTHER_SHAPE else _UnusableError)(message)
 
     def _content(self, response: httpx.Response, deadline: float) -> bytes:
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise _UnusableError("it is compressed, which was not asked for")
+            raise _UnusableError("it is compressed, but no compression was requested")
         content = bytearray()
         for block in response.iter_raw():
             content += block
@@ -304,11 +306,11 @@ def _read(answer: Any, count: int) -> list[float]:
     if isinstance(answer, dict):
         results = next((answer[key] for key in _RESULTS if key in answer), None)
     if not isinstance(results, list):
-        raise _UnusableError(f"it holds no list of results: {one_line(repr(answer))}")
+        raise _UnusableError(f"it contains no list of results: {one_line(repr(answer))}")
     scores: dict[int, float] = {}
     for result in results:
         if not isinstance(result, dict):
-            raise _UnusableError(f"a result is no object: {one_line(repr(result))}")
+            raise _UnusableError(f"a result is not an object: {one_line(repr(result))}")
         index, score = result.get("index"), next((result[key] for key in _SCORES if key in result), None)
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count:
             raise _UnusableError(f"a result has the index {one_line(repr(index))}; it is from 0 to {count - 1}")
@@ -334,24 +336,24 @@ def _sendable(text: str) -> str:
     return repair(text).replace("\0", " ") or " "
 
 
-def _ways(parts: SplitResult, api: str) -> tuple[_Way, ...]:
+def _endpoints(parts: SplitResult, api: str) -> tuple[_Endpoint, ...]:
     """Where an address may be asked, and how, the likeliest first."""
     path = parts.path.rstrip("/")
 
-    def way(api: str, path: str) -> _Way:
-        return _Way(urlunsplit(parts._replace(path=path)), api)
+    def way(api: str, path: str) -> _Endpoint:
+        return _Endpoint(urlunsplit(parts._replace(path=path)), api)
 
     if path.endswith("/rerank"):
         if api == "auto":
             version = path.split("/")[-2]
-            known = {"v2": ["cohere"], "v1": ["jina"]}.get(version, ["tei", "jina"])
-            return tuple(way(name, path) for name in known)
+            names = {"v2": ["cohere"], "v1": ["jina"]}.get(version, ["tei", "jina"])
+            return tuple(way(name, path) for name in names)
         return (way(api, path),)
     for version, its_api in (("/v1", "jina"), ("/v2", "cohere")):
         if path.endswith(version):
             return (way(its_api if api == "auto" else api, f"{path}/rerank"),)
     if api == "auto":
         host = parts.hostname or ""
-        known = ["cohere"] if host == "cohere.com" or host.endswith(".cohere.com") else ["jina", "cohere", "tei"]
-        return tuple(way(name, path + _PATHS[name]) for name in known)
+        names = ["cohere"] if host == "cohere.com" or host.endswith(".cohere.com") else ["jina", "cohere", "tei"]
+        return tuple(way(name, path + _PATHS[name]) for name in names)
     return (way(api, path + _PATHS[api]),)

@@ -106,7 +106,7 @@ class LLMReranker(BaseReranker):
             {"en": prompts} if isinstance(prompts, RerankPrompts) else {**RERANK, **(prompts or {})}
         )
         self._model = name or next(
-            (found for key in ("name", "model") if isinstance(found := getattr(llm, key, None), str) and found),
+            (value for key in ("name", "model") if isinstance(value := getattr(llm, key, None), str) and value),
             type(llm).__name__,
         )
 
@@ -136,10 +136,10 @@ class LLMReranker(BaseReranker):
 
     async def _score(self, query: str, texts: Sequence[str], ask_model: Ask) -> Sequence[float]:
         prompts = self._prompts.get(detect(query)) or self._prompts["en"]
-        read = [shortened(text, self._max_chars) for text in texts]
+        passages = [shortened(text, self._max_chars) for text in texts]
         if self.mode == "pointwise":
-            return await self._grades(query, read, prompts, ask_model)
-        return await self._places(query, read, prompts, ask_model)
+            return await self._grades(query, passages, prompts, ask_model)
+        return await self._places(query, passages, prompts, ask_model)
 
     async def _grades(
         self, query: str, texts: Sequence[str], prompts: RerankPrompts, ask_model: Ask
@@ -176,10 +176,10 @@ class LLMReranker(BaseReranker):
                 prompt = fill(
                     prompts.listwise, query=fenced(quoted(query)), passages=fenced(lines), count=len(passages)
                 )
-                read = partial(read_order, count=len(passages))
-                named = await self._followed(prompt, _order_schema(len(passages)), read, prompts, ask_model)
-                chosen = [passages[place] for place in named]
-                order[start:end] = chosen + [place for place in passages if place not in set(chosen)]
+                reader = partial(read_order, count=len(passages))
+                answer = await self._followed(prompt, _order_schema(len(passages)), reader, prompts, ask_model)
+                ranked_places = [passages[place] for place in answer]
+                order[start:end] = ranked_places + [place for place in passages if place not in set(ranked_places)]
             if not start:
                 break
             end -= max(1, self._window // 2)
@@ -189,7 +189,7 @@ class LLMReranker(BaseReranker):
         return scores
 
     async def _followed(
-        self, first: str, schema: Schema, read: Callable[[str], T], prompts: RerankPrompts, ask_model: Ask
+        self, first: str, schema: Schema, reader: Callable[[str], T], prompts: RerankPrompts, ask_model: Ask
     ) -> T:
         """What the model answers, asked twice at most.
 
@@ -200,12 +200,12 @@ class LLMReranker(BaseReranker):
         for _ in range(2):
             try:
                 answer = await ask_model(prompt, schema)
-                return read(answer.text or ("" if answer.data is None else json.dumps(answer.data)))
+                return reader(answer.text or ("" if answer.data is None else json.dumps(answer.data)))
             except DefectError as error:
                 why = f"the answer cannot be used ({error})"
                 # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
-                told = fill(prompts.retry, problem=prompts.problems.get(str(error), str(error)), count="")
-                prompt = f"{first}\n\n{told}"
+                message = fill(prompts.retry, problem=prompts.problems.get(str(error), str(error)), count="")
+                prompt = f"{first}\n\n{message}"
             except ModelError as error:
                 why, prompt = str(error), first
             _log.info("%s: %s", self.name, why)

@@ -32,16 +32,16 @@ class RerankPrompts:
     problems: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name, needed, known in (
+        for name, needed, optional in (
             ("pointwise", {"query", "passage"}, {"query", "passage"}),
             ("listwise", {"query", "passages"}, {"query", "passages", "count"}),
             ("retry", {"problem"}, {"problem", "count"}),
         ):
             template = Template(getattr(self, name))
             used = set(template.get_identifiers())
-            if not template.is_valid() or used - known or needed - used:
+            if not template.is_valid() or used - optional or needed - used:
                 raise InputError(
-                    f"the prompt {name!r} needs {_listed(needed)} and may use {_listed(known)}; it uses "
+                    f"the prompt {name!r} needs {_listed(needed)} and may use {_listed(optional)}; it uses "
                     f"{_listed(used) or 'none'}; write $$ for a dollar sign"
                 )
 

@@ -28,16 +28,16 @@ BY_EFFORT: Final[Mapping[str, Collection[str]]] = {
 
 def additions(effort: EffortName | Limits) -> tuple[str, ...]:
     """What ``auto`` adds at this effort; of what fits into limits, by measured gain per millisecond."""
-    known = measured().additions
+    figures = measured().additions
     if isinstance(effort, str):
-        return tuple(name for name in known if name in BY_EFFORT[effort])
-    left = math.inf if effort.milliseconds is None else effort.milliseconds
-    taken = []
-    for name in sorted(known, key=lambda one: known[one]["gain"] / known[one]["ms"], reverse=True):
-        if known[name]["ms"] <= left:
-            left -= known[name]["ms"]
-            taken.append(name)
-    return tuple(taken)
+        return tuple(name for name in figures if name in BY_EFFORT[effort])
+    budget = math.inf if effort.milliseconds is None else effort.milliseconds
+    names = []
+    for name in sorted(figures, key=lambda addition: figures[addition]["gain"] / figures[addition]["ms"], reverse=True):
+        if figures[name]["ms"] <= budget:
+            budget -= figures[name]["ms"]
+            names.append(name)
+    return tuple(names)
 
 
 def transformer(added: Collection[str]) -> BaseTransformer | None:

@@ -14,7 +14,7 @@ from pointsman.types import Query
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pointsman.types import RetrievalContext
+    from pointsman.types import RetrievalContext, Spelling
 
 _log = logging.getLogger(__name__)
 
@@ -49,12 +49,14 @@ class Transformed:
         variants: what to search for besides; none of them reads like the query, or like another one.
         detail: what was decided and why, in words.
         degraded: what did not work as asked, and what was done instead.
+        spelling: set where words were corrected.
     """
 
     query: Query
     variants: tuple[Variant, ...] = ()
     detail: str = ""
     degraded: tuple[str, ...] = ()
+    spelling: Spelling | None = None
 
 
 class Lookup(Protocol):
@@ -130,10 +132,10 @@ class QueryTransformer(BaseTransformer):
         """What all steps answer, if all of them do at once."""
         run = _Run(query)
         for step in self.steps:
-            done = step.at_once(run.query) if isinstance(step, BaseTransformer) else None
-            if done is None:
+            result = step.at_once(run.query) if isinstance(step, BaseTransformer) else None
+            if result is None:
                 return None
-            run.take(step, done)
+            run.take(step, result)
         return run.result(self.max_variants)
 
     def transform(self, query: str | Query) -> Transformed:
@@ -165,24 +167,26 @@ class _Run:
         self.variants: list[Variant] = []
         self.details: list[str] = []
         self.degraded: list[str] = []
+        self.spelling: Spelling | None = None
 
-    def take(self, step: BaseTransformer, done: Transformed) -> None:
-        self.query = done.query
-        self.variants += done.variants
-        self.degraded += done.degraded
-        if done.detail:
-            self.details.append(f"{type(step).__name__}: {done.detail}")
+    def take(self, step: BaseTransformer, result: Transformed) -> None:
+        self.query = result.query
+        self.variants += result.variants
+        self.degraded += result.degraded
+        self.spelling = result.spelling or self.spelling
+        if result.detail:
+            self.details.append(f"{type(step).__name__}: {result.detail}")
 
     def fail(self, step: BaseTransformer, error: Exception) -> None:
         name = type(step).__name__
-        _log.warning("%s failed and was passed over: %s: %s", name, type(error).__name__, error)
-        self.degraded.append(f"{name} failed and was passed over: {type(error).__name__}: {error}")
+        _log.warning("%s failed and was skipped: %s: %s", name, type(error).__name__, error)
+        self.degraded.append(f"{name} failed and was skipped: {type(error).__name__}: {error}")
 
     def result(self, most: int) -> Transformed:
         variants = distinct(self.variants, self.query.text)
         if len(variants) > most:
             self.details.append(f"the first {most} of {len(variants)} variants kept")
-        return Transformed(self.query, variants[:most], "; ".join(self.details), tuple(self.degraded))
+        return Transformed(self.query, variants[:most], "; ".join(self.details), tuple(self.degraded), self.spelling)
 
 
 def bound(steps: Iterable[BaseTransformer], lookup: Lookup) -> list[BaseTransformer]:
@@ -193,13 +197,13 @@ def bound(steps: Iterable[BaseTransformer], lookup: Lookup) -> list[BaseTransfor
 def distinct(variants: Iterable[Variant], text: str) -> tuple[Variant, ...]:
     """The variants without those that read like ``text`` or like an earlier one, or say nothing."""
     seen: set[object] = {same(text), ""}
-    kept = []
+    unique = []
     for variant in variants:
         key: object = same(variant.text) if isinstance(variant.text, str) else variant  # what is no text is told later
         if key not in seen:
             seen.add(key)
-            kept.append(variant)
-    return tuple(kept)
+            unique.append(variant)
+    return tuple(unique)
 
 
 def same(text: str) -> str:

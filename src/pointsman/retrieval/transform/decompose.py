@@ -68,7 +68,7 @@ class RuleDecomposer(BaseTransformer):
         self.max_subqueries, self.weight = max_subqueries, weight
 
     def transform(self, query: str | Query) -> Transformed:
-        """The query as it is, with its sub-questions."""
+        """Returns the query unchanged, with its sub-questions."""
         query = Query.of(query)
         texts, rule = _taken_apart(query.text)
         variants = distinct((Variant(text, "subquestion", self.weight) for text in texts), query.text)
@@ -109,24 +109,24 @@ def bridge_entities(query: str, passages: Sequence[str], limit: int = 3) -> list
         passages: texts, best first, with the title as the first line where there is one.
         limit: how many at most.
     """
-    asked = f" {_words(query)} "
+    words = f" {_words(query)} "
     scores: Counter[str] = Counter()
     spelling: dict[str, str] = {}
     for rank, passage in enumerate(passages):
         head, _, body = passage[:LONGEST].strip().partition("\n")
         titled = bool(body.strip()) and len(head) <= 100 and not re.search(r"[.!?。！？]\s*$", head)
-        found = [(head.strip(), 3.0)] if titled else []
+        names = [(head.strip(), 3.0)] if titled else []
         text = body if titled else passage[:LONGEST]
         ends = sentences(text)
         first = ends[0][1] if ends else len(text)
-        found += [(name, 1.0) for name in _candidates(text[:first])]
-        found += [(name, 0.4) for name in _candidates(text[first:])]
-        for name, weight in found:
+        names += [(name, 1.0) for name in _candidates(text[:first])]
+        names += [(name, 0.4) for name in _candidates(text[first:])]
+        for name, weight in names:
             key = _words(name)
             if (
                 len(key) < 2
-                or f" {key} " in asked
-                or (re.search("[\u4e00-\u9fff]", key) and key in asked)
+                or f" {key} " in words
+                or (re.search("[\u4e00-\u9fff]", key) and key in words)
                 or key in STOP
             ):
                 continue
@@ -304,7 +304,7 @@ _ZH_PARTS = late("[，,；;？?。！]+|以及|(?:而且|并且|另外|还有|�
 def _chinese_conjunction(text: str) -> list[str]:
     # Cut at 以及 where a question follows; a clause that asks nothing belongs to the question after it.
     groups: list[str] = []
-    held = ""
+    pending = ""
     start = 0
     text = re.sub("^请问[，,]?", "", text)
     for cut in (*_ZH_PARTS.finditer(text), None):
@@ -312,11 +312,11 @@ def _chinese_conjunction(text: str) -> list[str]:
         if cut and cut[0] == "以及" and not opens_question(plain(text[cut.end() : cut.end() + 12])):
             continue
         start = cut.end() if cut else len(text)
-        held = f"{held}，{piece.strip()}" if held and piece.strip() else held or piece.strip()
+        pending = f"{pending}，{piece.strip()}" if pending and piece.strip() else pending or piece.strip()
         if opens_question(plain(piece)):
-            groups.append(held)
-            held = ""
-    if len(groups) < 2 or held:
+            groups.append(pending)
+            pending = ""
+    if len(groups) < 2 or pending:
         return []
     return [f"{question}？" for question in (groups[0], *(resolved(group, groups[0]) for group in groups[1:]))]
 
@@ -408,10 +408,10 @@ def _english_inner(text: str, depth: int) -> list[Hop]:
     if not depth:
         return [Hop(text)]
     for pattern in (_EN_RELATIVE, _EN_PARTICIPLE, _EN_OF, _EN_GENITIVE):
-        found = [match for match in pattern.finditer(text) if _bridges(text, match)]
-        if not found:
+        matches = [match for match in pattern.finditer(text) if _bridges(text, match)]
+        if not matches:
             continue
-        match = found[-1]
+        match = matches[-1]
         inner = match[0]
         noun = match.groupdict().get("np") or match["noun"]
         noun = re.sub(r"^(?:the|a|an|this|that)\s+", "", noun, flags=re.IGNORECASE)
@@ -530,8 +530,8 @@ def _russian_inner(text: str, depth: int) -> list[Hop]:
     for pattern in (_RU_WHICH, _RU_OF) if depth else ():
         for match in reversed(list(pattern.finditer(text))):
             inner = f"{match['np']}, {match['rel']} {match['clause']}" if pattern is _RU_WHICH else match[0]
-            named = match["clause"] if pattern is _RU_WHICH else match["of"]
-            if not re.search(r"[A-ZА-ЯЁ0-9«\"]", named):
+            clause = match["clause"] if pattern is _RU_WHICH else match["of"]
+            if not re.search(r"[A-ZА-ЯЁ0-9«\"]", clause):
                 continue
             noun = match["noun"]
             before, after = text[: match.start()], text[match.end() :]

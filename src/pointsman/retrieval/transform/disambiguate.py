@@ -134,13 +134,13 @@ class _Name:
 
 def _names(text: str) -> list[_Name]:
     """Quoted texts, capitalised names, identifiers, in the order of the text."""
-    found = [_Name(next(filter(None, m.groups())), m.start(), opens=False, quoted=True) for m in _QUOTED.finditer(text)]
-    taken = [(m.start(), m.end()) for m in _QUOTED.finditer(text)]
-    identifiers = [m for m in _IDENTIFIER.finditer(text) if _free(m, taken)]
-    found += [_Name(m[0], m.start(), opens=False) for m in identifiers]
-    taken += [m.span() for m in identifiers]
+    names = [_Name(next(filter(None, m.groups())), m.start(), opens=False, quoted=True) for m in _QUOTED.finditer(text)]
+    spans = [(m.start(), m.end()) for m in _QUOTED.finditer(text)]
+    identifiers = [m for m in _IDENTIFIER.finditer(text) if _free(m, spans)]
+    names += [_Name(m[0], m.start(), opens=False) for m in identifiers]
+    spans += [m.span() for m in identifiers]
     for match in _NAME.finditer(text):
-        if not _free(match, taken):
+        if not _free(match, spans):
             continue
         words = match[0].split()
         start = match.start()
@@ -150,8 +150,8 @@ def _names(text: str) -> list[_Name]:
             words, opens = words[1:], False
         name = re.sub(r"['’]s?$", "", " ".join(words))
         if len(name) > 1 or (name and not opens):
-            found.append(_Name(name, start, opens and len(words) == 1))
-    return sorted(found, key=lambda name: name.start)
+            names.append(_Name(name, start, opens and len(words) == 1))
+    return sorted(names, key=lambda name: name.start)
 
 
 def name_texts(text: str) -> list[str]:
@@ -159,8 +159,8 @@ def name_texts(text: str) -> list[str]:
     return list(dict.fromkeys(name.text for name in _sure(_names(text), text) or _names(text)))
 
 
-def _free(match: re.Match[str], taken: Iterable[tuple[int, int]]) -> bool:
-    return not any(start <= match.start() < end for start, end in taken)
+def _free(match: re.Match[str], spans: Iterable[tuple[int, int]]) -> bool:
+    return not any(start <= match.start() < end for start, end in spans)
 
 
 def _sure(names: Sequence[_Name], elsewhere: str) -> list[_Name]:
@@ -256,13 +256,13 @@ _EN_NOUN = late(r"\b(?:the|a|an|my|our|your|this)\s+((?:[\w'-]+\s+){0,4}[\w'-]+)
 def _english(text: str, past: _Past) -> str | None:
     if (bare := _bare_question(text)) and past.question:
         return f"{bare}: {past.question}"
-    masked = _EN_EXPLETIVE.sub(lambda match: "#" * len(match[0]), text)
-    pronoun = _EN_PRONOUN.search(masked)
+    visible = _EN_EXPLETIVE.sub(lambda match: "#" * len(match[0]), text)
+    pronoun = _EN_PRONOUN.search(visible)
     if pronoun is not None:
         return _english_pronoun(text, pronoun, past)
     about = _EN_ABOUT.match(text)
     if about and past.question and len(about["rest"].split()) <= 6 and not _asks(about["rest"]):
-        return _put(about["rest"], past.question, _EN_PREPOSITION, detached=_english_attribute)
+        return _substituted(about["rest"], past.question, _EN_PREPOSITION, detached=_english_attribute)
     return None
 
 
@@ -293,14 +293,14 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
         return None
     possessive = word in _EN_POSSESSIVE or (word == "her" and re.match(r"\s+[a-z]", text[pronoun.end() :]) is not None)
     if possessive:
-        put = f"{entity}'s"
+        replacement = f"{entity}'s"
     elif word == "there":
-        put = f"in {entity}"
+        replacement = f"in {entity}"
     elif pronoun["that"]:
-        put = f"{entity},"  # «this city»: «Paris, city»
+        replacement = f"{entity},"  # «this city»: «Paris, city»
     else:
-        put = entity + (pronoun["s"] or "")
-    filled = text[: pronoun.start()] + put + text[pronoun.end() :]
+        replacement = entity + (pronoun["s"] or "")
+    filled = text[: pronoun.start()] + replacement + text[pronoun.end() :]
     return _capitalised(_EN_LEAD.sub("", filled))
 
 
@@ -318,8 +318,8 @@ _RU_ROLE = late(
 
 def _role(past: _Past, role: re.Pattern[str]) -> str | None:
     """Who is asked for by what they do, where nobody has said the name: «the author of War and Peace»."""
-    found = role.search(past.question)
-    return found[0].strip() if found else None
+    match = role.search(past.question)
+    return match[0].strip() if match else None
 
 
 def _is_plural(name: _Name) -> bool:
@@ -331,15 +331,15 @@ def _english_noun(question: str) -> str | None:
     """What a question without names is about: its last noun with an article, or its last words."""
     nouns = [match[1] for match in _EN_NOUN.finditer(question)]
     for noun in reversed(nouns):
-        kept: list[str] = []
+        noun_words: list[str] = []
         for word in noun.split():
-            if fold(word) in ENGLISH and not (kept and word in {"of", "the"}):
+            if fold(word) in ENGLISH and not (noun_words and word in {"of", "the"}):
                 break
-            kept.append(word)
-        while kept and fold(kept[-1]) in ENGLISH:
-            kept.pop()
-        if kept:
-            return " ".join(kept)
+            noun_words.append(word)
+        while noun_words and fold(noun_words[-1]) in ENGLISH:
+            noun_words.pop()
+        if noun_words:
+            return " ".join(noun_words)
     words = [word for word in re.findall(r"[\w'-]+", question) if fold(word) not in ENGLISH]
     return " ".join(words[-2:]) or None
 
@@ -383,7 +383,9 @@ def _capitalised(text: str) -> str:
 # --- ellipsis, English and Russian -----------------------------------------------------------------------------------
 
 
-def _put(rest: str, question: str, prepositions: re.Pattern[str], *, detached: Callable[[str, str], str]) -> str:
+def _substituted(
+    rest: str, question: str, prepositions: re.Pattern[str], *, detached: Callable[[str, str], str]
+) -> str:
     """A question with ``rest`` in the place of what it is like; else ``detached`` joins the two."""
     body = question.rstrip(" ?.!？")
     names = _sure(_names(body), body)
@@ -401,7 +403,7 @@ def _put(rest: str, question: str, prepositions: re.Pattern[str], *, detached: C
         if not new[:1].isupper():
             return f"{body} {rest}?"
     likeness = [(_likeness(new, name), number, name) for number, name in enumerate(names)]
-    if likeness and (best := max(likeness, key=lambda one: one[:2]))[0] > 0:
+    if likeness and (best := max(likeness, key=lambda item: item[:2]))[0] > 0:
         old = best[2]
         return f"{body[: old.start]}{new}{body[old.start + len(old.text) :]}?"
     return _other_thing(new, body) if not names and not preposition else detached(rest, question)
@@ -478,7 +480,7 @@ def _russian(text: str, past: _Past) -> str | None:
         and not _asks(about["rest"])
         and not _RU_VERB.search(about["rest"])
     ):
-        return _put(about["rest"], past.question, _RU_PREPOSITION, detached=_russian_attribute)
+        return _substituted(about["rest"], past.question, _RU_PREPOSITION, detached=_russian_attribute)
     return None
 
 
@@ -516,8 +518,8 @@ def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
         r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут", pronoun.string
     )
     if (masculine or feminine) and verb_of_life:
-        answered = _choose(past, _is_person) if _WHO.match(past.question) else None
-        person = answered or _choose(past, lambda name: _is_person(name) and agrees(name))
+        answer = _choose(past, _is_person) if _WHO.match(past.question) else None
+        person = answer or _choose(past, lambda name: _is_person(name) and agrees(name))
         if person := person or _role(past, _RU_ROLE):
             return person
     return _choose(past, agrees) or _russian_noun(past.question)
@@ -525,7 +527,7 @@ def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
 
 def _russian_noun(question: str) -> str | None:
     """What a question without names is about: its first words that say something, up to a preposition or stop."""
-    kept: list[str] = []
+    words: list[str] = []
     for word in re.findall(r"[\w-]+|[,.:;—]", question):
         folded = fold(word)
         if (
@@ -534,11 +536,11 @@ def _russian_noun(question: str) -> str | None:
             or not re.match(r"\w", word)
             or re.search("(?:ть|ться|ешь|ете|ите)$", folded)
         ):
-            if kept:
+            if words:
                 break
             continue
-        kept.append(word)
-    return " ".join(kept[:3]) or None
+        words.append(word)
+    return " ".join(words[:3]) or None
 
 
 def _russian_attribute(rest: str, question: str) -> str:
@@ -628,14 +630,14 @@ def _chinese_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     if re.match("呢[？?]*$", rest):
         return f"{entity}{past.question}" if past.question else None
     start = min(_ZH_THEN.match(text).end(), pronoun.start())  # type: ignore[union-attr]  # as above
-    kept = pronoun[0] if pronoun["this"] else "的" if pronoun["its"] else ""  # 故宫这座宫殿
-    return text[start : pronoun.start()] + entity + kept + rest
+    suffix = pronoun[0] if pronoun["this"] else "的" if pronoun["its"] else ""  # 故宫这座宫殿
+    return text[start : pronoun.start()] + entity + suffix + rest
 
 
 def _chinese_entity(past: _Past, *, person: bool) -> str | None:
     """What was last talked about: a person in the answer where one was asked for, else what the question is about."""
-    if person and _ZH_WHO.search(past.question) and (found := _ZH_PERSON.search(past.answer)):
-        return str(found["name"] or found["first"])
+    if person and _ZH_WHO.search(past.question) and (match := _ZH_PERSON.search(past.answer)):
+        return str(match["name"] or match["first"])
     for question in (past.question, *past.earlier):
         subject = _chinese_subject(question, person=person)
         if subject and not _ZH_PRONOUN.match(subject):

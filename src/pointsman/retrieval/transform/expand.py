@@ -158,26 +158,26 @@ class RuleExpander(BaseTransformer):
         self._ours = thesaurus is None and neighbours is None
 
     def transform(self, query: str | Query) -> Transformed:
-        """The query as it is, with its variants."""
+        """Returns the query unchanged, with its variants."""
         query = Query.of(query)
         if not query.text.strip() or len(query.text) > _LONGEST:
             return Transformed(query)
         text = query.text
         degraded: tuple[str, ...] = ()
-        found: dict[str, list[str]] = {}
+        texts: dict[str, list[str]] = {}
         if "correction" in self.variants and self.speller is not None:
             corrected = self.speller.correct(text)
             text = corrected.text
             if corrected:  # both forms, where the speller is unsure
-                found["correction"] = [one for one in (text, corrected.alternative) if one and one != query.text]
+                texts["correction"] = [item for item in (text, corrected.alternative) if item and item != query.text]
         if "paraphrase" in self.variants:
-            found["paraphrase"] = [paraphrase(text)]
+            texts["paraphrase"] = [paraphrase(text)]
         if "synonym" in self.variants:
-            found["synonym"], degraded = self._with_synonyms(text)
-        made = (
-            Variant(one, kind, self.weights.get(kind, 1.0)) for kind in self.variants for one in found.get(kind, ())
+            texts["synonym"], degraded = self._with_synonyms(text)
+        candidates = (
+            Variant(each, kind, self.weights.get(kind, 1.0)) for kind in self.variants for each in texts.get(kind, ())
         )
-        variants = distinct(made, query.text)
+        variants = distinct(candidates, query.text)
         detail = ", ".join(dict.fromkeys(variant.kind for variant in variants))
         return Transformed(query, variants, detail, degraded)
 
@@ -195,7 +195,7 @@ class RuleExpander(BaseTransformer):
                     degraded = (f"no neighbours of words: {type(error).__name__}: {error}",)
                     break
                 stem = DEFAULT_ANALYZER.tokens(word)
-                others = [one for one, _ in near if DEFAULT_ANALYZER.tokens(one) != stem]
+                others = [word for word, _ in near if DEFAULT_ANALYZER.tokens(word) != stem]
                 if others:
                     by_term.append([bare[:start] + other + bare[end:] for other in others])
         # The first synonym of every term, then the second ones.
@@ -242,10 +242,10 @@ def paraphrase(text: str) -> str:
     """
     bare = without_request(text)
     if scripts(bare)["han"] > 0.3:
-        kept = _ZH_ASKING.sub(" ", bare)
-        kept = re.sub("[？?。！!]+", " ", kept)
-        kept = " ".join(piece for part in kept.split() if (piece := part.strip("的是了在，,、；;：: ")))
-        return kept if len(re.findall(r"\w", kept)) >= 2 else text
+        rest = _ZH_ASKING.sub(" ", bare)
+        rest = re.sub("[？?。！!]+", " ", rest)
+        rest = " ".join(piece for part in rest.split() if (piece := part.strip("的是了在，,、；;：: ")))
+        return rest if len(re.findall(r"\w", rest)) >= 2 else text
     pieces = [
         piece
         for piece in bare.split()
@@ -320,8 +320,8 @@ def _key(text: str) -> str:
 
 def _content_words(text: str) -> Iterator[tuple[int, int, str]]:
     """Words that say something, the longest first: a rare word is the likelier to be called otherwise elsewhere."""
-    found = [
+    spans = [
         (m.start(), m.end(), m[0]) for m in _WORD.finditer(text) if len(m[0]) > 2 and not any(map(str.isdigit, m[0]))
     ]
-    words = [one for one in found if fold(one[2]) not in STOP and not HAN_RUN.search(one[2])]
-    yield from sorted(words, key=lambda one: (-len(one[2]), one[0]))[:_SYNONYM_VARIANTS]
+    words = [item for item in spans if fold(item[2]) not in STOP and not HAN_RUN.search(item[2])]
+    yield from sorted(words, key=lambda item: (-len(item[2]), item[0]))[:_SYNONYM_VARIANTS]

@@ -74,38 +74,40 @@ class FeedbackExpander(BaseTransformer):
                 seconds = account.left(_SECONDS) or 1e-3
                 context = self.lookup.search(replace(query, history=()), self.documents, seconds)
             except PointsmanError as error:
-                message = f"no feedback, the search for it failed: {describe(error)}"
+                message = f"no feedback, because its search failed: {describe(error)}"
                 log.warning("%s", message)
                 return Transformed(query, degraded=(message,))
         degraded = tuple(f"the search for feedback: {cause}" for cause in context.degraded)
         text, count = self._expansion(query.text, context.hits)
-        asked = len(DEFAULT_ANALYZER.query_tokens(query.text))
-        if not count or not asked:
+        length = len(DEFAULT_ANALYZER.query_tokens(query.text))
+        if not count or not length:
             return Transformed(query, detail="no words to take from the first hits", degraded=degraded)
         # Both models sum to one: the query's |q| words, and the feedback's as many as they were repeated.
-        weight = min(1.0, self.share / (1 - self.share) * asked / count)
+        weight = min(1.0, self.share / (1 - self.share) * length / count)
         return Transformed(query, (Variant(text, "expansion", weight, "bm25"),), f"feedback: {text}", degraded)
 
-    def _expansion(self, asked: str, hits: Sequence[Hit]) -> tuple[str, int]:
+    def _expansion(self, query: str, hits: Sequence[Hit]) -> tuple[str, int]:
         """The words, repeated by their weight, and how many that makes."""
         if not hits:
             return "", 0
-        known = set(DEFAULT_ANALYZER.query_tokens(asked))
+        query_tokens = set(DEFAULT_ANALYZER.query_tokens(query))
         best = hits[0].score
         evidence = [math.exp(min(0.0, (hit.score - best) / max(1.0, abs(best)))) for hit in hits]
         weights: Counter[str] = Counter()
-        held: Counter[str] = Counter()
+        document_counts: Counter[str] = Counter()
         for hit, share in zip(hits, evidence, strict=True):
             counts = Counter(DEFAULT_ANALYZER.query_tokens(hit.document.searchable))
             length = counts.total() or 1
             for token, count in counts.items():
                 weights[token] += share * count / length  # type: ignore[assignment]  # a Counter counts floats as well
-                held[token] += 1
-        likely = [token for token in weights if token not in known and held[token] > 1 and len(token) > 1]
-        chosen = sorted(likely, key=lambda token: (-weights[token], token))[: self.terms]
-        if not chosen:
+                document_counts[token] += 1
+        likely = [
+            token for token in weights if token not in query_tokens and document_counts[token] > 1 and len(token) > 1
+        ]
+        terms = sorted(likely, key=lambda token: (-weights[token], token))[: self.terms]
+        if not terms:
             return "", 0
-        top = weights[chosen[0]]
-        repeated = [max(1, round(_MOST_REPEATS * weights[token] / top)) for token in chosen]
-        words = [" ".join([token] * count) for token, count in zip(chosen, repeated, strict=True)]
+        top = weights[terms[0]]
+        repeated = [max(1, round(_MOST_REPEATS * weights[token] / top)) for token in terms]
+        words = [" ".join([token] * count) for token, count in zip(terms, repeated, strict=True)]
         return " ".join(words), sum(repeated)

@@ -75,13 +75,13 @@ def usable(text: str, query: str, prompt: str = "", *, longest: int = LONGEST) -
         return "it is empty"
     if len(text) > longest:
         return f"it is too long ({len(text)} characters)"
-    folded, asked = fold(text), fold(query)
+    folded, folded_query = fold(text), fold(query)
     refusal = _REFUSAL.match(folded, _LEAD.match(folded).end())  # type: ignore[union-attr]  # it matches the empty string
-    if refusal is not None and refusal[0] not in asked:
+    if refusal is not None and refusal[0] not in folded_query:
         return "it refuses"
-    if prompt and _echoes(folded, asked, fold(prompt)):
+    if prompt and _echoes(folded, folded_query, fold(prompt)):
         return "it echoes the prompt"
-    if any(fold(match[0]) not in asked for match in _PLACEHOLDER.finditer(text)):
+    if any(fold(match[0]) not in folded_query for match in _PLACEHOLDER.finditer(text)):
         return "it holds a placeholder"
     return _other_language(text, query) or _repetition(folded)
 
@@ -97,8 +97,8 @@ def strings(text: str, data: Any = None) -> list[str]:
         >>> strings('Sure: {"queries": ["one", "two"]}'), strings("Here they are:\n1. one\n2) two")
         (['one', 'two'], ['one', 'two'])
     """
-    if data is not None and (found := list(_texts(data))):
-        return _clean(found)
+    if data is not None and (texts := list(_texts(data))):
+        return _clean(texts)
     text = _answer(repair(text))
     try:
         containers = find_values(text)
@@ -170,25 +170,25 @@ def _lines(text: str) -> Iterator[str]:
 
 def _clean(texts: Sequence[str] | Iterator[str]) -> list[str]:
     """Without markers, labels, quotes and repetitions."""
-    kept: dict[str, str] = {}
+    unique: dict[str, str] = {}
     for text in texts:
         bare = _ITEM.sub("", text, count=1).strip(_WRAP) if _ITEM.match(text) else text.strip(_WRAP)
         if label := _LABEL.match(bare):
             bare = bare[label.end() :].strip(_WRAP)
         bare = " ".join(bare.split())
         if bare:
-            kept.setdefault(fold(bare), bare)
-    return list(kept.values())
+            unique.setdefault(fold(bare), bare)
+    return list(unique.values())
 
 
-def _echoes(folded: str, asked: str, prompt: str) -> bool:
+def _echoes(folded: str, folded_query: str, prompt: str) -> bool:
     if "~~~" in folded:
         return True
     bare = " ".join(folded.split())
-    if bare not in asked and len(bare) >= _long(bare) and bare in " ".join(prompt.split()):
+    if bare not in folded_query and len(bare) >= _long(bare) and bare in " ".join(prompt.split()):
         return True
     return any(
-        line not in asked and asked not in line and line in folded
+        line not in folded_query and folded_query not in line and line in folded
         for part in prompt.splitlines()
         if len(line := part.strip()) >= _long(part)
     )
@@ -200,11 +200,11 @@ def _long(text: str) -> int:
 
 
 def _other_language(text: str, query: str) -> str | None:
-    asked, answered = scripts(query), scripts(text)
-    if not any(asked.values()) or not any(answered.values()):
+    query_scripts, text_scripts = scripts(query), scripts(text)
+    if not any(query_scripts.values()) or not any(text_scripts.values()):
         return None
-    script = max(answered, key=answered.__getitem__)
-    if asked[script] < 0.15 and answered[script] > 0.6:
+    script = max(text_scripts, key=text_scripts.__getitem__)
+    if query_scripts[script] < 0.15 and text_scripts[script] > 0.6:
         return "it is in another script than the query"
     ours, theirs = detect(query), detect(text)
     if ours in {"en", "zh", "ru"} and theirs != ours and theirs not in {"en", "zh", "ru"} and len(text) > 40:

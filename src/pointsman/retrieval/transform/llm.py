@@ -85,8 +85,8 @@ class _LLMTransformer(BaseTransformer):
                     answer = error
                 prompt = talk.send(answer)
         except StopIteration as end:
-            done: Transformed = end.value
-            return done
+            result: Transformed = end.value
+            return result
 
     async def atransform(self, query: str | Query) -> Transformed:
         """The same, awaited; ``acomplete`` is used where the model has one."""
@@ -101,14 +101,14 @@ class _LLMTransformer(BaseTransformer):
                     answer = error
                 prompt = talk.send(answer)
         except StopIteration as end:
-            done: Transformed = end.value
-            return done
+            result: Transformed = end.value
+            return result
 
     def _talk(self, query: Query) -> _Talk:
         if (reason := self._needless(query)) is not None:
             return Transformed(query, detail=reason)
         if len(query.text) > _LONGEST_QUERY:
-            why = f"the model was not asked: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
+            why = f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
             return Transformed(query, degraded=(why,))
         prompts = self.prompts.get(detect(query.text)) or self.prompts["en"]
         template, prompt = self._prompt(prompts, query)
@@ -118,12 +118,12 @@ class _LLMTransformer(BaseTransformer):
             if isinstance(answer, ModelError):
                 problem = str(answer)
                 continue
-            done, problem = self._read(answer, query, template)
-            if done is not None:
-                return done
-        told = f"{type(self).__name__}: the model's answer was of no use ({problem}); the query is searched as it is"
-        _log.warning("%s", told)
-        return Transformed(query, degraded=(told,))
+            result, problem = self._read(answer, query, template)
+            if result is not None:
+                return result
+        message = f"{type(self).__name__}: the model's answer was unusable ({problem}); the query is searched unchanged"
+        _log.warning("%s", message)
+        return Transformed(query, degraded=(message,))
 
     def _needless(self, query: Query) -> str | None:
         """Why there is nothing to ask; None: there is."""
@@ -141,14 +141,14 @@ class _LLMTransformer(BaseTransformer):
         self, answer: Completion, query: Query, template: str, *, most: int, kind: str, weight: float, may_be_none: bool
     ) -> tuple[Transformed | None, str]:
         """Variants out of an answer that lists queries."""
-        found = strings(_text(answer), answer.data)
-        if not found:
+        texts = strings(_text(answer), answer.data)
+        if not texts:
             if may_be_none and _empty_list(answer):
-                return Transformed(query, detail="the model takes it for a simple question"), ""
+                return Transformed(query, detail="the model considers it a simple question"), ""
             return None, usable(answer.text, query.text, template) or "it lists no queries"
         problems: dict[str, None] = {}
         good = []
-        for text in found:
+        for text in texts:
             problem = usable(text, query.text, template, longest=_LONGEST_VARIANT)
             if problem is None:
                 problem = _no_query(text, query.text)
@@ -266,7 +266,7 @@ class LLMDisambiguator(_LLMTransformer):
 
     def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
         return prompts.disambiguate, fill(
-            prompts.disambiguate, query=fenced(quoted(query.text)), history=fenced(_shown(query.history))
+            prompts.disambiguate, query=fenced(quoted(query.text)), history=fenced(_history_text(query.history))
         )
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
@@ -311,7 +311,7 @@ def _empty_list(answer: Completion) -> bool:
     return bare.endswith(("[]", "[]}", "[]}```", "[]```"))
 
 
-def _shown(history: Sequence[Message]) -> str:
+def _history_text(history: Sequence[Message]) -> str:
     """The history as data, one message a line."""
     return "\n".join(
         f'{{"role": {quoted(message.role[:40])}, "text": {quoted(message.text[:_MESSAGE_LENGTH])}}}'

@@ -27,17 +27,17 @@ class TransformPrompts:
     disambiguate: str
 
     def __post_init__(self) -> None:
-        for name, needed, known in (
+        for name, needed, optional in (
             ("decompose", {"query"}, {"query", "most"}),
             ("expand", {"query"}, {"query", "most"}),
             ("disambiguate", {"query", "history"}, {"query", "history"}),
         ):
             template = Template(getattr(self, name))
             used = set(template.get_identifiers())
-            if not template.is_valid() or used - known or needed - used:
+            if not template.is_valid() or used - optional or needed - used:
                 raise InputError(
                     f"the prompt {name!r} needs {', '.join(f'${key}' for key in sorted(needed))} and may use "
-                    f"{', '.join(f'${key}' for key in sorted(known))}; it uses {sorted(used)}; "
+                    f"{', '.join(f'${key}' for key in sorted(optional))}; it uses {sorted(used)}; "
                     "write $$ for a dollar sign"
                 )
 

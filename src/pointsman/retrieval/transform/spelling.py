@@ -6,12 +6,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pointsman.errors import StoreError
 from pointsman.retrieval.source import Source
-from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed
+from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant
 from pointsman.retrieval.vocabulary import Vocabulary
 from pointsman.store.base import Capability
-from pointsman.types import Query
+from pointsman.types import Query, Spelling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,16 +18,10 @@ if TYPE_CHECKING:
 _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
 
-def _tells_words(dataset: Source) -> bool:
-    try:
-        return dataset.can(Capability.TERMS)
-    except StoreError:  # searching it says what is wrong with it
-        return False
-
-
 class Corrector(BaseTransformer):
     """Puts a word of the datasets in the place of one that none of their documents has, where it is a likely slip.
 
+    Where the correction may be wrong, as with names, the query as it was written is searched beside the corrected one.
     What some document contains is never touched: that is looked up in the keyword index, so correct queries cost
     microseconds, and the vocabulary is read from the documents only when the first unknown word comes.
 
@@ -37,12 +30,12 @@ class Corrector(BaseTransformer):
     """
 
     def __init__(self, datasets: Sequence[Source] = ()) -> None:
-        self.datasets = [dataset for dataset in datasets if dataset.lists_for("auto")[0] and _tells_words(dataset)]
+        self.datasets = [source for source in datasets if source.lists_for("auto")[0] and source.can(Capability.TERMS)]
         self._vocabulary = Vocabulary(self.datasets)
 
     def over(self, lookup: Lookup) -> Corrector:
         """Corrects by the words of what will be searched; not at all where a source has words that nobody knows."""
-        sources = [one for one in lookup.sources if isinstance(one, Source) and one.lists_for("auto")[0]]
+        sources = [source for source in lookup.sources if isinstance(source, Source) and source.lists_for("auto")[0]]
         return Corrector(sources if len(sources) == len(lookup.sources) else ())
 
     def at_once(self, query: Query) -> Transformed | None:
@@ -52,21 +45,28 @@ class Corrector(BaseTransformer):
     def transform(self, query: str | Query) -> Transformed:
         """The query with corrected words; the same object where there is nothing to correct."""
         query = Query.of(query)
-        if (done := self.at_once(query)) is not None:
-            return done
+        if (result := self.at_once(query)) is not None:
+            return result
         unknown = {word for word in set(_WORD.findall(query.text)) if not self._known(word)}
         speller = self._vocabulary.speller() if unknown else None
         if speller is None:
             return Transformed(query)
-        found = speller.correct(query.text)
-        changes = [one for one in found.changes if self._known(one.new) and not self._known(one.old)]  # as of now
+        correction = speller.correct(query.text)
+        changes = [
+            change for change in correction.changes if self._known(change.new) and not self._known(change.old)
+        ]  # as of now
         text = query.text
         for change in reversed(changes):
             text = text[: change.start] + change.new + text[change.end :]
         if not changes:
             return Transformed(query)
-        told = ", ".join(f"{change.old} → {change.new}" for change in changes)
-        return Transformed(replace(query, text=text), (), f"corrected by the documents' own words: {told}")
+        pairs = ", ".join(f"{change.old} → {change.new}" for change in changes)
+        detail = f"corrected by the documents' own words: {pairs}"
+        if all(change.sure for change in changes):
+            return Transformed(replace(query, text=text), (), detail, spelling=Spelling(text, query.text))
+        written = Variant(query.text, "correction")
+        detail = f"{detail}; searched as written as well"
+        return Transformed(replace(query, text=text), (written,), detail, spelling=Spelling(text, query.text, True))
 
     def _known(self, word: str) -> bool:
         return any(dataset.store.frequencies([word])[0] > 0 for dataset in self.datasets)

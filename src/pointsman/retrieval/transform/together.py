@@ -49,9 +49,9 @@ class Together(BaseTransformer):
         for step, outcome in zip(self.steps, outcomes, strict=True):
             if outcome.answer is None:
                 cause = describe(outcome.error or RuntimeError("it gave no answer"))
-                told = f"{type(step).__name__} failed and was passed over: {cause}"
-                log.warning("%s", told)
-                degraded[told] = None
+                message = f"{type(step).__name__} failed and was skipped: {cause}"
+                log.warning("%s", message)
+                degraded[message] = None
                 continue
             variants += outcome.answer.variants
             details |= dict.fromkeys(filter(None, [outcome.answer.detail]))

@@ -1,0 +1,509 @@
+"""Fitting what hits are worth to somebody's own dataset, embedder and labels; see docs/scores.md.
+
+Labels are the best there is. Without them, questions are made from the documents themselves: a title, the first
+sentence, another sentence, taken out of a document that is then to be found by what is left of it. Such questions are
+not people's, so they serve only where nothing is calibrated at all, as with another embedder than the default one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Final
+
+from pointsman.errors import InputError
+from pointsman.request import SearchRequest
+from pointsman.retrieval.branches import Question, SourceBranch
+from pointsman.retrieval.candidates import StoreResults
+from pointsman.retrieval.dataset_calibration import MOST_HITS, Calibration, Coverage
+from pointsman.retrieval.judging import evidence_of
+from pointsman.retrieval.relevance import (
+    FIRST,
+    Candidates,
+    Evidence,
+    Form,
+    Labelled,
+    Prepared,
+    Relevance,
+    fit_prepared,
+    letters_of,
+    never_increasing,
+    prepared,
+    scaled,
+    script_of,
+    shipped,
+    unrelated_questions,
+)
+from pointsman.text import DEFAULT_ANALYZER, sentences
+from pointsman.types import Document, Hit, Query
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pointsman.dataset import Dataset
+    from pointsman.engine import Engine
+    from pointsman.types import RetrievalContext
+
+FEWEST: Final = 20
+"""Answered questions below which nothing is fitted."""
+
+MADE: Final = 300
+"""Questions that are made from documents at most."""
+
+BINS: Final = 10
+"""Bins of equal count of the calibration error."""
+
+_FOLDS: Final = 5
+_Z: Final = 1.645  # a gain counts from where the one-sided 95 % interval leaves zero behind
+_DEPTH: Final = 100
+_SAMPLE: Final = 1000  # documents that tell how rare words are
+_SHORTEST: Final = 40  # characters of what is left of a document
+_LONGEST: Final = 200  # characters of a sentence that is a question
+_WORDS: Final = 4  # of the shortest sentence that is one
+_FORMS: Final[Mapping[Form, tuple[Form, ...]]] = {
+    "both": ("both", "vector", "words"),
+    "vector": ("vector",),
+    "words": ("words",),
+}
+
+Halves = Sequence[Sequence[Relevance]]
+Grades = Mapping[str, Mapping[str, int]]
+
+Progress = Callable[[int, int, str], None]
+"""Called with how much is done, how much there is to do, and what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What fitting one form of evidence came to; every figure is of questions that were left out of the fit.
+
+    Attributes:
+        form: which scores are looked at: both, vectors alone, words alone.
+        error: the calibration error of `Hit.relevance` as fitted: ECE over ten bins of equal count.
+        before: that of the calibration that acts so far; None where there is none.
+        gain: in log loss a hit, over that calibration, or over the share of relevant hits where there is none.
+        lower: the lower end of the interval of the gain.
+        adopted: whether the fit is better.
+    """
+
+    form: Form
+    error: float
+    before: float | None
+    gain: float
+    lower: float
+    adopted: bool
+
+    def __str__(self) -> str:
+        before = "nothing before" if self.before is None else f"{self.before:.3f} before"
+        kept = "adopted" if self.adopted else "not adopted: it is not surely better"
+        return f"{self.form}: calibration error {self.error:.3f}, {before}; {kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrating:
+    """What calibrating a dataset came to.
+
+    Attributes:
+        calibration: what to keep; None: nothing was better than what is there.
+        questions: answered ones.
+        fits: by form of evidence.
+        reason: in words, with the figures.
+    """
+
+    calibration: Calibration | None
+    questions: int
+    fits: tuple[Fit, ...]
+    reason: str
+
+
+def calibrate(
+    dataset: Dataset,
+    queries: Mapping[str, str] | None = None,
+    qrels: Grades | None = None,
+    *,
+    on_progress: Progress | None = None,
+) -> Calibrating:
+    """Fit what the hits of a dataset are worth to labelled questions, or to questions made from its documents.
+
+    Two fits are tried, one that moves and stretches the odds of the calibration that comes with Pointsman, and, with
+    labels, one of all coefficients; the better one by cross-validation is adopted where its log loss and its
+    calibration error are lower than those so far. Unanswered questions are those whose labels are all 0, and 120 on
+    anything.
+
+    Args:
+        dataset: whose hits.
+        queries: texts by query id; None: questions are made from the documents.
+        qrels: query id -> document id -> grade; above 0 is relevant.
+        on_progress: told how many questions are done.
+
+    Raises:
+        InputError: there are fewer than twenty answered questions.
+    """
+    study = _Study(dataset, on_progress or (lambda *_: None))
+    labelled = queries is not None
+    if not labelled and _is_calibrated(dataset):
+        reason = "what comes with Pointsman was fitted to people's questions, which goes before any made from documents"
+        return Calibrating(None, 0, (), f"nothing was fitted: {reason}; give labels")
+    if queries is None:
+        rows = study.made()
+        origin = f"{len(rows)} questions made from the documents"
+    else:
+        rows = study.labelled(queries, qrels or {})
+        origin = f"{sum(row.answered for row in rows)} labelled questions"
+    count = sum(row.answered for row in rows)
+    if count < FEWEST:
+        raise InputError(f"{origin} can be used in {dataset.name!r}; at least {FEWEST} are needed to calibrate")
+    rows += study.unanswered()
+    fits, kept, halves = _fits(rows, labelled=labelled)
+    parts = [str(fit) for fit in fits]
+    coverage = None
+    if queries is not None and count >= 2 * FEWEST:
+        coverage = study.coverage(queries, qrels or {}, halves)
+    if coverage is not None:
+        parts.append(f"coverage of up to {coverage.most:.2f} can be promised")
+    reason = f"{origin}; {'; '.join(parts)}"
+    origin = f"fitted to {origin} by pointsman calibrate" if kept else f"kept as it was after {origin}"
+    calibration = Calibration(origin, tuple(kept), coverage) if kept or coverage else None
+    return Calibrating(calibration, count, tuple(fits), reason)
+
+
+# ── questions ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A question with its evidence.
+
+    Attributes:
+        evidence: all candidates.
+        place: of documents among the candidates, by id.
+        letters: by place, of each candidate's text.
+        order: places of the hits of an answer, best first; None: by the evidence alone.
+        relevant: places of the answers.
+        answered: whether the dataset has an answer.
+        half: 0 or 1: every other question, so that each can be judged by a fit to the others.
+    """
+
+    evidence: Evidence
+    place: Mapping[str, int]
+    letters: NDArray[np.int64]
+    order: tuple[int, ...] | None
+    relevant: frozenset[int]
+    answered: bool
+    half: int = 0
+
+    def row(self, form: Form) -> Labelled:
+        """The question as a form of evidence sees it, with its first hits."""
+        import numpy as np
+
+        evidence = self.evidence
+        if form == "words":
+            evidence = replace(evidence, cosine=None)
+        if form == "vector":
+            evidence = replace(evidence, bm25=None, idf=None)
+        order = self.order
+        if order is None or form != self.evidence.form:
+            scores = Candidates(evidence, form).scores
+            order = tuple(np.argsort(-scores, kind="stable")[:FIRST].tolist())
+        if form == "words" and evidence.bm25 is not None:
+            order = tuple(place for place in order if evidence.bm25[place] > 0)
+        order = order[:FIRST]
+        relevant = [place in self.relevant for place in order]
+        return Labelled(evidence, order, self.letters[list(order)].tolist(), relevant, self.answered)
+
+
+class _Study:
+    """Asks the questions of one dataset."""
+
+    def __init__(self, dataset: Dataset, told: Progress) -> None:
+        self.dataset, self.told = dataset, told
+        policy = dataset.engine.stages.policy
+        self.branch = SourceBranch(dataset, "auto", 0.0 if policy is None else policy.absent_script)
+
+    def labelled(self, queries: Mapping[str, str], qrels: Grades) -> list[_Asked]:
+        """Labelled questions with their hits in the order in which they are answered."""
+        rows: list[_Asked] = []
+        for half, good, answer in self._answers(queries, qrels, ((), ())):
+            row = self.asked(answer.query.text, [hit.id for hit in _hits(answer)], good, answered=bool(good))
+            if row is not None:
+                rows.append(replace(row, half=half))
+        return rows
+
+    def coverage(self, queries: Mapping[str, str], qrels: Grades, halves: Halves) -> Coverage | None:
+        """How many hits hold an answer; None where not every hit has a relevance."""
+        pairs: list[tuple[list[float], int | None]] = []
+        for _, good, answer in self._answers(queries, qrels, halves):
+            if not good:
+                continue
+            chances = [hit.relevance for hit in answer.hits if hit.relevance is not None]
+            if len(chances) < len(answer.hits):
+                return None
+            pairs.append((chances, next((place for place, hit in enumerate(answer.hits) if hit.id in good), None)))
+        way = self._engine(()).resolve(self._request(""), [self.dataset]).way
+        return Coverage.measured(pairs, way)
+
+    def _answers(
+        self, queries: Mapping[str, str], qrels: Grades, halves: Halves
+    ) -> Iterator[tuple[int, frozenset[str], RetrievalContext]]:
+        """By labelled question its half, what is relevant, and an answer judged by the calibrations of the half.
+
+        Not for labels of documents that are somewhere else.
+        """
+        engines = [self._engine(kept) for kept in halves]
+        asked = {query: grades for query, grades in qrels.items() if query in queries}
+        present = self.dataset.store.keys(sorted({name for grades in asked.values() for name in grades}))
+        for number, (query, grades) in enumerate(asked.items(), 1):
+            good = frozenset(name for name, grade in grades.items() if grade > 0)
+            if not good or any(name in present for name in good):
+                half = number % 2
+                yield half, good, engines[half].search(self._request(queries[query]), [self.dataset])
+            self.told(number, len(asked), "searching")
+
+    def _engine(self, kept: Sequence[Relevance]) -> Engine:
+        """The dataset's own with these calibrations and no others that were fitted."""
+        engine = self.dataset.engine
+        fitted = {self.dataset.name: Calibration("", tuple(kept))} if kept else {}
+        return replace(engine, stages=replace(engine.stages, fitted=fitted))
+
+    def _request(self, text: str) -> SearchRequest:
+        return SearchRequest.of(text, MOST_HITS)
+
+    def unanswered(self) -> list[_Asked]:
+        """Questions on anything."""
+        texts = [text for some in unrelated_questions().values() for text in some]
+        rows = [row for text in texts if (row := self.asked(text, None, frozenset(), answered=False)) is not None]
+        return [replace(row, half=number % 2) for number, row in enumerate(rows)]
+
+    def made(self) -> list[_Asked]:
+        """Questions made from documents, which lack them then."""
+        rows: list[_Asked] = []
+        drawn = list(_taken_out(self.dataset))
+        for number, (document, question, rest) in enumerate(drawn, 1):
+            row = self.asked(question, None, {document.id}, answered=True)
+            if row is not None and (without := self._without(row, document, question, rest)) is not None:
+                rows.append(without)
+            self.told(number, len(drawn), "asking")
+        return rows
+
+    def asked(
+        self, text: str, ids: Sequence[str] | None, good: frozenset[str] | set[str], *, answered: bool
+    ) -> _Asked | None:
+        """A question with its evidence; None without a word, or without anything to judge by."""
+        import numpy as np
+
+        terms = len(set(DEFAULT_ANALYZER.query_tokens(text)))
+        part = self.branch.search([Question(Query(text))], _DEPTH)[0] if terms else None
+        if not isinstance(part, StoreResults):
+            return None
+        keys = [key for ranking in part.pool.lists.values() for key, _ in ranking]
+        evidence, place = evidence_of(part, part, dict.fromkeys(keys), script_of(text), terms)
+        if evidence.form is None or not place:
+            return None
+        hits = part.fetch(list(place), [("", 0)] * len(place))
+        by_id = {hit.id: place[key] for key, hit in zip(place, hits, strict=True) if hit is not None}
+        letters = np.array([0 if hit is None else letters_of(hit.document.text) for hit in hits])
+        order = None if ids is None else tuple(by_id[name] for name in ids if name in by_id)
+        relevant = frozenset(by_id[name] for name in good if name in by_id)
+        return _Asked(evidence, by_id, letters, order, relevant, answered)
+
+    def _without(self, row: _Asked, document: Document, question: str, rest: Document) -> _Asked | None:
+        """The same where the document lacks the question; None where not even the whole of it is found by it."""
+        import numpy as np
+
+        evidence, mine = row.evidence, row.place.get(document.id)
+        form = evidence.form
+        if mine is None or form is None or int(np.argmax(Candidates(evidence, form).scores)) != mine:
+            return None
+        bm25, cosine = evidence.bm25, evidence.cosine
+        if bm25 is not None:
+            bm25 = bm25.copy()
+            bm25[mine] *= self._share_of_words(question, document, rest)
+        if cosine is not None:
+            vectors = self.dataset.embedder.embed_documents([rest.searchable])
+            cosine = cosine.copy()
+            cosine[mine] = float(vectors[0] @ self.dataset.query_vectors(question))
+        letters = row.letters.copy()
+        letters[mine] = letters_of(rest.text)
+        return replace(row, evidence=replace(evidence, bm25=bm25, cosine=cosine), letters=letters)
+
+    def _share_of_words(self, question: str, document: Document, rest: Document) -> float:
+        """What is left of a document's BM25; the rarity of words is that in a sample, which nearly cancels out."""
+        terms = DEFAULT_ANALYZER.query_tokens(question)
+        whole = self._bm25(terms, document)
+        return min(self._bm25(terms, rest) / whole, 1.0) if whole else 1.0
+
+    def _bm25(self, terms: Sequence[str], document: Document) -> float:
+        holding, length, count = self._words
+        tokens = Counter(DEFAULT_ANALYZER.tokens(document.searchable))
+        norm = 1.2 * (0.25 + 0.75 * tokens.total() / length)
+        rarity = {term: math.log(1 + (count - holding[term] + 0.5) / (holding[term] + 0.5)) for term in terms}
+        return sum(rarity[term] * tokens[term] / (tokens[term] + norm) for term in terms)
+
+    @property
+    def _words(self) -> tuple[Counter[str], float, int]:
+        """How many of some documents hold each word, their mean length, and how many they are."""
+        if self._kept is None:
+            documents = _spread_evenly(self.dataset, _SAMPLE)
+            tokens = [DEFAULT_ANALYZER.tokens(one.searchable) for one in documents]
+            holding = Counter(token for some in tokens for token in set(some))
+            self._kept = holding, max(sum(map(len, tokens)) / max(len(tokens), 1), 1.0), len(tokens)
+        return self._kept
+
+    _kept: tuple[Counter[str], float, int] | None = None
+
+
+def _hits(answer: RetrievalContext) -> Sequence[Hit]:
+    """What was found, refused or not."""
+    return answer.refused.near_misses if answer.refused else answer.hits
+
+
+def _taken_out(dataset: Dataset) -> Iterator[tuple[Document, str, Document]]:
+    """Documents, a question out of each, and what is left: titles, first and other sentences in turn."""
+    kinds = cycle(("title", "first", "other"))
+    for document in _spread_evenly(dataset, MADE):
+        kind, text = next(kinds), document.text
+        if kind == "title" and document.title:
+            bare = {name: value for name, value in document.metadata.items() if name != "title"}
+            start, end, rest = 0, 0, Document(document.id, text, bare)
+            question = document.title
+        else:
+            bounds = sentences(text)
+            if len(bounds) < 2:
+                continue
+            start, end = bounds[0 if kind == "first" else len(bounds) // 2]
+            question = text[start:end].strip()[:_LONGEST]
+            rest = Document(document.id, text[:start] + text[end:], document.metadata)
+        if len(rest.text) >= _SHORTEST and len(DEFAULT_ANALYZER.query_tokens(question)) >= _WORDS:
+            yield document, question, rest
+
+
+def _spread_evenly(dataset: Dataset, count: int) -> list[Document]:
+    ids = dataset.ids()
+    some = [ids[place * len(ids) // count] for place in range(count)] if len(ids) > count else ids
+    return [document for document in dataset.store.get(some) if document is not None]
+
+
+# ── fitting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_calibrated(dataset: Dataset) -> bool:
+    """Whether what comes with Pointsman understands the dataset's scores."""
+    embedder = dataset.store.info.embedder
+    return any(one.embedder == embedder for one in shipped())
+
+
+def _base(form: Form, rows: Sequence[_Asked]) -> tuple[Relevance, bool]:
+    """The calibration that comes with Pointsman for these scores, and whether it acts on this embedder."""
+    base = next(one for one in shipped() if one.form == form)
+    background = rows[0].evidence.background
+    if form == "words" or background is None or background.embedder == base.embedder:
+        return base, True
+    return replace(base, embedder=background.embedder), False
+
+
+def _fits(
+    rows: Sequence[_Asked], *, labelled: bool
+) -> tuple[list[Fit], list[Relevance], tuple[list[Relevance], list[Relevance]]]:
+    """A fit for each form of evidence, those adopted, and the same fitted to the other half, for each half."""
+    fits: list[Fit] = []
+    kept: list[Relevance] = []
+    halves: tuple[list[Relevance], list[Relevance]] = ([], [])
+    enough = labelled and sum(row.answered for row in rows) >= 2 * FEWEST
+    for form in _FORMS[rows[0].evidence.form or "words"]:
+        base = _base(form, rows)
+        if not labelled and base[1]:
+            continue  # what people have asked goes before what nobody has
+        fit, fitted = _fitted(rows, form, base, labelled=labelled)
+        fits.append(fit)
+        if fit.adopted:
+            kept.append(fitted([0, 1]))
+            for half, some in enumerate(halves):
+                if enough:
+                    some.append(fitted([1 - half]))
+    return fits, kept, halves
+
+
+def _fitted(
+    rows: Sequence[_Asked], form: Form, base: tuple[Relevance, bool], *, labelled: bool
+) -> tuple[Fit, Callable[[Sequence[int]], Relevance]]:
+    """The better one of two fits, whether it is better than what acts so far, and what fits it to some halves."""
+    import numpy as np
+
+    usual, acts = base
+    pairs = [(row.half, one) for row in rows if (one := prepared(row.row(form), form))]
+    every = [one for _, one in pairs]
+    answered = sum(row.answered for row in every)
+    share = {True: 1 / max(answered, 1), False: 1 / max(len(every) - answered, 1)}
+    every = [replace(row, weight=share[row.answered]) for row in every]
+
+    def all_coefficients(some: Sequence[Prepared]) -> Relevance:
+        return fit_prepared(some, form, usual.embedder, usual.minimum)
+
+    def stretched(some: Sequence[Prepared]) -> Relevance:
+        return scaled(usual, some)
+
+    judged = [row for row in every if row.answered and len(row.relevant)]
+    good = np.concatenate([row.relevant for row in judged])
+    before = np.concatenate([_shown(usual, row) for row in judged]) if acts else np.full(len(good), good.mean())
+    # People's questions have more evidence in a document than those taken out of it: no slope may be fitted to that.
+    tried = (stretched, all_coefficients) if labelled else (stretched,)
+    ways = {way: _held_out(every, way) for way in tried}
+    losses = {way: _losses(chances, good) for way, chances in ways.items()}
+    best = min(ways, key=lambda way: float(losses[way].mean()))
+    gains = _losses(before, good) - losses[best]
+    parts = np.split(gains, np.cumsum([len(row.relevant) for row in judged])[:-1])
+    each = np.array([part.mean() for part in parts])
+    lower = float(each.mean() - _Z * each.std(ddof=1) / math.sqrt(len(each)))
+    error, so_far = ece(ways[best], good), ece(before, good)
+    better = lower > 0 and (not acts or error < so_far)
+    fit = Fit(form, error, so_far if acts else None, float(each.mean()), lower, better)
+
+    def of(halves: Sequence[int]) -> Relevance:
+        return best([row for row, (half, _) in zip(every, pairs, strict=True) if half in halves])
+
+    return fit, of
+
+
+def _held_out(rows: Sequence[Prepared], fit: Callable[[Sequence[Prepared]], Relevance]) -> NDArray[np.float64]:
+    """The relevance of the hits of answered questions, each by a fit to the others."""
+    import numpy as np
+
+    folds = np.empty(len(rows), int)
+    for kind in (True, False):
+        places = [place for place, row in enumerate(rows) if row.answered is kind]
+        folds[places] = np.arange(len(places)) % _FOLDS
+    parts: dict[int, NDArray[np.float64]] = {}
+    for fold in range(_FOLDS):
+        relevance = fit([row for row, own in zip(rows, folds, strict=True) if own != fold])
+        for place in np.flatnonzero(folds == fold).tolist():
+            if rows[place].answered and len(rows[place].relevant):
+                parts[place] = _shown(relevance, rows[place])
+    return np.concatenate([parts[place] for place in sorted(parts)])
+
+
+def _shown(relevance: Relevance, row: Prepared) -> NDArray[np.float64]:
+    """The relevance of hits as an answer shows it."""
+    import numpy as np
+
+    return np.array(never_increasing(relevance.chances(row).tolist()), float)
+
+
+def _losses(chances: NDArray[np.float64], good: NDArray[np.bool_]) -> NDArray[np.float64]:
+    import numpy as np
+
+    chances = np.clip(chances, 1e-4, 1 - 1e-4)
+    losses: NDArray[np.float64] = -np.log(np.where(good, chances, 1 - chances))
+    return losses
+
+
+def ece(chances: NDArray[np.float64], good: NDArray[np.bool_], bins: int = BINS) -> float:
+    """The calibration error: over bins of equal count, how far mean probability and share of relevant hits differ."""
+    import numpy as np
+
+    order: Any = np.argsort(chances, kind="stable")
+    parts = np.array_split(order, bins)
+    return float(sum(abs(chances[part].sum() - good[part].sum()) for part in parts) / max(len(order), 1))

@@ -1,0 +1,161 @@
+"""What `pointsman calibrate` keeps of a dataset: what its hits are worth, and how many of them hold an answer.
+
+It is fitted to the dataset's own questions, goes before what comes with Pointsman there, and acts nowhere else. All of
+a workspace's calibrations are one record of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+from pointsman.errors import InputError
+from pointsman.retrieval.relevance import Relevance
+
+CALIBRATION: Final = "calibration"
+"""The kind of the record in a workspace; in a folder the file ``calibration.json``."""
+
+MOST_HITS: Final = 50
+"""Hits among which an answer is looked for where coverage is asked for."""
+
+_DIGITS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many hits hold an answer, as labelled questions have it: split conformal prediction.
+
+    Each hit has a share of the answer: the square root of its relevance, over the sum of all that were looked at. A
+    question's score is the share of what stands before its first relevant hit. The quantile of these scores at rank
+    ``⌈(n + 1) · coverage⌉`` is a share beyond which a further hit is not needed: for a question drawn as the labelled
+    ones were, the hits up to it hold an answer with at least that probability, whatever the relevance is worth.
+
+    Source: A. N. Angelopoulos and S. Bates, A Gentle Introduction to Conformal Prediction, arXiv 2107.07511 (2021),
+    sections 1 and 2.1. The root was chosen on public collections: it wants fewer hits than the relevance itself.
+
+    Attributes:
+        questions: labelled ones, those included whose answer was not among the first `MOST_HITS`.
+        scores: of those whose answer was, in ascending order, 0 to 1.
+        way: how they were searched; see `pointsman.retrieval.recipe.Recipe.way`. It holds for no other way.
+
+    Raises:
+        InputError: these are no such scores.
+    """
+
+    questions: int
+    scores: tuple[float, ...]
+    way: str
+
+    def __post_init__(self) -> None:
+        if not _is_count(self.questions) or len(self.scores) > self.questions or not isinstance(self.way, str):
+            raise InputError(f"a coverage counts its questions, at least as many as scores, not {self.questions!r:.80}")
+        if not all(_is_share(score) for score in self.scores) or list(self.scores) != sorted(self.scores):
+            raise InputError("scores of a coverage are shares from 0 to 1 in ascending order")
+
+    @classmethod
+    def measured(cls, questions: Sequence[tuple[Sequence[float], int | None]], way: str) -> Self:
+        """The coverage of labelled questions.
+
+        Args:
+            questions: of each, the relevance of its first `MOST_HITS` hits, and the place of the first relevant one
+                among them, from 0; None where there is none.
+            way: how they were searched.
+        """
+        scores = [shares(relevance)[place] for relevance, place in questions if place is not None]
+        up = 10**_DIGITS
+        return cls(len(questions), tuple(sorted(min(math.ceil(score * up) / up, 1.0) for score in scores)), way)
+
+    @property
+    def most(self) -> float:
+        """The highest coverage that can be promised."""
+        return len(self.scores) / (self.questions + 1)
+
+    def count(self, relevance: Sequence[float], coverage: float) -> int | None:
+        """The fewest first hits that hold an answer with this probability; None where that cannot be promised.
+
+        Args:
+            relevance: of the first `MOST_HITS` hits, or of all that there are.
+            coverage: the probability, above 0 and below 1.
+        """
+        rank = math.ceil((self.questions + 1) * coverage)
+        if rank > len(self.scores):
+            return None
+        limit = self.scores[max(rank, 1) - 1]
+        return next((place for place, share in enumerate(shares(relevance)[1:], 1) if share > limit), len(relevance))
+
+
+def shares(relevance: Sequence[float]) -> list[float]:
+    """The share of the answer that stands before each hit, and after the last: from 0 to 1, one more than hits."""
+    roots = [math.sqrt(max(chance, 0.0)) for chance in relevance]
+    total = sum(roots) or 1.0
+    before, found = 0.0, [0.0]
+    for root in roots:
+        before += root / total
+        found.append(before)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was fitted to one dataset.
+
+    Attributes:
+        origin: to what, in words.
+        relevance: the calibrations, one for each form of evidence; empty where those that come with Pointsman stay.
+        coverage: how many hits hold an answer; None without labels.
+    """
+
+    origin: str
+    relevance: tuple[Relevance, ...] = ()
+    coverage: Coverage | None = None
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        """A calibration out of a JSON object, checked.
+
+        Raises:
+            InputError: it is something else.
+        """
+        if not isinstance(values, dict) or set(values) != {"origin", "relevance", "coverage"}:
+            raise InputError(f"what is kept of a dataset has origin, relevance and coverage, not {values!r:.80}")
+        origin, relevance, coverage = values["origin"], values["relevance"], values["coverage"]
+        if not isinstance(origin, str) or not isinstance(relevance, list):
+            raise InputError(f"origin is a string and relevance a list, not {origin!r:.80} and {relevance!r:.80}")
+        if coverage is not None:
+            if not isinstance(coverage, dict) or set(coverage) != {"questions", "scores", "way"}:
+                raise InputError(f"coverage has questions, scores and a way, not {coverage!r:.80}")
+            if not isinstance(coverage["scores"], list):
+                raise InputError(f"scores of a coverage are a list, not {coverage['scores']!r:.80}")
+            coverage = Coverage(coverage["questions"], tuple(coverage["scores"]), coverage["way"])
+        return cls(origin, tuple(Relevance.of(one) for one in relevance), coverage)
+
+
+def to_json(calibrations: Mapping[str, Calibration]) -> str:
+    """The record of a workspace, by the names of datasets; `read_calibrations` reads it."""
+    return json.dumps({name: asdict(one) for name, one in sorted(calibrations.items())}, ensure_ascii=False) + "\n"
+
+
+def read_calibrations(text: str, where: str) -> dict[str, Calibration]:
+    """What was kept in a workspace, by the names of datasets.
+
+    Raises:
+        InputError: it is none; the message says where.
+    """
+    try:
+        values = json.loads(text)
+        if not isinstance(values, dict):
+            raise InputError(f"calibrations are a JSON object, not {type(values).__name__}")
+        return {name: Calibration.of(one) for name, one in values.items()}
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: {error}; delete it, and fit it again with 'pointsman calibrate'") from None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

@@ -1,0 +1,137 @@
+"""Retrievers of other libraries as ours: their answers become hits, and their errors ours."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+from pointsman._twins import in_thread, wait_for
+from pointsman.errors import InputError, PointsmanError
+from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.types import Document, Hit, Provenance, Query
+
+
+class ForeignRetriever(BaseRetriever):
+    """A retriever of another framework as one of ours; a subclass says how to ask it.
+
+    Args:
+        retriever: what is asked.
+        name: what the list is called in traces; its class's name unless given.
+    """
+
+    def __init__(self, retriever: Any, name: str | None = None) -> None:
+        self.retriever, self.name = retriever, name or type(retriever).__name__
+
+    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """At most ``top_k`` hits, best first.
+
+        Raises:
+            InputError: the query has filters; filter in the retriever itself.
+            PointsmanError: the retriever failed.
+        """
+        query = without_filters(query, top_k, self.name)
+        try:
+            answer = self._ask(query.text, top_k)
+        except Exception as error:
+            raise failed(self.retriever, error) from error
+        return self._hits(answer, top_k)
+
+    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+        """The same, awaited."""
+        query = without_filters(query, top_k, self.name)
+        try:
+            answer = await self._aask(query.text, top_k)
+        except Exception as error:
+            raise failed(self.retriever, error) from error
+        return self._hits(answer, top_k)
+
+    def _hits(self, answer: Sequence[Any], top_k: int) -> list[Hit]:
+        documents = [self._scored(item) for item in answer]
+        scored = all(score is not None for _, score in documents)  # else none counts: they would be on two scales
+        hits = []
+        for rank, (document, own) in enumerate(documents[:top_k], 1):
+            score = own if scored else None
+            hits.append(
+                Hit(document, 1 / rank if score is None else score, None, (Provenance(self.name, rank, score),))
+            )
+        return hits
+
+    @abstractmethod
+    def _ask(self, text: str, top_k: int) -> Sequence[Any]:
+        """Its answer to a text."""
+
+    @abstractmethod
+    async def _aask(self, text: str, top_k: int) -> Sequence[Any]:
+        """The same, awaited."""
+
+    @abstractmethod
+    def _scored(self, item: Any) -> tuple[Document, float | None]:
+        """A part of its answer as a document, and its score if it has one."""
+
+
+class SimilarityRetriever(ForeignRetriever):
+    """The vector store of another library, asked by its ``similarity_search(text, k)``, plain or awaited (seed 004).
+
+    Its answer is a list of documents with a ``page_content``, and ``metadata`` and an ``id`` if they have any; a
+    document without an id gets one made of its text. Such answers carry no scores, so a hit's score is 1 / rank.
+
+    Args:
+        store: the vector store.
+        name: of its list in traces; its class's name unless given.
+
+    Raises:
+        InputError: the store has no ``similarity_search``.
+    """
+
+    def __init__(self, store: Any, name: str | None = None) -> None:
+        if not callable(getattr(store, "similarity_search", None)):
+            raise InputError(f"{store!r:.80} has no similarity_search")
+        super().__init__(store, name)
+
+    def _ask(self, text: str, top_k: int) -> Sequence[Any]:
+        if inspect.iscoroutinefunction(self.retriever.similarity_search):
+            return wait_for(self._aask, text, top_k)
+        answer: Sequence[Any] = self.retriever.similarity_search(text, top_k)
+        return answer
+
+    async def _aask(self, text: str, top_k: int) -> Sequence[Any]:
+        answer: Sequence[Any]
+        if inspect.iscoroutinefunction(self.retriever.similarity_search):
+            answer = await self.retriever.similarity_search(text, top_k)
+        else:
+            answer = await in_thread(self.retriever.similarity_search, text, top_k)
+        return answer
+
+    def _scored(self, item: Any) -> tuple[Document, None]:
+        text, id_ = item.page_content, getattr(item, "id", None)
+        return Document(str(id_) if id_ else id_for(text), text, getattr(item, "metadata", None) or {}), None
+
+
+def without_filters(query: str | Query, top_k: int, name: str) -> Query:
+    """The query for a retriever of another framework.
+
+    Raises:
+        InputError: it has filters, which those do not take, or the number is none.
+    """
+    query = Query.of(query)
+    checked(top_k)
+    if query.filters is not None:
+        raise InputError(f"{name} takes no filters; filter in the retriever itself")
+    return query
+
+
+def id_for(text: str) -> str:
+    """An id for a document that has none: the same text always gets the same one.
+
+    >>> id_for("a red signal")
+    '9a6ca5212d2abc4b51fce0c06f2acf03'
+    """
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def failed(source: object, error: Exception) -> PointsmanError:
+    """Converts an error of another framework to ours."""
+    return PointsmanError(f"{type(source).__name__} failed: {type(error).__name__}: {error}")

@@ -1,0 +1,302 @@
+"""Calibrating to one's own labels, embedder and documents, and promises of coverage (M1)."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from pointsman import Document, InputError, Workspace
+from pointsman.calibrate import Calibrating, ece
+from pointsman.cli.app import app
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.request import SearchRequest
+from pointsman.retrieval.dataset_calibration import (
+    CALIBRATION,
+    MOST_HITS,
+    Calibration,
+    Coverage,
+    read_calibrations,
+    shares,
+    to_json,
+)
+from pointsman.retrieval.relevance import shipped
+
+COLOURS = ("red", "green", "blue", "amber", "white", "violet", "brown", "silver")
+THINGS = ("signal", "carriage", "switch", "platform", "whistle", "lantern", "engine", "ticket", "bridge", "tunnel")
+PLACES = ("north", "harbour", "market", "museum", "airport")
+
+
+def documents() -> list[Document]:
+    chance = random.Random(0)
+    return [
+        Document(
+            f"{colour}-{thing}",
+            f"The {colour} {thing} stands near the {chance.choice(PLACES)} gate. It was painted {colour} in "
+            f"{1900 + number}. Staff inspect this {thing} every morning before departures begin.",
+        )
+        for number, (colour, thing) in enumerate((c, t) for c in COLOURS for t in THINGS)
+    ]
+
+
+def labels(count: int = 60) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+    """Half of them ask for a colour and a thing, the others for a thing alone, of which one document counts."""
+    chance = random.Random(1)
+    queries, qrels = {}, {}
+    for number in range(count):
+        colour, thing = chance.choice(COLOURS), chance.choice(THINGS)
+        queries[str(number)] = f"where does the {colour} {thing} stand" if number % 2 else f"who inspects the {thing}"
+        qrels[str(number)] = {f"{colour}-{thing}": 1}
+    return queries, qrels
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("calibrate") / "work"
+    with Workspace(path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("yard").add(documents())
+    return path
+
+
+@pytest.fixture
+def workspace(folder: Path) -> Iterator[Workspace]:
+    with Workspace(folder, embedder=HashingEmbedder()) as opened:
+        yield opened
+        for name in opened.stored_calibrations():
+            opened.keep_calibration(name, None)
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> Calibrating:
+    with Workspace(folder, embedder=HashingEmbedder()) as opened:
+        result = opened.calibrate("yard", *labels())
+        opened.keep_calibration("yard", None)
+        return result
+
+
+# ── relevance ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_m1_labels_give_another_embedder_its_relevance(workspace: Workspace, done: Calibrating, folder: Path) -> None:
+    text = "where does the amber lantern stand"
+    assert {hit.relevance for hit in workspace.search(text)} == {None}
+    assert done.calibration is not None
+    workspace.keep_calibration("yard", done.calibration)
+    with Workspace(folder, embedder=HashingEmbedder()) as again:
+        answer = again.search(text)
+        assert answer.hits[0].id == "amber-lantern"
+        assert answer.hits[0].relevance is not None
+        assert answer.hits[0].relevance > 0.5
+        assert answer.confidence is not None
+        [decision] = [one for one in answer.plan.decisions if one.what == "relevance"]
+        assert decision.by == "calibration"
+        assert "60 labelled questions by pointsman calibrate" in decision.reason
+        again.keep_calibration("yard", None)
+        assert {hit.relevance for hit in again.search(text)} == {None}
+
+
+def test_m1_the_figures_are_of_questions_left_out(done: Calibrating) -> None:
+    fit = done.fits[0]
+    assert (fit.form, fit.before, fit.adopted) == ("both", None, True)
+    assert fit.lower > 0
+    assert 0 <= fit.error < 0.1
+    assert "calibration error" in done.reason
+
+
+def test_m1_labels_that_say_nothing_are_not_adopted(workspace: Workspace) -> None:
+    queries, qrels = labels()
+    names = [f"{colour}-{thing}" for colour in COLOURS for thing in THINGS]
+    chance = random.Random(2)
+    result = workspace.calibrate("yard", queries, {query: {chance.choice(names): 1} for query in qrels})
+    assert [fit.adopted for fit in result.fits if fit.form != "words"] == [False, False]
+    assert "not adopted" in result.reason
+    assert {hit.relevance for hit in workspace.search("the amber lantern")} == {None}
+
+
+def essays() -> list[Document]:
+    """Each on three words of its own, all of which most of its sentences have."""
+    chance = random.Random(3)
+    words = ["".join(chance.choices("bdfgklmnprst", k=3)) + "a" + chance.choice("lmnr") + "o" for _ in range(240)]
+    return [
+        Document(
+            str(number),
+            f"Here {first} meets {second} and {third} for a while. Nobody sells {first} or {second} in winter. "
+            f"Later {third} and {first} are kept in a box. In spring {second} comes back to {third}.",
+        )
+        for number, (first, second, third) in enumerate(zip(words[::3], words[1::3], words[2::3], strict=True))
+    ]
+
+
+def test_m1_questions_made_from_documents_serve_another_embedder(tmp_path: Path) -> None:
+    with Workspace(tmp_path, embedder=HashingEmbedder(256)) as workspace:
+        workspace.dataset("essays").add(essays())
+        result = workspace.calibrate("essays")
+        assert "made from the documents" in result.reason
+        assert [fit.form for fit in result.fits] == ["both", "vector"], "words are calibrated to people's questions"
+        assert result.calibration is not None
+        assert result.calibration.coverage is None, "questions that nobody has asked promise nothing"
+        answer = workspace.search(essays()[7].text.split(". ")[1])
+        assert answer.hits[0].id == "7"
+        assert answer.hits[0].relevance is not None
+        assert answer.hits[0].relevance > 0.5
+
+
+def test_m1_made_questions_never_replace_what_people_asked(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as opened:
+        opened.dataset("yard", indexing_technique="keyword").add(documents())
+        result = opened.calibrate("yard")
+        assert result.calibration is None
+        assert "give labels" in result.reason
+        assert opened.backend.record(CALIBRATION) is None
+
+
+def test_m1_too_few_labels_fit_nothing(workspace: Workspace) -> None:
+    with pytest.raises(InputError, match="at least 20 are needed"):
+        workspace.calibrate("yard", *labels(10))
+
+
+def test_m1_a_dataset_takes_its_calibration_along_when_it_goes(tmp_path: Path, done: Calibrating) -> None:
+    with Workspace(tmp_path, embedder=HashingEmbedder()) as opened:
+        opened.dataset("yard").add(documents()[:3])
+        opened.keep_calibration("yard", done.calibration)
+        opened.keep_calibration("other", Calibration("x"))
+        opened.drop("yard")
+        assert set(opened.stored_calibrations()) == {"other"}
+
+
+def test_m1_what_two_keep_at_once_is_both_kept(workspace: Workspace, folder: Path) -> None:
+    with Workspace(folder) as other:
+        workspace.keep_calibration("a", Calibration("x"))
+        other.keep_calibration("b", Calibration("y"))
+    assert set(workspace.stored_calibrations()) == {"a", "b"}
+
+
+def test_m1_the_command_fits_keeps_and_removes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, qrels = labels()
+    (tmp_path / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": id_, "text": text}) + "\n" for id_, text in queries.items())
+    )
+    (tmp_path / "qrels.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n"
+        + "".join(f"{id_}\t{name}\t{grade}\n" for id_, some in qrels.items() for name, grade in some.items())
+    )
+    monkeypatch.setattr("pointsman.models.chosen.embedder_for", lambda *_, **__: HashingEmbedder())
+    run = CliRunner()
+    place = ["--workspace", str(folder), "--json"]
+    dry = run.invoke(app, ["calibrate", str(tmp_path), "-d", "yard", "--dry-run", *place])
+    assert json.loads(dry.stdout)["kept"] is False
+    kept = json.loads(run.invoke(app, ["calibrate", str(tmp_path), "-d", "yard", *place]).stdout)
+    assert kept["kept"] is True
+    assert kept["questions"] == 60
+    search = ["search", "where does the amber lantern stand", *place]
+    assert json.loads(run.invoke(app, [*search, "--coverage", "0.6"]).stdout)["coverage"] == 0.6
+    assert json.loads(run.invoke(app, ["calibrate", "--reset", *place]).stdout) == {"reset": ["yard"]}
+    assert json.loads(run.invoke(app, search).stdout)["hits"][0]["relevance"] is None
+
+
+# ── coverage ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_m1_coverage_holds_for_questions_like_the_labels(workspace: Workspace, done: Calibrating) -> None:
+    workspace.keep_calibration("yard", done.calibration)
+    queries, qrels = labels(160)
+    fresh = [query for query in queries if int(query) >= 60]
+    answers = {query: workspace.search(queries[query], coverage=0.7) for query in fresh}
+    assert {answer.coverage for answer in answers.values() if not answer.refused} == {0.7}
+    held = sum(any(hit.id in qrels[query] for hit in answer) for query, answer in answers.items()) / len(fresh)
+    assert held >= 0.58, "two standard errors of 60 and 100 questions below .7"
+    counts = {len(answer.hits) for answer in answers.values()}
+    assert len(counts) > 2, "some questions need more hits than others"
+    assert max(counts) < MOST_HITS
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    ({"coverage": 0.999}, "is the most that can be promised"),
+    ({"coverage": 0.7, "strategy": "bm25"}, "in another way"),
+    ({"coverage": 0.7, "min_relevance": 0.1}, "without filters and min_relevance"),
+    ({"coverage": 0.7, "filters": "year != 1"}, "without filters and min_relevance"),
+])  # fmt: skip
+def test_m1_what_cannot_be_promised_is_said(
+    workspace: Workspace, done: Calibrating, options: dict[str, object], why: str
+) -> None:
+    workspace.keep_calibration("yard", done.calibration)
+    answer = workspace.search("where does the amber lantern stand", 3, **options)  # type: ignore[arg-type]
+    assert answer.coverage is None
+    assert len(answer.hits) <= 3
+    assert any(why in note for note in answer.degraded)
+    assert [one.value for one in answer.plan.decisions if one.what == "coverage"] == ["none"]
+
+
+def test_m1_nothing_is_promised_without_labels(workspace: Workspace) -> None:
+    answer = workspace.search("the amber lantern", 3, coverage=0.9)
+    assert answer.coverage is None
+    assert len(answer.hits) == 3
+    assert "no labels of this dataset were calibrated to" in answer.degraded[0]
+
+
+@pytest.mark.parametrize("bad", [0, 1, -0.1, 1.5, "0.9", True, float("nan")])
+def test_m1_coverage_is_a_probability(bad: object) -> None:
+    with pytest.raises(InputError, match="coverage is a probability above 0 and below 1"):
+        SearchRequest.of("x", 5, {"coverage": bad})
+
+
+chances = st.lists(st.floats(0.001, 1), min_size=1, max_size=12).map(lambda some: sorted(some, reverse=True))
+asked = st.lists(st.tuples(chances, st.one_of(st.none(), st.integers(0, 11))), min_size=1, max_size=40)
+
+
+@given(asked, st.floats(0.01, 0.99))
+def test_m1_the_labels_themselves_are_covered(pairs: list[tuple[list[float], int | None]], level: float) -> None:
+    """Of the questions that it was measured on, at least the share asked for has its answer among the hits."""
+    pairs = [(some, None if place is None else place % len(some)) for some, place in pairs]
+    coverage = Coverage.measured(pairs, "way")
+    counts = [coverage.count(some, level) for some, _ in pairs]
+    if level > coverage.most:
+        assert set(counts) == {None}
+        return
+    held = sum(place is not None and place < (count or 0) for (_, place), count in zip(pairs, counts, strict=True))
+    assert held >= level * len(pairs) - 1e-9
+
+
+@given(chances)
+def test_m1_shares_go_from_nothing_to_all(some: list[float]) -> None:
+    found = shares(some)
+    assert found[0] == 0
+    assert found[-1] == pytest.approx(1)
+    assert found == sorted(found)
+    assert len(found) == len(some) + 1
+
+
+# ── the record ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.dictionaries(st.text(max_size=5), st.lists(st.floats(0, 1), max_size=5), max_size=3))
+def test_m1_the_record_is_read_as_it_was_written(scores: dict[str, list[float]]) -> None:
+    kept = {
+        name: Calibration("x", shipped()[:1], Coverage(9, tuple(sorted(some)), "way")) for name, some in scores.items()
+    }
+    assert read_calibrations(to_json(kept), "here") == kept
+
+
+@pytest.mark.parametrize("bad", [
+    "x", "[]", '{"a": 1}', '{"a": {"origin": 1, "relevance": [], "coverage": null}}',
+    '{"a": {"origin": "x", "relevance": [1], "coverage": null}}',
+    '{"a": {"origin": "x", "relevance": [], "coverage": {"questions": 1, "scores": [2], "way": "x"}}}',
+    '{"a": {"origin": "x", "relevance": [], "coverage": {"questions": 0, "scores": [0.5], "way": "x"}}}',
+    '{"a": {"origin": "x", "relevance": [], "coverage": {"questions": 2, "scores": [0.5, 0.1], "way": "x"}}}',
+    "[" * 100_000,
+])  # fmt: skip
+def test_m1_a_damaged_record_is_refused(bad: str) -> None:
+    with pytest.raises(InputError, match=r"here: .*delete it, and fit it again"):
+        read_calibrations(bad, "here")
+
+
+def test_m1_the_calibration_error_is_that_of_its_definition() -> None:
+    import numpy as np
+
+    assert ece(np.array([0.2, 0.2, 0.8, 0.8]), np.array([False, False, True, True]), 2) == pytest.approx(0.2)
