@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from chroma_kit import ChromaServer, NoChromaError
 from opensearch_kit import Cluster, NoClusterError
 from postgres_kit import NoServerError, PostgresServer
 
@@ -15,6 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported; tests need no network
+
+# the machine may be busy: time decides no test
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several processes the tests of a file stay together; those of the OpenSearch cluster share one process."""
+    for item in items:
+        needs_cluster = "opensearch" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("opensearch" if needs_cluster else item.path.name))
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +61,17 @@ def opensearch() -> Iterator[Cluster]:
         unavailable(str(error))
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def chroma() -> Iterator[ChromaServer]:
+    """A real Chroma; tests that need it are skipped where none can be had, and fail in CI."""
+    try:
+        server = ChromaServer()
+    except NoChromaError as error:
+        unavailable(str(error))
+    yield server
+    server.stop()
 
 
 def unavailable(reason: str) -> NoReturn:

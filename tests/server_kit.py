@@ -47,11 +47,12 @@ class Served:
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log.append(line)
-            if not self.port and "pointsman serves" in line:
-                self.port = urlsplit(json.loads(line)["address"]).port or 0
-                self._known.set()
+        with self.process.stderr as lines:
+            for line in lines:
+                self.log.append(line)
+                if not self.port and "pointsman serves" in line:
+                    self.port = urlsplit(json.loads(line)["address"]).port or 0
+                    self._known.set()
         self._known.set()
 
     def ready(self) -> Self:
@@ -122,8 +123,7 @@ class Served:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.kill()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
+        self._reader.join(60)
 
 
 def ask(

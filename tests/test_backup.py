@@ -183,7 +183,7 @@ class TestWhileInUse:
                 process.kill()
             for path in list(target.iterdir() if target.exists() else ()):
                 if path.is_dir() and path.name.startswith(".") and not (path / MANIFEST).exists():
-                    with pytest.raises(InputError, match="no backup"):
+                    with pytest.raises(InputError, match="not a backup"):
                         restore(path, tmp_path / "never")
                 elif path.is_dir():
                     restore(path, tmp_path / "whole")
@@ -308,7 +308,7 @@ class TestRefused:
         entry = {"path": path, "size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
         rewritten(saved, lambda value: value["files"].append(entry))
         before = sorted(tmp_path.iterdir())
-        with pytest.raises(InputError, match="no workspace has"):
+        with pytest.raises(InputError, match="not a workspace file"):
             restore(saved, tmp_path / "again")
         assert sorted(tmp_path.iterdir()) == before
 

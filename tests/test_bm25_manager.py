@@ -180,7 +180,7 @@ print(json.dumps([found, error]))
     found, error = json.loads(answer)
     assert found == [hit.id for hit in manager.search("rail", 1000)]
     assert "being written to by another process" in error
-    with pytest.raises(LockedError, match="this very process"):
+    with pytest.raises(LockedError, match="this same process"):
         BM25IndexManager(tmp_path / "bm25", store.truth).build_from_vector_store()
     manager.close()
 

@@ -187,7 +187,7 @@ def test_what_was_searched_for_instead_is_said(indexed: Cli) -> None:
     (indexed.folder / "docs" / "more.txt").write_text(words)
     indexed("index", "docs", "--dataset", "notes")
     done = indexed("search", "railway swtich")
-    assert "Showing results for railway switch; --effort fast searches for railway swtich instead." in done.stdout
+    assert "Showing results for railway switch; --no-spelling searches for railway swtich instead." in done.stdout
     found = indexed.json("search", "railway swtich")
     assert (found["asked"], found["query"]) == ("railway swtich", "railway switch")
     assert indexed.json("search", "railway swtich", "--effort", "fast")["query"] == "railway swtich"
@@ -235,7 +235,7 @@ BAD_INPUT = [
     (["index", "docs", "--dataset", "../escape"], "a dataset's name is"),
     (["index", "docs", "--dataset", "new", "--technique", "telepathy"], "indexing_technique is one of"),
     (["index", "docs", "--dataset", "notes", "--technique", "keyword"], "was made for 'hybrid' search"),
-    (["delete", "--dataset", "notes"], "name ids, --source PATH or --all"),
+    (["delete", "--dataset", "notes"], "give ids, --source PATH or --all"),
     (["search", "x", "--embedder", "telepathy"], "telepathy"),
     (["eval", "docs"], "corpus.jsonl"),
     (["eval-select", "docs"], "docs"),
@@ -313,6 +313,6 @@ def test_search_says_why(indexed: Cli) -> None:
     ids = [hit["id"] for hit in indexed.json("search", "tea", "-k", "10", "--no-refuse")["hits"]]
     found = indexed.json("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1], "--why", "nobody")
     assert [one["id"] for one in found["why"]] == [ids[-1], "nobody"]
-    assert found["why"][1]["verdict"] == "none of the datasets that were searched has a document of this id"
+    assert found["why"][1]["verdict"] == "no dataset that was searched has a document with this id"
     text = indexed("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1]).stdout
     assert "the answer has 1" in text

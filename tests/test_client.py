@@ -45,7 +45,7 @@ from pointsman.errors import (
     UnknownNameError,
     UnmetNeedError,
 )
-from pointsman.filters import And, Exists, Filter, In, Not, Or, Range, parse_filter
+from pointsman.filters import And, Contains, Exists, Filter, In, Not, Or, Range, parse_filter
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.effort import Limits as Spending
 from pointsman.retrieval.refuse import Refuser, Threshold
@@ -359,8 +359,17 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
     }
     local |= {"store", "writing"}
     # What reads this machine's files, opens databases with its own passwords, or hands vectors about.
-    local |= {"index", "attach", "detach", "repair", "stored_policy"}
-    local |= {"search_vector", "asearch_vector", "get_vectors", "aget_vectors"}
+    local |= {
+        "index",
+        "attach",
+        "detach",
+        "repair",
+        "stored_policy",
+        "calibrate",
+        "keep_calibration",
+        "stored_calibrations",
+    }
+    local |= {"get_vectors", "aget_vectors", "set_metadata", "aset_metadata"}
     only_here = {"add": {"embed", "existing", "batch_size", "on_commit"}}  # the service has its own batches
     public = [name for name in vars(here) if not name.startswith("_") and name not in local]
     assert len(public) >= 10
@@ -454,6 +463,22 @@ def test_a_dataset_is_searched_as_the_dataset_itself_does_it(workspace: Workspac
 
 
 @pytest.mark.usefixtures("words")
+def test_a_dataset_is_searched_by_a_vector(workspace: Workspace, client: Client) -> None:
+    name = workspace.names()[0]
+    here, there = workspace.dataset(name), client.dataset(name)
+    id_ = here.ids()[0]
+    vector = here.get_vectors([id_])[0]
+    assert vector is not None
+    for filters in (None, Contains("_id", id_)):
+        ours, theirs = here.search_vector(vector, 3, filters=filters), there.search_vector(vector, 3, filters=filters)
+        assert [hit.id for hit in ours] == [hit.id for hit in theirs]
+        assert [hit.score for hit in theirs] == pytest.approx([hit.score for hit in ours])
+        assert theirs[0].id == id_
+    with pytest.raises(InputError):
+        there.search_vector(vector[:-1], 3)
+    assert there.ids(filters=Contains("_id", id_)) == here.ids(filters=Contains("_id", id_))
+
+
 def test_routes_and_plans_are_those_of_the_workspace(workspace: Workspace, client: Client) -> None:
     for question in QUESTIONS:
         here, there = workspace.route(question), client.route(question)
@@ -520,7 +545,7 @@ def test_a_filter_of_many_values_goes_as_a_mapping(client: Client) -> None:
         def __str__(self) -> str:
             return "?" * 10_001
 
-    with pytest.raises(FilterError, match="a Odd is no filter that can be sent"):
+    with pytest.raises(FilterError, match="a Odd cannot be sent as a filter"):
         client.search("x", filters=Odd())
 
 
@@ -558,11 +583,11 @@ def test_an_explanation_of_what_has_changed_says_so(workspace: Workspace, client
     context = client.search("signal", 3, datasets="changing")
     listed = client.search("signal", 3, datasets="changing", trace="lists")
     first = context.hits[0].id
-    assert "made now" not in context.explain(first).verdict
+    assert "a new search" not in context.explain(first).verdict
     changing.delete(first)
     told = context.explain(first)
     assert told.rank is None
-    assert told.verdict.endswith("this is of a search made now, whose answer is another one than then")
+    assert told.verdict.endswith("this explains a new search, whose answer differs from the original")
     assert listed.explain(first).rank == 1
     workspace.drop("changing")
     with pytest.raises(UnknownNameError):
@@ -578,7 +603,7 @@ def test_a_pickled_answer(client: Client) -> None:
         again.explain("en-1")
     assert pickle.loads(pickle.dumps(listed)).explain("en-1") == listed.explain("en-1")
     for thing in (client, client.dataset("filled")):
-        with pytest.raises(TypeError, match="its key would stand in the clear"):
+        with pytest.raises(TypeError, match="its key would be exposed"):
             pickle.dumps(thing)
 
 
@@ -622,12 +647,12 @@ def test_errors_of_the_library_are_its_own(client: Client) -> None:
     assert (caught.value.kind, caught.value.name, caught.value.known[0]) == ("dataset", "nowhere", "filled")
     assert "request " in caught.value.__notes__[0]
     filled = client.dataset("filled")
-    with pytest.raises(InputError, match="vectors are not sent"):
+    with pytest.raises(InputError, match="embeds documents itself"):
         filled.add([], vectors=[[1.0]])
     with pytest.raises(InputError, match="a document's id is a str"):
         filled.get(7)  # type: ignore[arg-type]
     for after_, limit in ((-1, 1), (0, 0)):
-        with pytest.raises(InputError, match="a page begins after 0"):
+        with pytest.raises(InputError, match="cursor of the previous page"):
             filled.page(after_, limit)
     with pytest.raises(InputError, match="a policy is a Policy"):
         client.keep({"name": "mine"})  # type: ignore[arg-type]
@@ -800,13 +825,15 @@ def test_keys(guarded: tuple[str, KeyStore]) -> None:
             *(lambda: client.drop("mine"), lambda: client.keep(None)),
         ]
         for call in calls:
-            with pytest.raises(ServiceError, match="the key does not allow this: this") as caught:
+            with pytest.raises(
+                ServiceError, match=r"does not allow this: (this key is for reading only|a key for all datasets)"
+            ) as caught:
                 call()
             assert (caught.value.status, caught.value.title) == (403, "The key does not allow this")
             assert caught.value.request_id
     for key, message in (
-        (None, "it wants a key; give one to the client"),
-        (KEY, "it does not take this key, which is"),
+        (None, "it requires a key; give one to the client"),
+        (KEY, "it rejects this key, which is"),
     ):
         with Client(url, key) as client, pytest.raises(ServiceError, match=message) as refused:
             client.search("signal")
@@ -817,16 +844,16 @@ def test_keys(guarded: tuple[str, KeyStore]) -> None:
 @pytest.mark.parametrize(
     ("url", "options", "message"),
     [
-        ("127.0.0.1:8080", {}, "url begins with http:// or https://"),
-        ("http://", {}, "url begins with http:// or https:// and a host"),
-        ("http://[", {}, "url cannot be read as an address"),
-        ("http://host:port", {}, "url cannot be read as an address"),
-        (None, {}, "url (cannot be read as an address|begins with)"),
-        ("http://me:secret@host", {}, "the address of host holds a user or password"),
-        ("http://host/?key=secret", {}, "the service's address alone"),
-        ("https://host", {"key": "two\nlines"}, "key is one line of ASCII"),
-        ("https://host", {"key": ""}, "key is one line of ASCII"),
-        ("https://host", {"key": "ключ"}, "key is one line of ASCII"),
+        ("127.0.0.1:8080", {}, "url must begin with http:// or https://"),
+        ("http://", {}, "url must begin with http:// or https:// and a host"),
+        ("http://[", {}, "url is not a valid address"),
+        ("http://host:port", {}, "url is not a valid address"),
+        (None, {}, "url (is not a valid address|must begin with)"),
+        ("http://me:secret@host", {}, "the address of host contains a user or password"),
+        ("http://host/?key=secret", {}, "the service's address without a query"),
+        ("https://host", {"key": "two\nlines"}, "key must be one line of ASCII"),
+        ("https://host", {"key": ""}, "key must be one line of ASCII"),
+        ("https://host", {"key": "ключ"}, "key must be one line of ASCII"),
         ("http://host", {"key": KEY}, "the key would be sent to host without encryption; use https"),
         ("http://10.0.0.1", {"key": KEY}, "insecure=True if nobody can listen"),
         ("http://host", {"timeout": 0}, "timeout is a number of seconds above 0"),
@@ -993,15 +1020,17 @@ CASES = {
     "huge, cut off": Case(raw(CUT), ServiceError, "the connection broke", 3),
     "huge headers": Case(raw(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000), ServiceError, "the connection broke", 3),
     "too large": Case(says(" " * 20_000), ServiceError, "the answer is larger than", 1, {"title": "too large"}),
-    "compressed": Case(says(b"\x1f\x8b", Content_Encoding="gzip"), ServiceError, "compressed, which was not asked for"),
-    "no JSON": Case(says("<h1>Hello</h1>"), ServiceError, "what came is no JSON: <h1>Hello</h1>", 1, {"status": 200}),
-    "nothing": Case(says(""), ServiceError, "what came is no JSON: nothing"),
-    "too deep": Case(says("[" * 9_000), ServiceError, "what came is no JSON"),
-    "no UTF-8": Case(says(b'{"results": "\xff"}'), ServiceError, "what came is no JSON"),
-    "a list": Case(says([]), ServiceError, "this is no answer as a service sends it"),
-    "null": Case(says("null"), ServiceError, "this is no answer as a service sends it"),
-    "an empty object": Case(says({}), ServiceError, "this is no answer as a service sends it"),
-    "results of another kind": Case(says({**ANSWER, "results": 7}), ServiceError, "this is no answer"),
+    "compressed": Case(
+        says(b"\x1f\x8b", Content_Encoding="gzip"), ServiceError, "compressed, but no compression was requested"
+    ),
+    "no JSON": Case(says("<h1>Hello</h1>"), ServiceError, "the answer is not JSON: <h1>Hello</h1>", 1, {"status": 200}),
+    "nothing": Case(says(""), ServiceError, "the answer is not JSON: nothing"),
+    "too deep": Case(says("[" * 9_000), ServiceError, "the answer is not JSON"),
+    "no UTF-8": Case(says(b'{"results": "\xff"}'), ServiceError, "the answer is not JSON"),
+    "a list": Case(says([]), ServiceError, "the service sent an invalid answer"),
+    "null": Case(says("null"), ServiceError, "the service sent an invalid answer"),
+    "an empty object": Case(says({}), ServiceError, "the service sent an invalid answer"),
+    "results of another kind": Case(says({**ANSWER, "results": 7}), ServiceError, "this is not an answer"),
     "a score that is none": Case(
         says({**ANSWER, "results": [{**HIT, "score": "high"}]}), ServiceError, "the score of 'a' is 'high'"
     ),
@@ -1016,19 +1045,19 @@ CASES = {
         "the score of 'a' is None",
     ),
     "a document without id": Case(
-        says({**ANSWER, "results": [{**HIT, "id": ""}]}), ServiceError, "this is no answer as a service sends it"
+        says({**ANSWER, "results": [{**HIT, "id": ""}]}), ServiceError, "the service sent an invalid answer"
     ),
     "500": Case(
-        problem("internal", 500, "the log says more"),
+        problem("internal", 500, "see the log"),
         ServiceError,
-        r"the log says more \(status 500, request r-1\)",
+        r"see the log \(status 500, request r-1\)",
         1,
         {"status": 500, "title": "Title of internal", "request_id": "r-1", "retry_after": None},
     ),
     "502 of a proxy": Case(
         says("<html>Bad\r\ngateway</html>", 502, "text/html"),
         ServiceError,
-        "no answer of a Pointsman service: <html>Bad gateway</html>; is the address right",
+        "not a Pointsman service's answer: <html>Bad gateway</html>; is the address right",
         1,
         {"status": 502},
     ),
@@ -1039,7 +1068,7 @@ CASES = {
     "429 for long": Case(
         problem("too-many-requests", 429, "slower", "3600"),
         ServiceError,
-        "slower; it asks to wait 3600 s",
+        "slower; it asks for a retry after 3600 s",
         1,
         {"retry_after": 3600.0},
     ),
@@ -1060,12 +1089,12 @@ CASES = {
     "an error of later versions": Case(problem("internal", 500, "new", error="NewError"), ServiceError, "new"),
     "an error that is no name": Case(problem("internal", 500, "new", error=["InputError"]), ServiceError, "new"),
     "no name of ours": Case(problem("internal", 500, "x", error="KeyboardInterrupt"), ServiceError, "x"),
-    "401": Case(problem("unauthorized", 401), ServiceError, "it does not take this key", 1, {"status": 401}),
+    "401": Case(problem("unauthorized", 401), ServiceError, "it rejects this key", 1, {"status": 401}),
     "401 of a proxy": Case(says("no", 401, "text/plain"), ServiceError, "is the address right", 1, {"status": 401}),
     "redirect": Case(
         says("", 307, Location="http://127.0.0.1:1/"),
         ServiceError,
-        "it redirects, which is not followed",
+        "it redirects, and redirects are not followed",
         1,
         {"status": 307},
     ),
@@ -1128,7 +1157,9 @@ def test_a_service_that_is_not_there(caplog: pytest.LogCaptureFixture, monkeypat
         rails = RemoteDataset(client, client._service, "rails", "", "hybrid")
         for call in (lambda: client.search("rail"), lambda: client.drop("rails"), lambda: rails.add(DOCUMENTS)):
             caplog.clear()
-            with pytest.raises(ServiceError, match=r"no connection could be made \(ConnectError.*is it running there"):
+            with pytest.raises(
+                ServiceError, match=r"no connection could be made \(ConnectError.*is the service running"
+            ):
                 call()
             assert len(caplog.records) == 2  # sent again twice, also what is no search: nothing had arrived
             assert "no connection; again in 0." in caplog.text
@@ -1190,18 +1221,18 @@ def test_other_answers_are_checked_too(
 ) -> None:
     impatient._service._known = KEPT
     hostile.will(says(body))
-    with pytest.raises(ServiceError, match=r"this is no .* as a service sends it"):
+    with pytest.raises(ServiceError, match=r"the service sent an invalid "):
         call(impatient, RemoteDataset(impatient, impatient._service, "rails", "", "hybrid"))
 
 
 def test_limits_and_explanations_are_checked_too(hostile: Hostile, impatient: Client) -> None:
     for limits in ({}, {"max_batch": 0, "max_documents": 1, "max_body_bytes": 1}, None):
         hostile.will(says({"limits": limits}))
-        with pytest.raises(ServiceError, match="this is no list of limits"):
+        with pytest.raises(ServiceError, match="sent an invalid list of limits"):
             impatient.search_many(["rail"])
     hostile.will(says(ANSWER), says({"verdict": "it is"}))
     context = impatient.search("rail")
-    with pytest.raises(ServiceError, match="this is no explanation"):
+    with pytest.raises(ServiceError, match="this is not an explanation"):
         context.explain("a")
 
 
@@ -1248,14 +1279,19 @@ def test_repetitions_begin_anew_with_each_step(hostile: Hostile, impatient: Clie
         ([lines(report(4, problem=LOCKED)), lines(report(0, problem=LOCKED))], LockedError, "^writing; the first 4", 3),
         ([lines(report(0, problem=INVALID))], InputError, "^document 'en-2': bad$", 1),
         ([lines(report(4), report(4, problem=INVALID))], InputError, "^document 'en-2': bad; the first 4 doc", 1),
-        ([lines(report(4), b"nonsense\n")], ServiceError, "no report of documents added.*the first 4 documents", 1),
+        (
+            [lines(report(4), b"nonsense\n")],
+            ServiceError,
+            "an invalid report of documents added.*the first 4 documents",
+            1,
+        ),
         ([lines(report(11))], ServiceError, "11 of 10 documents are reported after 0", 1),
         ([lines(report(4), report(3))], ServiceError, "3 of 10 documents are reported after 4", 1),
         ([lines(report(9, finished=True))], ServiceError, "9 of 10 documents are reported", 1),
         ([lines(*[report(0)] * 100)], ServiceError, "0 of 10 documents are reported after 0", 1),
-        ([lines(report(4, problem={"status": "x"}))], ServiceError, "this is no report of documents added", 1),
-        ([lines(report(4, problem=[]))], ServiceError, "this is no report of documents added", 1),
-        ([lines(report(4, problem={"status": 500}))], ServiceError, "no answer of a Pointsman service.*the first 4", 1),
+        ([lines(report(4, problem={"status": "x"}))], ServiceError, "sent an invalid report of documents added", 1),
+        ([lines(report(4, problem=[]))], ServiceError, "sent an invalid report of documents added", 1),
+        ([lines(report(4, problem={"status": 500}))], ServiceError, "not a Pointsman service.*the first 4", 1),
         ([lines(b"x" * 20_000)], ServiceError, "the answer is larger than", 1),
         ([problem("too-large", 413, "too large")], InputError, "^too large$", 1),
         ([problem("too-many-requests", 429, "slower", "0")], ServiceError, "slower", 3),
@@ -1435,7 +1471,7 @@ def test_an_application_in_this_process(workspace: Workspace) -> None:
     async def ask() -> RetrievalContext:
         transport = httpx.ASGITransport(app_of(workspace))
         async with Client("http://localhost", transport=transport) as client:
-            with pytest.raises(InputError, match="for awaited calls alone"):
+            with pytest.raises(InputError, match="is asynchronous only"):
                 client.names()
             return await client.asearch("red signal", trace="lists")
 
@@ -1455,7 +1491,7 @@ def test_a_transport_of_ones_own() -> None:
         assert client.search("rail").plan == asyncio.run(client.asearch("rail")).plan
     assert [request.headers["authorization"] for request in seen] == [f"Bearer {KEY}"] * 2
     alone = Client("https://example.org", transport=httpx.HTTPTransport())
-    with alone, pytest.raises(InputError, match="for synchronous calls alone"):
+    with alone, pytest.raises(InputError, match="is synchronous only"):
         asyncio.run(alone.asearch("rail"))
 
 

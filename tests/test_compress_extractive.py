@@ -22,7 +22,7 @@ from pointsman.retrieval.compress import (
     Compressed,
     ExtractiveCompressor,
 )
-from pointsman.retrieval.compress.spans import Budget, Unit, fill, units_of, window
+from pointsman.retrieval.compress.spans import TextBudget, Unit, fill, units_of, window
 from pointsman.types import Document, Excerpt, Hit, Provenance, Query, Ranked, Refusal
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_only_the_hits_of_the_answer_are_compressed(refine: Refine) -> None:
 def test_a_hit_of_which_nothing_is_left_is_dropped_with_the_reason() -> None:
     found = ExtractiveCompressor(max_chars=40).refine(Query("Who was the architect?"), ranking(EN, "Nothing. " * 20), 5)
     assert [hit.id for hit in found.hits] == ["d0"]
-    assert "no room left" in found.dropped[None, "d1"]
+    assert "used up the budget" in found.dropped[None, "d1"]
 
 
 def test_an_empty_ranking_and_a_refusal_pass() -> None:
@@ -336,7 +336,7 @@ def test_an_excerpt_of_nothing_drops_its_hit_with_the_reason_given(refine: Refin
     found = refine(Custom(made), "x", ranking(EN, RU, ZH))
     assert [hit.text for hit in found.hits] == ["A bridge."]
     assert found.dropped[None, "d1"] == "off topic"
-    assert "no room left" in found.dropped[None, "d0"]
+    assert "used up the budget" in found.dropped[None, "d0"]
 
 
 @pytest.mark.parametrize(
@@ -472,7 +472,7 @@ def test_a_window_tears_no_character_apart() -> None:
 def test_fill_takes_in_the_order_given() -> None:
     hits = [hit("One two. Three four. Five six.")]
     units = units_of(hits)
-    (found,) = fill([units[2], units[0], units[1]], hits, Budget(21), {})
+    (found,) = fill([units[2], units[0], units[1]], hits, TextBudget(21), {})
     assert found is not None
     assert found.text == "One two. … Five six."
 
@@ -481,7 +481,7 @@ def test_what_fits_exactly_is_taken_whole() -> None:
     text = "One two. Three four. Five six."
     hits = [hit(text)]
     units = units_of(hits)
-    assert fill([units[2], units[0], units[1]], hits, Budget(len(text)), {}) == (Excerpt(text, ((0, len(text)),)),)
+    assert fill([units[2], units[0], units[1]], hits, TextBudget(len(text)), {}) == (Excerpt(text, ((0, len(text)),)),)
 
 
 def test_a_better_hit_counts_a_little() -> None:

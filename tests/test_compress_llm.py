@@ -17,7 +17,7 @@ from pointsman.errors import InputError, ModelError
 from pointsman.llm import Completion
 from pointsman.models.scripted import Delay, ScriptedLLM
 from pointsman.retrieval.compress import COMPRESSION, CompressionPrompts, ExtractiveCompressor, LLMCompressor
-from pointsman.retrieval.compress.answers import DefectError, Named, named
+from pointsman.retrieval.compress.answers import DefectError, References, references
 from pointsman.retrieval.compress.llm import shares
 from pointsman.types import Document, Hit, Query, Ranked
 
@@ -390,9 +390,9 @@ def test_whatever_a_model_says_the_budget_and_the_source_hold(replies: list[str]
 
 @given(ANSWERS)
 def test_any_answer_is_read_or_a_defect(answer: str) -> None:
-    found: Named | str
+    found: References | str
     try:
-        found = named(answer, ["One is here.", "Two is there."], COMPRESSION["en"].extract)
+        found = references(answer, ["One is here.", "Two is there."], COMPRESSION["en"].extract)
     except DefectError as error:
         found = error.defect
     if isinstance(found, str):

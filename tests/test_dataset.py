@@ -379,7 +379,7 @@ def test_documents_without_vectors_stand_beside_those_with(dataset: Dataset) -> 
 def test_a_keyword_dataset_has_no_vectors_to_search(tmp_path: Path) -> None:
     with Dataset("words", indexing_technique="keyword", path=tmp_path / "words") as made:
         made.add([{"id": "a", "text": "a red signal"}])
-        with pytest.raises(InputError, match="keeps no vectors"):
+        with pytest.raises(InputError, match="stores no vectors"):
             made.search_vector([1.0])
         assert made.get_vectors(["a"]) == [None]
 
@@ -398,3 +398,43 @@ def test_existing_documents_are_kept_or_refused(dataset: Dataset) -> None:
     assert np.allclose(dataset.get_vectors(["c"])[0], rows[1])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="existing is one of"):
         dataset.add(both, existing="never")  # type: ignore[arg-type]
+
+
+def test_ids_of_documents_that_match(dataset: Dataset) -> None:
+    """Row 2: `ids`, `count`, `page` and `delete` take the same filters."""
+    dataset.add([{"id": f"{n}", "text": "lamp", "metadata": {"n": n, "source": "ab"[n % 2]}} for n in range(6)])
+    assert dataset.ids(filters="n >= 3") == ["3", "4", "5"]
+    assert dataset.ids(filters="_id in ['1', '9'] or _text icontains LAMP and n = 2") == ["1", "2"]
+    assert dataset.ids(filters={"n": {"gte": 3}}, source="a") == ["4"]
+    assert dataset.count("n >= 3") == 3
+    assert dataset.delete(filters="n >= 3") == 3
+    assert dataset.ids(filters="n >= 0") == ["0", "1", "2"]
+
+
+@pytest.mark.anyio
+async def test_metadata_is_changed_alone(dataset: Dataset) -> None:
+    """Row 7: texts and vectors stay; only a new title is embedded."""
+    dataset.add([{"id": "a", "text": "red lamp", "metadata": {"n": 1, "m": 1}}, {"id": "b", "text": "green lamp"}])
+    dataset.add([{"id": "c", "text": "no vector"}], embed=False)
+    before = dataset.get_vectors(["a", "b", "c"])
+    assert dataset.set_metadata({"a": {"n": 2, "m": None}, "c": {"n": 3}}).updated == 2
+    assert (await dataset.aset_metadata({"b": {"title": "switch tower"}})).updated == 1
+    a, b, c = dataset.get_many(["a", "b", "c"])
+    assert a is not None and b is not None and c is not None  # noqa: PT018
+    assert (a.metadata, b.metadata, c.metadata) == ({"n": 2}, {"title": "switch tower"}, {"n": 3})
+    after = dataset.get_vectors(["a", "b", "c"])
+    assert np.array_equal(np.array(before[0]), np.array(after[0]))
+    assert not np.array_equal(np.array(before[1]), np.array(after[1]))
+    assert after[2] is None
+    assert dataset.set_metadata({"a": {"k": 1}}, replace=True).updated == 1
+    assert dataset.ids(filters="k = 1 and not exists(n)") == ["a"]
+    with pytest.raises(InputError, match="no document 'x'"):
+        dataset.set_metadata({"a": {"k": 2}, "x": {}})
+    assert dataset.count("k = 1") == 1
+
+
+def test_metadata_of_a_dataset_that_is_not_there(tmp_path: Path) -> None:
+    nothing = Dataset("nothing", path=tmp_path / "nothing")
+    with pytest.raises(InputError, match="no document"):
+        nothing.set_metadata({"a": {}})
+    assert not nothing.exists

@@ -165,7 +165,7 @@ def test_threads_are_used_again_and_hanging_ones_are_bounded(monkeypatch: pytest
         idle = len(dispatch._Worker.idle)
         outcomes = everything(by_threads, [hanging] * (idle + 4), timeout=0.2)
         errors = [str(outcome.error) for outcome in outcomes]
-        assert sum("calls are under way or hang" in error for error in errors) == 2
+        assert sum("calls are running or hanging" in error for error in errors) == 2
         assert sum("no answer within" in error for error in errors) == idle + 2
     finally:
         free.set()
@@ -259,7 +259,7 @@ def test_a_flow_that_waits_for_something_else_is_a_mistake() -> None:
     async def flow() -> None:
         await asyncio.sleep(0)
 
-    with pytest.raises(RuntimeError, match="belongs to its mode"):
+    with pytest.raises(RuntimeError, match="must go through its mode"):
         run(flow())
 
 

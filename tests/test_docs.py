@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -14,10 +15,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from pointsman.cli.app import app
+from pointsman.settings import Settings, describe
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CLI_PAGE = ROOT / "docs" / "cli.md"
+SETTINGS_PAGE = ROOT / "docs" / "settings.md"
 BETWEEN = re.compile(r"(<!-- help: .*? -->\n).*?(<!-- /help -->)", re.DOTALL)
 
 
@@ -64,7 +70,7 @@ def test_help_pages_are_the_commands_own() -> None:
 
 def with_help(page: str) -> str:
     parts = [f"### pointsman {' '.join(one)}\n\n```text\n{help_text(*one)}```\n" for one in commands()]
-    return BETWEEN.sub(lambda found: found[1] + "\n" + "\n".join(parts) + found[2], page)
+    return BETWEEN.sub(lambda match: match[1] + "\n" + "\n".join(parts) + match[2], page)
 
 
 def commands(*group: str) -> list[tuple[str, ...]]:
@@ -73,11 +79,45 @@ def commands(*group: str) -> list[tuple[str, ...]]:
 
 
 def help_text(*command: str) -> str:
-    code = "from pointsman.cli import main; main()"
-    environment = {**os.environ, "COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
-    arguments = [sys.executable, "-c", code, *command, "--help"]
-    return subprocess.check_output(arguments, env=environment, text=True).replace("Usage: -c", "Usage: pointsman")
+    plain = {"TERM": "dumb", "NO_COLOR": "1"}
+    return CliRunner().invoke(app, [*command, "--help"], prog_name="pointsman", env=plain, terminal_width=78).output
+
+
+def test_recipes_are_ten_and_short() -> None:
+    recipes = blocks(ROOT / "docs" / "recipes.md", "python")
+    assert len(recipes) == 10
+    assert max(len([line for line in recipe.splitlines() if line.strip()]) for recipe in recipes) <= 15
+
+
+def test_the_table_of_settings_is_the_settings_own() -> None:
+    assert SETTINGS_PAGE.read_text("utf-8") == with_settings(SETTINGS_PAGE.read_text("utf-8")), "run: make docs"
+
+
+def with_settings(page: str) -> str:
+    rows = ["| setting | default | means |", "|---|---|---|"]
+    for one in describe(Settings()):
+        default = json.dumps(one["default"], ensure_ascii=False)
+        rows.append(f"| `{one['name']}` | `{default}` | {one['about'].replace('|', chr(92) + '|')} |")
+    table = "\n".join(rows)
+    return re.sub(r"(<!-- settings -->\n).*?(<!-- /settings -->)", rf"\1{table}\n\2", page, flags=re.DOTALL)
+
+
+def test_the_site_builds_without_a_broken_link_and_loads_nothing_from_outside(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        text = page.read_text("utf-8")
+        assert not re.findall(r"<(?:script|img|iframe)[^>]+src=.?(?:https?:)?//", text), page.name
+        outside = re.findall(r"<link[^>]+href=.?(?:https?:)?//[^>]*>", text)
+        assert not outside, (page.name, outside)
+    for sheet in (tmp_path / "site").rglob("*.css"):
+        assert not re.search(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", sheet.read_text("utf-8")), sheet.name
 
 
 if __name__ == "__main__":
+    SETTINGS_PAGE.write_text(with_settings(SETTINGS_PAGE.read_text("utf-8")), "utf-8")
     CLI_PAGE.write_text(with_help(CLI_PAGE.read_text("utf-8")), "utf-8")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import sys
 from math import log2
 
 import pytest
 
-from pointsman.errors import InputError, MissingDependencyError
+from pointsman.errors import InputError
 from pointsman.evaluation import compare, measure
 
 
@@ -87,12 +86,6 @@ def test_an_id_repeated_counts_where_it_is_first() -> None:
 @pytest.mark.parametrize("id_", ["with space", "tab\there", "nul\0", "\ud800", "ё/日本#🙂", '"quoted"', "-1", "\u2028"])
 def test_any_id_will_do(id_: str) -> None:
     assert measure({id_: {id_: 1}}, {id_: ["other", id_]}).per_query["mrr@10"] == {id_: 0.5}
-
-
-def test_a_missing_package_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ir_measures", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'pointsman\[eval\]'"):
-        measure({}, {})
 
 
 # ── significance ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -57,5 +57,5 @@ def test_without_embedder_and_retrievers_the_words_answer(rig: Rig, way: str) ->
     rig.forget()
     context = rig.search(dict.fromkeys(("embedder", "retriever", "remote retriever"), FAILS), way)
     assert context.hits
-    assert any("searched by words alone" in cause for cause in context.degraded)
+    assert any("only words were searched" in cause for cause in context.degraded)
     assert all(step.source != "vector" for hit in context for step in hit.provenance)

@@ -41,6 +41,7 @@ from pointsman.integrations.haystack import (
     PointsmanJoiner,
     PointsmanRanker,
     PointsmanRetriever,
+    PointsmanRouter,
     PointsmanTextEmbedder,
     filter_of,
 )
@@ -146,7 +147,7 @@ def test_everything_of_a_document_comes_back() -> None:
     ]
     store.write_documents(documents)
     Suite.assert_documents_are_equal(store.filter_documents(), documents)
-    with pytest.raises(DocumentStoreError, match="points nowhere"):
+    with pytest.raises(DocumentStoreError, match="all zeros"):
         store.write_documents([Document(id="zero", content="text", embedding=[0.0, 0.0])])
     with pytest.raises(DocumentStoreError, match="dimensions"):
         store.write_documents([Document(id="long", content="text", embedding=[1.0, 0.0, 0.0])])
@@ -165,6 +166,7 @@ def test_a_store_in_a_folder_is_a_dataset_of_a_workspace(tmp_path: Path) -> None
 
 
 VALUES = st.one_of(st.integers(-2, 2), st.sampled_from(["a", "b"]), st.none())
+DATES = ["2024-05-01T00:00:00+03:00", "2024-04-30T21:00:00+00:00", "2024-05-01T00:00:00+00:00"]
 COMPARISONS = st.one_of(
     st.builds(
         lambda key, operator, value: {"field": f"meta.{key}", "operator": operator, "value": value},
@@ -177,6 +179,13 @@ COMPARISONS = st.one_of(
         st.sampled_from(["x", "y"]),
         st.sampled_from(["in", "not in"]),
         st.lists(VALUES, max_size=3),
+    ),
+    st.builds(lambda value: {"field": "id", "operator": "in", "value": value}, st.lists(st.sampled_from(["a", "b"]))),
+    st.builds(lambda value: {"field": "meta.deep.x", "operator": "==", "value": value}, VALUES),
+    st.builds(
+        lambda operator, value: {"field": "meta.at", "operator": operator, "value": value},
+        st.sampled_from([">", ">=", "<", "<=", "==", "!="]),
+        st.sampled_from(DATES),
     ),
     st.builds(
         lambda operator, value: {"field": "meta.number", "operator": operator, "value": value},
@@ -195,16 +204,25 @@ FILTERS = st.recursive(
 )
 
 
-@given(FILTERS, st.fixed_dictionaries({}, optional={"x": VALUES, "y": VALUES, "number": st.integers(-2, 2)}))
+META = {
+    "x": VALUES,
+    "y": VALUES,
+    "number": st.integers(-2, 2),
+    "at": st.sampled_from(DATES),
+    "deep": st.dictionaries(st.just("x"), VALUES),
+}
+
+
+@given(FILTERS, st.fixed_dictionaries({}, optional=META))
 def test_filters_mean_what_haystack_says(filters: dict[str, Any], meta: dict[str, Any]) -> None:
     """Against Haystack's own evaluator."""
-    assert filter_of(filters).matches(meta) is document_matches_filter(filters, Document(content="x", meta=meta))
+    document = Document(id="a", content="x", meta=meta)
+    assert filter_of(filters).matches({**meta, "_id": "a"}) is document_matches_filter(filters, document)
 
 
 @pytest.mark.parametrize(
     "filters",
     [
-        {"field": "id", "operator": "==", "value": "a"},
         {"field": "content", "operator": "==", "value": "a"},
         {"field": "meta.x", "operator": "like", "value": "a"},
         {"field": "meta.x", "operator": "==", "value": {"a": 1}},
@@ -301,6 +319,30 @@ def test_the_joiner_fuses() -> None:
     assert joined[0].score == pytest.approx(1 / 61 + 1 / 62)
     weighted = PointsmanJoiner("weighted_rrf", [1.0, 0.0], top_k=1).run([ranking("a", "b"), ranking("b", "c")])
     assert [one.id for one in weighted["documents"]] == ["a"]
+
+
+ROUTES = {"bread": "recipes for baking bread and cakes", "trains": "how trains change tracks at switches"}
+
+
+async def test_the_router_sends_a_question_on() -> None:
+    router = PointsmanRouter(ROUTES, embedder="hashing")
+    assert router.run("baking bread") == {"bread": "baking bread"}
+    assert await router.run_async("trains and tracks") == {"trains": "trains and tracks"}
+    assert set(PointsmanRouter(ROUTES, top_k=2, embedder="hashing").run("bread")) == set(ROUTES)
+    for routes, top_k in (({}, 1), (ROUTES, 0), (ROUTES, 3)):
+        with pytest.raises(ValueError, match="route"):
+            PointsmanRouter(routes, top_k)
+
+
+def test_a_routed_pipeline_goes_to_yaml_and_back() -> None:
+    pipeline = Pipeline()
+    pipeline.add_component("router", PointsmanRouter(ROUTES, embedder="hashing"))
+    for name in ROUTES:
+        pipeline.add_component(name, PointsmanTextEmbedder("hashing"))
+        pipeline.connect(f"router.{name}", f"{name}.text")
+    again = Pipeline.loads(pipeline.dumps())
+    assert again.to_dict()["components"] == pipeline.to_dict()["components"]
+    assert set(again.run({"router": {"query": "baking bread"}})) == {"bread"}
 
 
 def test_a_pipeline_goes_to_yaml_and_back(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ class TestF1:
         made = SimpleHybridRetriever(Fixed(), DenseRetriever(), Fixed(), DenseRetriever())
         assert made.names == ("fixed", "dense", "fixed_2", "dense_2")
         for names in (["a"], ["a", "a"], "ab"):
-            with pytest.raises(InputError, match="different names"):
+            with pytest.raises(InputError, match="distinct names"):
                 SimpleHybridRetriever(Fixed(), Fixed(), names=names)
 
 
@@ -182,7 +182,7 @@ class TestF2:
         odd = Fixed(("a", float("nan")), ("b", None), ("c", "9"))  # type: ignore[arg-type]  # what a foreign one may send
         hits = ask(SimpleHybridRetriever(odd, Fixed(("c", 1.0))), "q")
         assert ids(hits) == ["c", "a", "b"]
-        assert hits.degraded == ("fixed: it gave scores that are no finite numbers; only its order counts",)
+        assert hits.degraded == ("fixed: its scores are not all finite numbers; only its order counts",)
 
     @pytest.mark.parametrize(
         ("options", "error", "message"),
@@ -302,7 +302,7 @@ class TestF4:
         assert added.holding == ("keeping", "inner.x")
         assert {name: str(error) for name, error in added.failed.items()} == {
             "full": "disk full",
-            "fixed": "fixed takes no documents; it has no add_nodes",
+            "fixed": "fixed does not accept documents; it has no add_nodes",
             "inner.y": "disk full",
         }
         with pytest.raises(InputError, match="none of fixed takes documents"):
@@ -413,3 +413,28 @@ def test_a_list_of_retrievers_does_as_well() -> None:
     assert SimpleHybridRetriever([one, other]).retrieve("x") == SimpleHybridRetriever(one, other).retrieve("x")
     with pytest.raises(InputError, match="at least one"):
         SimpleHybridRetriever([])
+
+
+@pytest.mark.anyio
+async def test_further_arguments_go_to_every_retriever() -> None:
+    """Row 10 of the public surface: what a retriever does not take is reported, and the others answer."""
+    seen: list[dict[str, Any]] = []
+
+    class Taking(BaseRetriever):
+        def retrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
+            seen.append(options)
+            return [Hit(Document("a", "lamp"), 1.0)]
+
+        async def aretrieve(self, query: str | Query, top_k: int = 10, **options: Any) -> list[Hit]:
+            return self.retrieve(query, top_k, **options)
+
+    class Other(BaseRetriever):
+        def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
+            return [Hit(Document("b", "lamp"), 1.0)]
+
+    hybrid = SimpleHybridRetriever(Taking(), Other())
+    assert [hit.id for hit in hybrid.retrieve("lamp", language="en")] == ["a"]
+    assert [hit.id for hit in await hybrid.aretrieve("lamp", language="en")] == ["a"]
+    assert [hit.id for hit in hybrid.retrieve("lamp")] == ["a", "b"]
+    assert seen == [{"language": "en"}, {"language": "en"}, {}]
+    assert "language" in " ".join(hybrid.retrieve("lamp", language="en").degraded)

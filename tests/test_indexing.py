@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from pointsman import Dataset
+import pointsman
+from pointsman import Dataset, Document, load_embedder
 from pointsman.errors import InputError
 from pointsman.indexing import IndexingInterrupted, IndexProgress, index_paths
 from pointsman.ingest import FileLimits
@@ -98,3 +106,61 @@ def test_a_folder_of_junk_says_that_nothing_was_read(tmp_path: Path) -> None:
     assert index_paths(dataset, [tmp_path / "junk"]).nothing_read
     (tmp_path / "junk" / "a.bin").write_text("")
     assert not index_paths(dataset, [tmp_path / "junk"]).nothing_read  # an empty file is no problem
+
+
+# ── watching ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_watching_indexes_what_changes_comes_and_goes(tmp_path: Path) -> None:
+    """A real process over a real folder, with its workspace inside; a burst is few rounds; Ctrl-C ends it cleanly."""
+    folder = tmp_path / "notes"
+    (folder / "old").mkdir(parents=True)
+    for number in range(3):
+        (folder / "old" / f"{number}.txt").write_text(f"Switch {number} guides trains.", "utf-8")
+    command = [sys.executable, "-c", "from pointsman.cli import main; main()", "index", ".", "-d", "notes"]
+    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing"}
+    process = subprocess.Popen(
+        [*command, "--watch", "--json"], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        lines = process.stdout
+
+        def passages(added: int, deleted: int) -> int:
+            """Wait until the rounds have come to these numbers together; how many it took."""
+            total, rounds = (0, 0), 0
+            while total != (added, deleted):
+                report = json.loads(lines.readline())
+                total, rounds = (total[0] + report["added"], total[1] + report["deleted"]), rounds + 1
+                assert total[0] <= added
+                assert total[1] <= deleted
+            return rounds
+
+        passages(3, 0)
+        for number in range(20):  # a burst, over half a second
+            (folder / f"new{number}.txt").write_text(f"Signal {number} stops ships.", "utf-8")
+            (folder / ".hidden").write_text(f"{number}", "utf-8")
+            time.sleep(0.025)
+        assert passages(20, 0) < 20  # a burst is a round, or a few on a busy machine
+        (folder / "old" / "1.txt").write_text("Semaphore one.", "utf-8")
+        passages(1, 1)
+        (folder / "old" / "2.txt").rename(folder / "moved.txt")
+        passages(1, 1)
+        (tmp_path / "whole").mkdir()
+        (tmp_path / "whole" / "deep.md").write_text("# Deep\n\nA buffer stop.", "utf-8")
+        (tmp_path / "whole").rename(folder / "whole")
+        passages(1, 0)
+        with pointsman.open(
+            folder / ".pointsman", embedder=load_embedder("hashing")
+        ) as workspace:  # which another process may write to meanwhile
+            workspace.dataset("notes").add([Document("by hand", "Written by somebody else.")])
+        shutil.rmtree(folder / "old")
+        passages(0, 2)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        with pointsman.open(folder / ".pointsman") as workspace:
+            sources = {document.metadata.get("source") for document in workspace.dataset("notes")}
+        assert sources == {*(f"new{number}.txt" for number in range(20)), "moved.txt", "whole/deep.md", None}
+    finally:
+        process.kill()
+        process.communicate()

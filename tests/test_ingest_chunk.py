@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.errors import InputError
-from pointsman.ingest import Section, Source, chunk, convert, estimate_tokens
+from pointsman.ingest import ParsedDocument, Section, chunk, convert, estimate_tokens
 from pointsman.ingest.chunk import HARD_LIMIT, _cost, _running_costs
 
 if TYPE_CHECKING:
@@ -65,17 +65,17 @@ def prose(language: str, count: int, seed: int = 1) -> list[str]:
     return sentences
 
 
-def plain(text: str, path: str = "a.txt") -> Source:
-    return Source(path, "Title", (Section((), text, 0),), text, "txt")
+def plain(text: str, path: str = "a.txt") -> ParsedDocument:
+    return ParsedDocument(path, "Title", (Section((), text, 0),), text, "txt")
 
 
-def markdown(text: str) -> Source:
+def markdown(text: str) -> ParsedDocument:
     (source,) = convert("a.md", text.encode())
-    assert isinstance(source, Source)
+    assert isinstance(source, ParsedDocument)
     return source
 
 
-def assert_exact(source: Source, passages: list[Document], limit: int) -> None:
+def assert_exact(source: ParsedDocument, passages: list[Document], limit: int) -> None:
     covered = bytearray(len(source.text))
     for position, passage in enumerate(passages):
         start, end = passage.metadata["start"], passage.metadata["end"]
@@ -180,7 +180,7 @@ def test_tiny_sections_are_joined_and_others_are_not() -> None:
 def test_code_knows_its_lines() -> None:
     text = "import os\n\n\ndef first():\n" + "    call_something(1, 2, 3)\n" * 20 + "\n\ndef second():\n    return 2\n"
     (source,) = convert("m.py", text.encode())
-    assert isinstance(source, Source)
+    assert isinstance(source, ParsedDocument)
     passages = chunk(source, max_tokens=64)
     assert_exact(source, passages, 64)
     for passage in passages:
@@ -216,12 +216,14 @@ def test_ids_tell_equal_passages_apart() -> None:
 
 
 def test_a_record_keeps_its_id_only_while_it_is_one_passage() -> None:
-    short = Source("c.jsonl", "", (Section((), "Text.", 0),), "Text.", "jsonl", {"start": "noon"}, record_id="d1")
+    short = ParsedDocument(
+        "c.jsonl", "", (Section((), "Text.", 0),), "Text.", "jsonl", {"start": "noon"}, record_id="d1"
+    )
     (only,) = chunk(short)
     assert only.id == "d1"
     assert only.metadata["start_"] == "noon"
     text = "".join(prose("en", 60))
-    long = Source("c.jsonl", "", (Section((), text, 0),), text, "jsonl", {}, record_id="d1")
+    long = ParsedDocument("c.jsonl", "", (Section((), text, 0),), text, "jsonl", {}, record_id="d1")
     passages = chunk(long)
     assert len(passages) > 1
     assert all(passage.id.startswith("d1#") and passage.metadata["parent"] == "d1" for passage in passages)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.errors import InputError
-from pointsman.ingest import Problem, Source, convert, read_paths
+from pointsman.ingest import ParsedDocument, Problem, convert, read_paths
 from pointsman.ingest.encoding import decode
 
 RUSSIAN = "Стрелочник переводит стрелки: каждый поезд идёт по нужному пути. Это короткий текст на русском языке."
@@ -20,16 +20,16 @@ SIMPLIFIED = "扳道工负责扳动铁路道岔，让每一列火车都走上正
 TRADITIONAL = "扳道工負責扳動鐵路道岔，讓每一列火車都走上正確的軌道。這是一段簡短的中文文字。"
 
 
-def one(path: str, data: bytes | str) -> Source:
+def one(path: str, data: bytes | str) -> ParsedDocument:
     """The only source in a file, its sections checked against its text."""
     (source,) = convert(path, data.encode() if isinstance(data, str) else data)
-    assert isinstance(source, Source)
+    assert isinstance(source, ParsedDocument)
     for section in source.sections:
         assert source.text[section.start : section.start + len(section.text)] == section.text
     return source
 
 
-def outline_of(source: Source) -> list[tuple[tuple[str, ...], str]]:
+def outline_of(source: ParsedDocument) -> list[tuple[tuple[str, ...], str]]:
     return [(section.heading_path, section.text) for section in source.sections]
 
 
@@ -173,7 +173,7 @@ def test_json_lines_are_records_and_bad_lines_are_named() -> None:
     ]
     data = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     found = list(convert("c.jsonl", data.encode()))
-    sources = [item for item in found if isinstance(item, Source)]
+    sources = [item for item in found if isinstance(item, ParsedDocument)]
     problems = [item.reason for item in found if isinstance(item, Problem)]
     assert [(item.record_id, item.title, item.text) for item in sources] == [
         ("d1", "Tit", "First."),
@@ -196,7 +196,7 @@ def test_json_lines_are_records_and_bad_lines_are_named() -> None:
     ],
 )
 def test_json(data: str, texts: list[str]) -> None:
-    assert [item.text for item in convert("a.json", data.encode()) if isinstance(item, Source)] == texts
+    assert [item.text for item in convert("a.json", data.encode()) if isinstance(item, ParsedDocument)] == texts
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_tables(name: str, data: str, texts: list[str]) -> None:
     import csv
 
     before = csv.field_size_limit()
-    assert [item.text for item in convert(name, data.encode()) if isinstance(item, Source)] == texts
+    assert [item.text for item in convert(name, data.encode()) if isinstance(item, ParsedDocument)] == texts
     assert csv.field_size_limit() == before
 
 
@@ -315,7 +315,7 @@ HOSTILE = {
     "deep.json": (b"[" * 100_000, "deep"),
     "deep.jsonl": (b"[" * 100_000 + b"\n", "line 1: JSON nested too deep"),
     "number.json": (b"[" + b"9" * 10_000 + b"]", "cannot be read"),
-    "deep.html": (b"<div>" * 100_000 + b"x", "nested deeper"),
+    "deep.html": (b"<div>" * 100_000 + b"x", "nested too deeply"),
     "nothing.html": (b"<html><script>1</script></html>", "without text"),
     "torn.txt": (b"\xff\xfe\x00", "damaged"),
 }
@@ -352,7 +352,7 @@ def test_a_good_page_survives_a_bad_one(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(PageObject, "extract_text", fail_on_first)
     problem, source = convert("a.pdf", minimal_pdf("First.", "Second."))
     assert problem == Problem("a.pdf", "page 1: KeyError: '/Font'")
-    assert isinstance(source, Source)
+    assert isinstance(source, ParsedDocument)
     assert source.text.strip() == "Second."
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from office_files import OFFICE, opendocument, zipped
 from pointsman.errors import InputError
-from pointsman.ingest import Problem, Source, chunk, convert, read_paths, text_of
+from pointsman.ingest import ParsedDocument, Problem, chunk, convert, read_paths, text_of
 
 RUSSIAN = "Стрелочник переводит стрелки. Каждый поезд идёт по нужному пути.\n\n" * 30
 PROSE = "The switch guides the train. Nobody has to think about it again.\n\n" * 40
@@ -30,14 +30,14 @@ TEXTS = {
 }
 
 
-def one(name: str, data: bytes) -> Source:
-    (source,) = (item for item in convert(name, data) if isinstance(item, Source))
+def one(name: str, data: bytes) -> ParsedDocument:
+    (source,) = (item for item in convert(name, data) if isinstance(item, ParsedDocument))
     for section in source.sections:
         assert source.text[section.start : section.start + len(section.text)] == section.text
     return source
 
 
-def outline_of(source: Source) -> list[tuple[tuple[str, ...], str]]:
+def outline_of(source: ParsedDocument) -> list[tuple[tuple[str, ...], str]]:
     return [(section.heading_path, section.text) for section in source.sections]
 
 
@@ -160,7 +160,7 @@ def test_repeated_rows_of_a_sheet_are_counted_not_written() -> None:
 
 def test_a_book_is_read_in_its_order_and_a_missing_chapter_is_reported() -> None:
     source, *problems = reversed(list(convert("a.epub", OFFICE["a.epub"]())))
-    assert isinstance(source, Source)
+    assert isinstance(source, ParsedDocument)
     assert source.title == "Дорога"
     assert outline_of(source) == [(("Первая",), "Поезд идёт."), (("第二",), "火车停了。")]
     assert problems == [Problem("a.epub", "chapter 'OEBPS/gone.xhtml': damaged EPUB book: it has no OEBPS/gone.xhtml")]
@@ -168,7 +168,7 @@ def test_a_book_is_read_in_its_order_and_a_missing_chapter_is_reported() -> None
 
 def test_mail_has_sender_date_text_once_and_attachments() -> None:
     problem, source = convert("a.eml", OFFICE["a.eml"]())
-    assert isinstance(source, Source)
+    assert isinstance(source, ParsedDocument)
     assert problem == Problem("a.eml", "attachment 'junk.bin': binary data, not text")
     assert source.title == "Стрелка 12"
     assert source.metadata["date"] == "2024-03-04T10:15:00+03:00"
@@ -209,7 +209,7 @@ def test_the_content_overrules_the_ending(name: str) -> None:
         ("a.odt", opendocument("text", "<office:text>")[:-40], "damaged OpenDocument file"),
         ("a.ipynb", b"[]", "no notebook"),
         ("a.ipynb", b'{"cells": 7}', "no notebook"),
-        ("a.eml", b"\n\nno header", "no e-mail"),
+        ("a.eml", b"\n\nno header", "not an e-mail"),
         ("a.zip", zipped({"x": "y"}), "binary data"),
     ],
 )

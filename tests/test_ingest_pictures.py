@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.errors import InputError
-from pointsman.ingest import FileLimits, Problem, Source, _pictures, convert, read_paths
+from pointsman.ingest import FileLimits, ParsedDocument, Problem, _pictures, convert, read_paths
 from test_ingest_convert import minimal_pdf
 
 FONT = Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf")
@@ -36,7 +36,7 @@ def drawn(*lines: str, form: str = "PNG", angle: int = 0, size: tuple[int, int] 
 
 
 def text_in(data: bytes, name: str = "a.png") -> str:
-    (source,) = (item for item in convert(name, data) if isinstance(item, Source))
+    (source,) = (item for item in convert(name, data) if isinstance(item, ParsedDocument))
     return source.text
 
 
@@ -69,7 +69,7 @@ def test_without_tesseract_russian_is_reported_never_silently_empty(monkeypatch:
     problem, source = convert("a.png", drawn(ENGLISH, RUSSIAN))
     assert isinstance(problem, Problem)
     assert problem.reason.startswith("1 of 2 lines gave no words: rapidocr does not read Russian; install")
-    assert isinstance(source, Source)
+    assert isinstance(source, ParsedDocument)
     assert source.text == ENGLISH
     with pytest.raises(InputError, match="2 of 2 lines gave no words"):
         list(convert("a.png", drawn(RUSSIAN, RUSSIAN)))

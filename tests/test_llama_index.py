@@ -215,7 +215,7 @@ async def test_rerank_orders_nodes_and_leaves_them_alone() -> None:
 
 async def test_refine_refuses_and_compresses() -> None:
     nodes = scored_nodes()
-    refuse = PointsmanRefine(refiner=Refuser((), thresholds=Threshold("cosine", 0.85)), scale="cosine")
+    refuse = PointsmanRefine(refiner=Refuser(thresholds=Threshold("cosine", 0.85)), scale="cosine")
     assert [one.node_id for one in refuse.postprocess_nodes(nodes, query_str="x")] == ["0", "1"]
     assert refuse.postprocess_nodes([], query_str="x") == []
     long = TextNode(id_="long", text="Trains are long. Bread is baked in an oven. The sky is blue today.")
@@ -383,11 +383,19 @@ OF_LISTS = st.builds(
 ) | st.builds(
     lambda value: MetadataFilter(key="list", value=value, operator=FilterOperator.CONTAINS), st.integers(-2, 2)
 )
-METADATA = st.fixed_dictionaries({}, optional={"x": VALUES, "y": VALUES, "number": st.integers(-2, 2), "list": LISTS})
+PARTS = st.builds(
+    lambda value, operator: MetadataFilter(key="text", value=value, operator=operator),
+    st.sampled_from(["", "a", "Ab", "я", "ЛЯ"]),
+    st.sampled_from([FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE]),
+)
+PART_TEXTS = st.text(alphabet="aAbBяЯЛл ", max_size=4)
+METADATA = st.fixed_dictionaries(
+    {}, optional={"text": PART_TEXTS, "x": VALUES, "y": VALUES, "number": st.integers(-2, 2), "list": LISTS}
+)
 
 
 @given(
-    st.lists(COMPARED | ORDERED | OF_LISTS, min_size=1, max_size=4),
+    st.lists(COMPARED | ORDERED | OF_LISTS | PARTS, min_size=1, max_size=4),
     st.sampled_from(list(FilterCondition)),
     METADATA,
 )
@@ -401,9 +409,9 @@ def test_filters_mean_what_llama_index_says(
 
 
 def test_filters_that_cannot_be_expressed_raise() -> None:
-    for operator in (FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE, FilterOperator.IN):
+    for value, operator in ((1, FilterOperator.TEXT_MATCH), ("a", FilterOperator.IN)):
         with pytest.raises(FilterError):
-            llama_index._filter(MetadataFilters(filters=[MetadataFilter(key="x", value="a", operator=operator)]))
+            llama_index._filter(MetadataFilters(filters=[MetadataFilter(key="x", value=value, operator=operator)]))
     nested = MetadataFilters(
         filters=[
             MetadataFilters(

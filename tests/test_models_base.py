@@ -85,7 +85,7 @@ async def _asynchronous(text: str) -> list[float]:
     [
         (
             "e5-small",
-            "'e5-small' is the name of an embedder, not an embedder; pointsman.models.load_embedder makes one",
+            "'e5-small' is an embedder's name, not an embedder; load it with pointsman.models.load_embedder",
         ),
         (None, "not NoneType: None"),
         (3, "not int: 3"),

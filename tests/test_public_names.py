@@ -87,7 +87,6 @@ PUBLIC = [
     "Refusal",
     "Refuser",
     "RegisteredStrategy",
-    "RelevanceCalibration",
     "RemoteDataset",
     "RetrievalContext",
     "RetrievalError",

@@ -60,7 +60,7 @@ def test_what_cannot_be_registered_or_found_is_told() -> None:
         registry.create("c")
     with pytest.raises(InputError, match="under a name"):
         registry.register(" ", str)
-    with pytest.raises(InputError, match="something to call"):
+    with pytest.raises(InputError, match="needs a callable"):
         registry.register("b", "str")  # type: ignore[arg-type]
 
 
@@ -90,7 +90,7 @@ def test_a_broken_plugin_is_named_and_hurts_no_other(install: Install, caplog: p
     assert registry.names() == ("absent", "bad", "good", "void")
     with pytest.raises(InputError, match=r"shape 'bad': bad:make of bad cannot be loaded: RuntimeError: it is broken"):
         registry.create("bad")
-    with pytest.raises(InputError, match="nothing to call"):
+    with pytest.raises(InputError, match="not callable"):
         registry.create("void")
     with pytest.raises(InputError, match="AttributeError"):
         registry.get("absent")
@@ -104,7 +104,7 @@ def test_code_goes_before_a_plugin_and_the_first_package_before_others(install: 
     install("beta", {"shape.dot": "beta:dot"}, "dot = lambda: 'beta'\n")
     registry: Registry[str] = Registry("shape")
     assert registry.create("dot") == "alpha"
-    assert "alpha and beta both offer it" in registry.problems["dot"]
+    assert "alpha and beta both provide it" in registry.problems["dot"]
     registry.register("dot", lambda: "code")
     assert registry.create("dot") == "code"
 

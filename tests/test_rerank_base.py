@@ -238,7 +238,7 @@ def test_whatever_goes_wrong_the_order_before_stands(
         assert after.hits == before.hits
         assert after.scale == "rrf"
         assert len(after.degraded) == 1
-        assert after.degraded[0].startswith(f"rerank by {kind.__name__} failed, the order before it stands: ")
+        assert after.degraded[0].startswith(f"rerank by {kind.__name__} failed, the previous order is kept: ")
         assert cause in after.degraded[0]
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 4
     documents = [hit.document for hit in before.hits]

@@ -107,7 +107,7 @@ def _fail() -> CosineSpread:
 @pytest.mark.parametrize(
     ("settings", "cause"),
     [
-        ({}, "give sigma, or spread"),
+        ({}, "give sigma or spread"),
         ({"spread": _fail}, "OSError: disk gone"),
         ({"spread": lambda: None}, "not NoneType"),
         ({"spread": CosineSpread(0.0, 0.0)}, "sigma"),
@@ -118,7 +118,7 @@ def test_without_a_spread_it_degrades(settings: dict[str, Any], cause: str) -> N
     reranker = CalibratedReranker(**settings)
     for after in (reranker.refine(Query("q"), before, 2), asyncio.run(reranker.arefine(Query("q"), before, 2))):
         assert (after.hits, after.scale) == (before.hits, "rrf")
-        assert after.degraded[0].startswith("rerank by calibrated failed, the order before it stands: ")
+        assert after.degraded[0].startswith("rerank by calibrated failed, the previous order is kept: ")
         assert cause in after.degraded[0]
 
 
@@ -217,7 +217,7 @@ def test_an_embedder_that_fails_degrades() -> None:
         ({"sigma": 1.0, "kappa": -1}, "kappa"),
         ({"sigma": 1.0, "mean": math.nan}, "mean"),
         ({"sigma": 1.0, "spread": SPREAD}, "not both"),
-        ({"embedder": HashingEmbedder()}, "HashingEmbedder does not say how its cosines spread"),
+        ({"embedder": HashingEmbedder()}, "HashingEmbedder does not tell the spread of its cosines"),
         ({"max_texts": 0}, "max_texts"),
     ],
 )

@@ -305,7 +305,8 @@ def test_models_differ_in_their_inputs(tmp_path: Path, inputs: tuple[str, ...], 
 
 
 @pytest.mark.parametrize(
-    ("shape", "message"), [("three", "is no cross-encoder"), ("hidden", "is no cross-encoder"), ("nan", "not finite")]
+    ("shape", "message"),
+    [("three", "is not a cross-encoder"), ("hidden", "is not a cross-encoder"), ("nan", "not finite")],
 )
 def test_what_is_no_cross_encoder_is_told_at_once(tmp_path: Path, shape: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):

@@ -257,17 +257,17 @@ BAD_ANSWERS: dict[str, tuple[Any, str]] = {
     "nan": (b'{"results": [{"index": 0, "score": 1}, {"index": 1, "score": NaN}]}', "has the score nan"),
     "infinite": (b'[{"index": 0, "score": 1}, {"index": 1, "score": -Infinity}]', "has the score -inf"),
     "beyond floats": (b'[{"index": 0, "score": 1}, {"index": 1, "score": 1%s}]' % (b"0" * 400), "has the score 1000"),
-    "digits without end": (b'[{"index": 0, "score": 1%s}]' % (b"0" * 10_000), "no JSON"),
-    "results of text": ({"results": ["a", "b"]}, "a result is no object"),
+    "digits without end": (b'[{"index": 0, "score": 1%s}]' % (b"0" * 10_000), "not JSON"),
+    "results of text": ({"results": ["a", "b"]}, "a result is not an object"),
     "results as object": ({"results": {"0": 0.5, "1": 0.2}}, "no list of results"),
     "other JSON": ({"choices": []}, "no list of results"),
     "null": (b"null", "no list of results"),
     "a number": (b"7", "no list of results"),
-    "HTML": (b"<html><body>Welcome</body></html>", "no JSON: <html>"),
-    "empty": (b"", "no JSON: nothing"),
-    "cut off": (b'{"results": [{"index": 0', "no JSON"),
-    "deep": (b"[" * 100_000, "no JSON"),
-    "not UTF-8": (b'{"results": "\xff\xfe"}', "no JSON"),
+    "HTML": (b"<html><body>Welcome</body></html>", "not JSON: <html>"),
+    "empty": (b"", "not JSON: nothing"),
+    "cut off": (b'{"results": [{"index": 0', "not JSON"),
+    "deep": (b"[" * 100_000, "not JSON"),
+    "not UTF-8": (b'{"results": "\xff\xfe"}', "not JSON"),
 }
 
 
@@ -278,7 +278,7 @@ def test_an_answer_that_cannot_be_used_is_not_used(
     body, cause = BAD_ANSWERS[fault]
     server.paths["*"] = lambda _: ok(body)
     reranker = client("/v1/rerank", api_key=KEY)
-    with pytest.raises(ModelError, match="gave no usable answer") as raised:
+    with pytest.raises(ModelError, match="returned no usable answer") as raised:
         reranker.score("q", ["a", "b"])
     assert cause in str(raised.value)
     assert len(str(raised.value)) < 400
@@ -417,12 +417,12 @@ def test_the_key_stays_with_the_server(server: Server, client: Callable[..., HTT
 @pytest.mark.parametrize(
     ("url", "settings", "message"),
     [
-        ("localhost:8080", {}, "begins with http"),
-        ("ftp://host", {}, "begins with http"),
-        ("http://", {}, "begins with http"),
-        ("http://[", {}, "cannot be read"),
-        ("http://host:port", {}, "cannot be read"),
-        ("https://me:hunter2@host", {}, "holds a user or password"),
+        ("localhost:8080", {}, "must begin with http"),
+        ("ftp://host", {}, "must begin with http"),
+        ("http://", {}, "must begin with http"),
+        ("http://[", {}, "not a valid address"),
+        ("http://host:port", {}, "not a valid address"),
+        ("https://me:hunter2@host", {}, "contains a user or password"),
         ("http://example.com/v1", {"api_key": KEY}, "without encryption"),
         ("http://10.0.0.7/v1", {"api_key": KEY}, "without encryption"),
         ("http://127.0.0.1.example.com", {"api_key": KEY}, "without encryption"),

@@ -190,5 +190,5 @@ def test_what_is_longer_than_the_model_reads(address: str, reranker: HTTPReranke
     before = Ranked((Hit(Document("a", long), 1.0), Hit(Document("b", "rails"), 0.5)), "rrf")
     after = whole.refine(Query("rails"), before, 2)
     assert after.hits == before.hits
-    assert "the order before it stands" in after.degraded[0]
+    assert "the previous order is kept" in after.degraded[0]
     whole.close()

@@ -80,7 +80,7 @@ def test_no_datasets_and_two_of_one_name_are_errors(kind: type[BaseRouter]) -> N
     for method in (kind().route, kind().decide):
         with pytest.raises(InputError, match="no datasets to route to"):
             method("q", [])
-        with pytest.raises(InputError, match="told apart by name"):
+        with pytest.raises(InputError, match="need different names"):
             method("q", [Dataset("a"), Dataset("a")])
 
 

@@ -314,7 +314,7 @@ def saved_again(selector: DescriptionSelector, folder: Path) -> DescriptionSelec
 
 
 def test_nothing_fitted_is_not_saved(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="before fit"):
+    with pytest.raises(InputError, match="call fit"):
         DescriptionSelector(HashingEmbedder()).save(tmp_path / "x.json")
 
 

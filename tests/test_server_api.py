@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -22,6 +23,10 @@ from pointsman.server import Limits, create_app
 from pointsman.server.keys import KeyStore
 from pointsman.settings import Settings
 from serving import serving
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 TEXTS = {
     "switch": ("A railway switch guides trains from one track to another.", {"lang": "en", "year": 2021}),
@@ -573,6 +578,43 @@ def test_a_request_has_a_budget(client: httpx.Client) -> None:
             found = problem(httpx.post(f"{address}/api/retrieval/{path}", json=body), 422, "invalid-input")
             assert "the limit is 1,000" in found["detail"]
         assert httpx.post(f"{address}/api/retrieval/search_many", json={"queries": ["道" * 500] * 2}).status_code == 200
+
+
+class SlowEmbedder(HashingEmbedder):
+    """Takes 20 ms a question."""
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        time.sleep(0.02 * len(texts))
+        return super().embed_queries(texts)
+
+
+def test_a_request_has_a_budget_of_time(tmp_path: Path) -> None:
+    """A hundred questions hold a worker no longer than it says; those that were not reached say so."""
+    space = pointsman.open(tmp_path, embedder=SlowEmbedder())
+    space.dataset("rails").add(documents())
+    app = create_app(space, limits=Limits(search_seconds=0.5))
+    asked = {"queries": [f"railway switch {number}" for number in range(100)], "refuse": False}
+    with serving(app) as address, httpx.Client(base_url=address, timeout=60) as client:
+        began = time.perf_counter()
+        answers = client.post("/api/retrieval/search_many", json=asked).json()["answers"]
+        assert time.perf_counter() - began < 2  # of them take 2 s alone
+        late = [any("ask it again" in cause for cause in answer["degraded"]) for answer in answers]
+        assert late == sorted(late), "the first ones are answered first"
+        assert not late[0]
+        assert answers[0]["results"][0]["id"] == "switch"
+        assert late[-1]
+        assert [answer["query"] for answer in answers] == asked["queries"]
+        assert all(not answer["results"] for answer, is_late in zip(answers, late, strict=True) if is_late)
+
+
+@pytest.mark.parametrize("file", ["documents.sqlite", "manifest.json"])
+def test_a_damaged_dataset_can_be_dropped(tmp_path: Path, file: str) -> None:
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as space:
+        space.dataset("bad").add(documents())
+    (tmp_path / "datasets" / "bad" / file).write_bytes(b"noise" * 500)
+    with serving(create_app(pointsman.open(tmp_path, embedder=HashingEmbedder()))) as address:
+        assert httpx.delete(f"{address}/api/datasets/bad").json() == {"dataset": "bad", "deleted": 0}
+        assert not (tmp_path / "datasets" / "bad").exists()
 
 
 def test_only_files_are_read_as_evaluations(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from serving import serving
 OWN, THEIRS, ABSENT = "own", "own-quokka", "nothing"
 COUNT = 37  # of their documents
 
+VECTOR = HashingEmbedder().embed_queries(["signal"])[0].tolist()
 MARKS = ("quokka", "zanzib", "ledger")
 """Of their dataset's name, description, ids, texts and metadata."""
 
@@ -233,10 +234,23 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             *named("GET", "/api/datasets/{name}/ids"),
             *named("GET", "/api/datasets/{name}/ids", params={"source": "quokka"}),
         ],
+        ("GET", "/api/datasets/{name}/text"): [
+            request
+            for source in ("own-1", "quokka-1", "nobody")
+            for request in named("GET", "/api/datasets/{name}/text", params={"source": source})
+        ],
+        ("POST", "/api/retrieval/verify"): [
+            Request("POST", "/api/retrieval/verify", {"answer": '"Zanzibar ledger 7341" [1].', "hits": hits})
+            for dataset in (OWN, THEIRS, ABSENT)
+            for hits in ([], [{"dataset": dataset, "id": "own-1"}], [{"dataset": dataset, "id": "quokka-1"}])
+        ],
         ("GET", "/api/datasets/{name}/count"): [
             *named("GET", "/api/datasets/{name}/count"),
             *named("GET", "/api/datasets/{name}/count", params={"filters": 'source = "quokka"'}),
         ],
+        ("POST", "/api/datasets/{name}/nearest"): named(
+            "POST", "/api/datasets/{name}/nearest", json={"vector": VECTOR}
+        ),
         ("POST", documents): [
             *named("POST", documents, json={"documents": [document("quokka-1"), document("own-1")]}),
             *named("POST", documents, json={"documents": []}),
@@ -443,8 +457,9 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         ("GET", "/api/retrieval/recommend_strategy"), ("GET", "/api/retrieval/strategies"),
         ("GET", "/api/datasets/{name}"), ("GET", "/api/datasets/{name}/documents"),
         ("GET", "/api/datasets/{name}/document"), ("GET", "/api/datasets/{name}/ids"),
-        ("GET", "/api/datasets/{name}/count"),
-        ("POST", "/api/datasets/{name}/verify"),
+        ("GET", "/api/datasets/{name}/count"), ("GET", "/api/datasets/{name}/text"),
+        ("POST", "/api/datasets/{name}/nearest"),
+        ("POST", "/api/datasets/{name}/verify"), ("POST", "/api/retrieval/verify"),
         ("POST", "/retrieval"), ("GET", "/v1/vector_stores"), ("GET", "/v1/vector_stores/{name}"),
         ("POST", "/v1/vector_stores/{name}/search"), ("GET", "/v1/vector_stores/{name}/files"),
         ("GET", "/v1/vector_stores/{name}/files/{file_id}"),

@@ -218,8 +218,8 @@ def test_any_bytes_give_a_value_or_a_problem(body: bytes) -> None:
         (b'{"a": 1,}', "malformed", "not JSON"),
         (b"{'a': 1}", "malformed", "not JSON"),
         (b'{"a": 1} {"b": 2}', "malformed", "Extra data"),
-        (b'{"a": NaN}', "malformed", "NaN is no number"),
-        (b'{"a": -Infinity}', "malformed", "-Infinity is no number"),
+        (b'{"a": NaN}', "malformed", "NaN is not a number"),
+        (b'{"a": -Infinity}', "malformed", "-Infinity is not a number"),
         (b'{"a": "\n"}', "malformed", "control character"),
         (b'{"a": "\x00"}', "malformed", "control character"),
         (b'{"a": "\\x00"}', "malformed", "escape"),
@@ -231,9 +231,9 @@ def test_any_bytes_give_a_value_or_a_problem(body: bytes) -> None:
         ('{"a": "道"}'.encode("gb18030"), "malformed", "not UTF-8"),
         ('{"a": 1}'.encode("utf-16"), "malformed", "not UTF-8"),
         ('{"a": 1}'.encode("utf-16-le"), "malformed", "not JSON"),
-        (b'{"a": 1, "a": 2}', "invalid-input", "'a' stands twice"),
-        (b'{"a": 1, "\\u0061": 2}', "invalid-input", "'a' stands twice"),
-        (b'[{"b": {"c": 1, "d": 2, "c": 1}}]', "invalid-input", "'c' stands twice"),
+        (b'{"a": 1, "a": 2}', "invalid-input", "'a' occurs twice"),
+        (b'{"a": 1, "\\u0061": 2}', "invalid-input", "'a' occurs twice"),
+        (b'[{"b": {"c": 1, "d": 2, "c": 1}}]', "invalid-input", "'c' occurs twice"),
         (b'{"a": 1e999}', "invalid-input", "too large"),
         (b'{"a": -1e999}', "invalid-input", "too large"),
         (b'{"a": ' + b"9" * 5000 + b"}", "invalid-input", "too large"),
@@ -656,7 +656,7 @@ def test_own_origin_on_the_usual_ports_and_two_origins() -> None:
     two = [("host", "a.example"), ("origin", "http://a.example"), ("origin", "http://evil.example")]
     assert passes(CrossSite, scope_of("POST", headers=two)) == "forbidden"
     for origin in ("localhost", "ftp://a.example", "https://a.example/path", "*", ""):
-        with pytest.raises(InputError, match="an origin is"):
+        with pytest.raises(InputError, match="an origin looks like"):
             CrossSite(Service(), [origin])
 
 

@@ -29,7 +29,7 @@ from pointsman.errors import InputError
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval.policy import POLICY, measured
 from pointsman.server import reload
-from pointsman.server.logs import Lines, configure_logging, redacted, request_id, told
+from pointsman.server.logs import Lines, configure_logging, redacted, request_id, trace_text
 from pointsman.server.metrics import Metrics, Observed
 from pointsman.server.reload import Reloader
 from pointsman.settings import Settings
@@ -439,7 +439,7 @@ class TestLines:
         try:
             outer()
         except InputError as error:
-            text, whole = told(error), told(error, whole=True)
+            text, whole = trace_text(error), trace_text(error, whole=True)
         assert "InputError: the strategy is unknown" in text
         assert "in outer" in text
         assert "in inner" in text
@@ -450,7 +450,7 @@ class TestLines:
     def test_groups_and_circles(self) -> None:
         error = ExceptionGroup("many", [ValueError("private"), OSError(2, "no such file")])
         error.__cause__ = error
-        text = told(error)
+        text = trace_text(error)
         assert "of which ValueError\n" in text
         assert "no such file" in text
         assert "private" not in text

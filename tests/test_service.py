@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -363,7 +364,7 @@ def test_a_strategy_that_fails_is_replaced_by_the_plain_search(search: Search, d
     assert hits.recommendation is not None
     assert hits.recommendation.strategy == "hyde"
     (note,) = hits.degraded
-    assert note.startswith("strategy 'hyde' failed, the plain search answers: ")
+    assert note.startswith("strategy 'hyde' failed; the plain search answers instead: ")
 
 
 def test_a_reranked_strategy_is_asked_for_what_the_reranker_scores(search: Search, dataset: Dataset) -> None:
@@ -533,10 +534,10 @@ class Asks(Foreign):
         (Refuses(), "rerank: Refuses is not available"),
         (Foreign(answer=lambda _: 1 / 0), "ZeroDivisionError"),
         (Foreign(answer=lambda _: None), "returned NoneType"),
-        (Foreign(answer=lambda _: []), "returned no document"),
+        (Foreign(answer=lambda _: []), "returned no documents"),
         (Foreign(answer=lambda _: [3]), "returned int among its documents"),
-        (Foreign(answer=lambda _: [Document("other", "x")]), "'other', which it was not given"),
-        (Foreign(answer=lambda documents: [documents[0]] * 2), "or twice"),
+        (Foreign(answer=lambda _: [Document("other", "x")]), "'other', which is unknown"),
+        (Foreign(answer=lambda documents: [documents[0]] * 2), "or a duplicate"),
     ],
 )
 def test_a_reranker_that_fails_leaves_the_order_and_says_so(
@@ -703,3 +704,34 @@ def test_an_unknown_name_lists_what_is_known(dataset: Dataset) -> None:
     with pytest.raises(UnknownNameError, match="mine") as caught:
         service.search_sync("x", 5, "yours")
     assert {"auto", "bm25", "mine"} <= set(caught.value.known)
+
+
+class Similar:
+    """The vector store of another library, by the one method that most have."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def similarity_search(self, text: str, k: int = 4) -> list[Any]:
+        self.asked.append((text, k))
+        return [SimpleNamespace(page_content=TEXTS[id_], metadata={"n": 1}, id=id_) for id_ in ("switch", "tea")]
+
+
+class AwaitedSimilar(Similar):
+    async def similarity_search(self, text: str, k: int = 4) -> list[Any]:  # type: ignore[override]
+        await asyncio.sleep(0)
+        return super().similarity_search(text, k)
+
+
+@pytest.mark.parametrize("store", [Similar(), AwaitedSimilar()], ids=["plain", "awaited"])
+def test_x1_a_store_with_similarity_search_is_searched(search: Search, store: Similar) -> None:
+    """The seed's service is built over one (004): its order is the answer's."""
+    with EnhancedRetrievalService(None, store) as service:
+        hits = search(service, "how do trains change tracks?", k=2)
+    assert [(hit.id, hit.document.metadata) for hit in hits] == [("switch", {"n": 1}), ("tea", {"n": 1})]
+    assert store.asked[-1][0] == "how do trains change tracks?"
+
+
+def test_x1_a_store_with_similarity_search_cannot_filter() -> None:
+    with EnhancedRetrievalService(None, Similar()) as service, pytest.raises(InputError, match="takes no filters"):
+        service.search_sync("trains", filters="year > 2020")

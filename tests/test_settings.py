@@ -209,7 +209,7 @@ def test_variables_that_are_no_settings_are_named_in_the_log(caplog: pytest.LogC
     assert not caplog.records
     with caplog.at_level(logging.WARNING):
         load({"POINTSMAN_BM25_KI": "s3cret", "POINTSMAN_bm25_b": "1"})
-    assert "POINTSMAN_BM25_KI is no setting and changes nothing; did you mean 'bm25_k1'?" in caplog.text
+    assert "POINTSMAN_BM25_KI is not a setting and is ignored; did you mean 'bm25_k1'?" in caplog.text
     assert "POINTSMAN_bm25_b" in caplog.text
     assert "s3cret" not in caplog.text
 

@@ -21,7 +21,7 @@ from pointsman.models.scripted import Delay, HashingEmbedder, ScriptedLLM
 from pointsman.retrieval import vocabulary as words_kept
 from pointsman.retrieval.recipe import Recipe, by_name
 from pointsman.retrieval.rerank import BaseReranker
-from pointsman.retrieval.search import Searched
+from pointsman.retrieval.search import RoutedLookup
 from pointsman.retrieval.transform.base import BaseTransformer, Transformed, Variant
 from pointsman.retrieval.transform.spelling import Corrector
 from pointsman.retrieval.vocabulary import NearWords, Vocabulary, speller_of
@@ -121,7 +121,7 @@ def transformed(strategy: BaseRetrievalStrategy, query: str) -> Transformed:
     recipe = Recipe(by_name(strategy.searched), 5)
     transformer = strategy.transformer()
     assert transformer is not None
-    return transformer.over(Searched(recipe, list(recipe.sources))).transform(query)
+    return transformer.over(RoutedLookup(recipe, list(recipe.sources))).transform(query)
 
 
 def kinds(hits: Sequence[Hit]) -> set[str]:

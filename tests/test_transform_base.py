@@ -76,7 +76,7 @@ def test_nothing_to_do_gives_the_same_query() -> None:
 def test_a_failing_step_is_told_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     done = both_ways(QueryTransformer(Adds("a", degraded=("half",)), Fails(), Adds("b")), "asked")
     assert [variant.text for variant in done.variants] == ["a", "b"]
-    assert done.degraded == ("half", "Fails failed and was passed over: RuntimeError: no such luck")
+    assert done.degraded == ("half", "Fails failed and was skipped: RuntimeError: no such luck")
     assert "Fails failed" in caplog.text
 
 

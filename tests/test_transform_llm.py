@@ -191,7 +191,7 @@ def test_an_answer_of_no_use_degrades_and_leaves_the_query(reply: str, reason: s
         assert done.query is query
         assert done.variants == ()
         assert len(done.degraded) == 1
-        assert f"{getattr(make, '__name__', '')}: the model's answer was of no use (it" in done.degraded[0]
+        assert f"{getattr(make, '__name__', '')}: the model's answer was unusable (it" in done.degraded[0]
 
 
 @pytest.mark.parametrize("fault", [ModelError("overloaded"), ConnectionError("gone"), ValueError("odd")])

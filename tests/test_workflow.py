@@ -287,7 +287,7 @@ class TestFailingStages:
 
         context = either(RetrievalWorkflow(transformer=Failed()), "q", [Fixed(("a", 1.0))])
         assert ids(context.hits) == ["a"]
-        assert context.degraded == ("Failed failed and was passed over: LookupError: no model",)
+        assert context.degraded == ("Failed failed and was skipped: LookupError: no model",)
 
     def test_a_router(self, either: Search, datasets: tuple[Dataset, Dataset]) -> None:
         context = either(RetrievalWorkflow(router=Choosing()), "rail", datasets, 100)
@@ -310,7 +310,7 @@ class TestFailingStages:
         assert len(context.degraded) == 1
         assert context.degraded[0].startswith("compress: ")
         assert cause in context.degraded[0]
-        assert context.degraded[0].endswith("the ranking before it stands")
+        assert context.degraded[0].endswith("the previous ranking is kept")
         assert context.trace.spans[-1].error is not None
 
     def test_a_refiner_in_place(self, either: Search) -> None:
@@ -447,7 +447,7 @@ class TestR9Trace:
         assert bm25.score is not None
         assert bm25.lowest is not None
         assert bm25.score <= bm25.lowest
-        assert context.explain("nobody").verdict == "none of the datasets that were searched has a document of this id"
+        assert context.explain("nobody").verdict == "no dataset that was searched has a document with this id"
         with pytest.raises(InputError, match="is a str"):
             context.explain(7)  # type: ignore[arg-type]
 
@@ -462,7 +462,7 @@ class TestR9Trace:
         assert "records" not in context.trace.to_dict()
         broken: Any
         for broken in ({}, {"spans": [{}]}, {"spans": [], "records": [{"stage": 1}]}, {"spans": 7}):
-            with pytest.raises(InputError, match="no trace as to_dict gives it"):
+            with pytest.raises(InputError, match="not a trace as to_dict writes it"):
                 Trace.from_dict(broken)
 
     def test_what_took_a_document_out(self) -> None:
@@ -597,7 +597,7 @@ class TestHardCases:
         best = rails.search("rail lamp", 1).hits[0]
         others = parse_filter(f"number != {best.metadata['number']}")
         context = rails.search(Query("rail lamp", others), 3)
-        assert "a filter of the query must have kept it out" in context.explain(best.id).verdict
+        assert "a filter of the query must have excluded it" in context.explain(best.id).verdict
 
     def test_the_same_id_is_found_in_whichever_dataset_has_it(self, datasets: tuple[Dataset, Dataset]) -> None:
         context = RetrievalWorkflow(depth=3).search("rail lamp", datasets, 3)

@@ -113,7 +113,7 @@ def test_b2_every_command_takes_the_url_of_a_database(postgres: PostgresServer, 
     made = json.loads(cli("keys", "create", "ci", "-d", "notes", "--workspace", url, "--json"))
     assert [key["id"] for key in json.loads(cli("keys", "list", "--workspace", url, "--json"))] == [made["id"]]
     assert json.loads(cli("keys", "revoke", made["id"], "--workspace", url, "--json"))["revoked"]
-    assert "keeps itself in order" in cli("rebuild", "--workspace", url, code=1)
+    assert "maintains itself" in cli("rebuild", "--workspace", url, code=1)
     assert "pointsman copy" in cli("backup", str(tmp_path / "copy"), "--workspace", url, code=2)
     there = str(tmp_path / "there")
     assert json.loads(cli("copy", url, there, "--json"))["datasets"][0]["documents"] == 2
@@ -122,7 +122,7 @@ def test_b2_every_command_takes_the_url_of_a_database(postgres: PostgresServer, 
 
 
 def test_b2_evaluations_and_a_tuned_policy_are_kept_in_a_database(postgres: PostgresServer, tmp_path: Path) -> None:
-    from pointsman.evaluation.runs import kept
+    from pointsman.evaluation.runs import latest
 
     url = f"{postgres.url}?schema=evaluations"
     (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "tea"}\n{"_id": "b", "text": "coffee"}\n')
@@ -130,10 +130,10 @@ def test_b2_evaluations_and_a_tuned_policy_are_kept_in_a_database(postgres: Post
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n")
     cli("eval", str(tmp_path), "--strategies", "bm25", "--workspace", url)
     with pointsman.open(url) as workspace:
-        (run,) = kept(workspace.backend)
+        (run,) = latest(workspace.backend)
         assert run["strategies"]["bm25"]["ndcg@10"] == 1.0
         workspace.backend.put_record("evaluations", "00000000T000000", "no JSON")
-        assert len(kept(workspace.backend)) == 1
+        assert len(latest(workspace.backend)) == 1
 
 
 def test_b2_the_commands_over_a_service(notes: str, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.policy import Policy
     from pointsman.retrieval.recommend import recommend
     from pointsman.retrieval.refine import BaseRefiner
-    from pointsman.retrieval.refuse import Refuser, RelevanceCalibration, Threshold
+    from pointsman.retrieval.refuse import Refuser, Threshold
     from pointsman.retrieval.rerank import (
         BaseReranker,
         CalibratedReranker,
@@ -163,7 +163,7 @@ _HOMES = {
     "pointsman.retrieval.policy": ["Policy"],
     "pointsman.retrieval.recommend": ["recommend"],
     "pointsman.retrieval.refine": ["BaseRefiner"],
-    "pointsman.retrieval.refuse": ["Refuser", "RelevanceCalibration", "Threshold"],
+    "pointsman.retrieval.refuse": ["Refuser", "Threshold"],
     "pointsman.retrieval.rerank": [
         "BaseReranker",
         "CalibratedReranker",
@@ -312,7 +312,6 @@ __all__ = [
     "Refusal",
     "Refuser",
     "RegisteredStrategy",
-    "RelevanceCalibration",
     "RemoteDataset",
     "RetrievalContext",
     "RetrievalError",

@@ -188,20 +188,20 @@ def quantities(text: str, language: str, *, words: bool = False) -> Iterator[Qua
     [(1200000, ''), (5000, 'length')]
     """
     text = text.translate(_DIGITS)
-    taken = sorted([*_dates(text), *_names(text)], key=lambda one: (one.start, -one.end))
+    spans = sorted([*_dates(text), *_names(text)], key=lambda span: (span.start, -span.end))
     position = 0
-    for one in taken:
-        if one.start < position:
+    for span in spans:
+        if span.start < position:
             continue
-        yield from _numbers(text, position, one.start, language, words=words)
-        yield one
-        position = one.end
+        yield from _numbers(text, position, span.start, language, words=words)
+        yield span
+        position = span.end
     yield from _numbers(text, position, len(text), language, words=words)
 
 
 def _dates(text: str) -> Iterator[Quantity]:
-    for found in _DATE.finditer(text):
-        groups = {key: value for key, value in found.groupdict().items() if value}
+    for match in _DATE.finditer(text):
+        groups = {key: value for key, value in match.groupdict().items() if value}
         parts = {key[0]: _MONTHS.get(value.lower()) or int(value) for key, value in groups.items()}
         if "a" in parts:
             both = ((parts["y"], parts["b"], parts["a"]), (parts["y"], parts["a"], parts["b"]))
@@ -210,37 +210,37 @@ def _dates(text: str) -> Iterator[Quantity]:
             dates = ((parts.get("y"), parts.get("m"), parts.get("d")),)
         dates = tuple(date for date in dates if (date[1] or 1) in range(1, 13) and (date[2] or 1) in range(1, 32))
         if dates:
-            yield Quantity("date", found.start(), found.end(), dates=dates)
+            yield Quantity("date", match.start(), match.end(), dates=dates)
 
 
 def _names(text: str) -> Iterator[Quantity]:
-    for found in _NAME.finditer(text):
-        yield Quantity("name", found.start(), found.end(), name=found[0].casefold())
+    for match in _NAME.finditer(text):
+        yield Quantity("name", match.start(), match.end(), name=match[0].casefold())
 
 
 def _numbers(text: str, start: int, end: int, language: str, *, words: bool) -> Iterator[Quantity]:
-    for found in _AMOUNT.finditer(text, start, end):
-        number = found["number"]
+    for match in _AMOUNT.finditer(text, start, end):
+        number = match["number"]
         if not language.startswith("ru") and " " in number and _GROUPED.match(number):
             number = number.partition(" ")[0]  # two numbers side by side
         if len(number) > _LONGEST:
-            yield Quantity("name", found.start(), found.end(), name=found[0].casefold())
+            yield Quantity("name", match.start(), match.end(), name=match[0].casefold())
             continue
         value = _value(number, language)
         if value is None:
             continue
-        stop = found.start("number") + len(number)
+        stop = match.start("number") + len(number)
         magnitude, unit, stop = _after(text, stop, end)
-        unit = (found["money"] or "").strip() or ("%" if found["percent"] else unit)
-        count = value.scaleb(magnitude) * (1 if found["sign"] in (None, "+") else -1)
+        unit = (match["money"] or "").strip() or ("%" if match["percent"] else unit)
+        count = value.scaleb(magnitude) * (1 if match["sign"] in (None, "+") else -1)
         name, factor = _UNITS.get(unit, ("", Decimal(1)))
-        yield Quantity("number", found.start(), stop, count * factor, count, name)
+        yield Quantity("number", match.start(), stop, count * factor, count, name)
     if words:
-        for found in _WORD_NUMBER.finditer(text, start, end):
-            first = _WORDS[found["first"].lower()]
-            second = _WORDS[found["second"].lower()] if found["second"] and first >= 20 else 0
+        for match in _WORD_NUMBER.finditer(text, start, end):
+            first = _WORDS[match["first"].lower()]
+            second = _WORDS[match["second"].lower()] if match["second"] and first >= 20 else 0
             value = Decimal(first + second)
-            yield Quantity("number", found.start(), found.end() if second else found.end("first"), value, value)
+            yield Quantity("number", match.start(), match.end() if second else match.end("first"), value, value)
 
 
 def _after(text: str, place: int, end: int) -> tuple[int, str, int]:

@@ -39,6 +39,7 @@ from pointsman.errors import (
     PointsmanError,
     RetrievalError,
     ServiceError,
+    StorageFullError,
     StoreError,
     UnknownNameError,
     UnmetNeedError,
@@ -72,6 +73,7 @@ _BY_NAME: Final[Mapping[str, type[PointsmanError]]] = {
     "MissingDependencyError": ModelError,  # what it lacks, only the service can install
     "LockedError": LockedError,
     "StoreError": StoreError,
+    "StorageFullError": StorageFullError,
     "CorruptStoreError": CorruptStoreError,
     "FormatVersionError": FormatVersionError,
 }
@@ -79,7 +81,12 @@ _BY_NAME: Final[Mapping[str, type[PointsmanError]]] = {
 
 _LIMITS: Final = ("max_batch", "max_documents", "max_body_bytes", "max_request_chars")
 
-_BY_SLUG: Final = {"invalid-input": InputError, "too-large": InputError, "locked": LockedError}
+_BY_SLUG: Final = {
+    "invalid-input": InputError,
+    "too-large": InputError,
+    "locked": LockedError,
+    "storage-full": StorageFullError,
+}
 """What a problem that names no error of the library is, by its kind."""
 
 
@@ -159,7 +166,7 @@ class _Body:
         self._response, self._deadline, self._quiet = response, deadline, quiet
         self._content = bytearray()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise _UnusableError(Failure("unusable", "the answer is compressed, which was not asked for"))
+            raise _UnusableError(Failure("unusable", "the answer is compressed, but no compression was requested"))
 
     def take(self, block: bytes) -> list[bytes]:
         """Take what has come; the lines that it ends, where lines are wanted."""
@@ -170,8 +177,8 @@ class _Body:
             self._content = bytearray(rest)
             self._deadline = time.monotonic() + self._quiet
         if len(self._content) > _LARGEST:
-            told = f"the answer is larger than {_LARGEST // 2**20} MB; ask for less at once"
-            raise _UnusableError(Failure("too large", told, error=TooLargeError))
+            message = f"the answer is larger than {_LARGEST // 2**20} MB; ask for less at once"
+            raise _UnusableError(Failure("too large", message, error=TooLargeError))
         if time.monotonic() > self._deadline:
             raise _UnusableError(_LATE)
         return [line for line in lines if line.strip()]
@@ -209,9 +216,9 @@ class Link:
             raise MissingDependencyError("httpx", "http", "Client") from error
         parts = address(url)
         if parts.query:
-            raise InputError("url is the service's address alone, without anything after a '?'")
+            raise InputError("url must be the service's address without a query string")
         if key is not None and not (isinstance(key, str) and key and key.isascii() and key.isprintable()):
-            raise InputError("key is one line of ASCII characters; look for a line break or a quote in it")
+            raise InputError("key must be one line of ASCII characters; check it for line breaks and quotes")
         if key is not None and parts.scheme == "http" and not is_here(parts) and not insecure:
             raise InputError(
                 f"the key would be sent to {parts.hostname} without encryption; use https, "
@@ -242,9 +249,9 @@ class Link:
 
     def exchange(self, request: Request, deadline: float) -> Reply | Failure:
         """Send a request and read the answer."""
-        *_, ended = self._exchanged(request, deadline)
-        assert not isinstance(ended, bytes)
-        return ended
+        *_, ending = self._exchanged(request, deadline)
+        assert not isinstance(ending, bytes)
+        return ending
 
     def lines(self, request: Request, quiet: float) -> Generator[bytes | Reply | Failure, None, None]:
         """Send a request and read the answer line by line; the last thing given is how it ended."""
@@ -279,15 +286,15 @@ class Link:
     def close(self) -> None:
         """Close the connections of all threads."""
         with self._lock:
-            opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+            client, self._opened = self._opened, None
+        if client is not None:
+            client.close()
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
-        opened = self._awaited.get(None)
-        if opened is not None:
-            await opened[0].aclose()
+        client = self._awaited.get(None)
+        if client is not None:
+            await client[0].aclose()
 
     def start_anew(self) -> None:
         """In a forked child: leave the parent's connections alone, neither used nor closed."""
@@ -298,27 +305,25 @@ class Link:
     def _blocking(self) -> httpx.Client:
         transport = self._transport
         if transport is not None and not isinstance(transport, self._httpx.BaseTransport):
-            raise InputError("this client's transport is for awaited calls alone; use asearch, or a synchronous one")
+            raise InputError("this client's transport is asynchronous only; use asearch, or a synchronous transport")
         with self._lock:
             if self._opened is None:
                 self._opened = self._httpx.Client(transport=transport, **self._common())
             return self._opened
 
     async def _awaitable(self) -> httpx.AsyncClient:
-        opened = self._awaited.get(None)
-        if opened is None:
+        client = self._awaited.get(None)
+        if client is None:
             pool = self._until_the_loop_ends()
-            opened = pool, await anext(pool)  # which waits for nothing, so no other task comes in between
-            self._awaited.set(opened)
-        return opened[1]
+            client = pool, await anext(pool)  # which waits for nothing, so no other task comes in between
+            self._awaited.set(client)
+        return client[1]
 
     async def _until_the_loop_ends(self) -> AsyncGenerator[httpx.AsyncClient, None]:
         """An event loop's pool. Event loops close generators that are open when they end, and this one closes it."""
         transport = self._transport
         if transport is not None and not isinstance(transport, self._httpx.AsyncBaseTransport):
-            raise InputError(
-                "this client's transport is for synchronous calls alone; use search, or an asynchronous one"
-            )
+            raise InputError("this client's transport is synchronous only; use search, or an asynchronous transport")
         with self._lock:
             common = self._common()
         async with self._httpx.AsyncClient(transport=transport, **common) as client:
@@ -367,23 +372,23 @@ class Link:
         return (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError, _UnusableError)
 
     def _failure(self, error: Exception) -> Failure:
-        httpx, told = self._httpx, self.told(f"{type(error).__name__}: {error}", 200)
+        httpx, cause = self._httpx, self.told(f"{type(error).__name__}: {error}", 200)
         if isinstance(error, _UnusableError):
             return error.failure
         kinds: tuple[tuple[type[Exception], Failure], ...] = (
-            (httpx.PoolTimeout, Failure("no connection", "all connections were in use until the time was over")),
-            (httpx.ConnectTimeout, _unconnected(told)),
+            (httpx.PoolTimeout, Failure("no connection", "timed out while waiting for a free connection")),
+            (httpx.ConnectTimeout, _unconnected(cause)),
             (httpx.TimeoutException, _LATE),
-            (httpx.ConnectError, _unconnected(told)),
-            (httpx.TransportError, Failure("broken", f"the connection broke ({told})", broken=True)),
-            (RuntimeError, Failure("broken", f"the client was closed meanwhile ({told})", broken=True)),
-            (Exception, Failure("unusable", f"the request could not be made ({told})")),
+            (httpx.ConnectError, _unconnected(cause)),
+            (httpx.TransportError, Failure("broken", f"the connection broke ({cause})", broken=True)),
+            (RuntimeError, Failure("broken", f"the client was closed meanwhile ({cause})", broken=True)),
+            (Exception, Failure("unusable", f"the request could not be made ({cause})")),
         )
         return next(failure for kind, failure in kinds if isinstance(error, kind))
 
 
-def _unconnected(told: str) -> Failure:
-    return Failure("no connection", f"no connection could be made ({told}); is it running there?", unsent=True)
+def _unconnected(cause: str) -> Failure:
+    return Failure("no connection", f"no connection could be made ({cause}); is the service running?", unsent=True)
 
 
 _numbers = count()
@@ -432,11 +437,11 @@ class Service:
     async def limits(self, mode: Mode) -> Mapping[str, int]:
         """The service's limits, asked for once."""
         if self._known is None:
-            found = await self.ask(mode, Request("GET", "/api/me"), self.timeout)
+            answer = await self.ask(mode, Request("GET", "/api/me"), self.timeout)
             with self.reading("list of limits"):
-                limits = {name: found["limits"][name] for name in _LIMITS}
+                limits = {name: answer["limits"][name] for name in _LIMITS}
                 if not all(isinstance(limit, int) and limit > 0 for limit in limits.values()):
-                    raise TypeError(f"a limit is no number: {limits!r:.200}")
+                    raise TypeError(f"a limit is not a number: {limits!r:.200}")
             self._known = limits
         return self._known
 
@@ -464,18 +469,18 @@ class Service:
     def pause(self, reply: Reply | Failure, request: Request, attempt: int, deadline: float) -> float | None:
         """Seconds after which to send the request again; None: there is an answer, or nothing more to hope for."""
         if isinstance(reply, Failure):
-            wanted, told = 0.0, reply.title
+            wait, reason = 0.0, reply.title
             if not reply.unsent and not (reply.broken and request.repeatable):
                 return None
         else:
             after = seconds_of(reply.headers.get("retry-after"))
             if reply.status not in {429, 503} or after is None:
                 return None
-            wanted, told = after, f"status {reply.status}"
-        pause = max(wanted, 0.25 * 2.0**attempt * random.uniform(0.5, 1))  # noqa: S311  (jitter is no secret)
+            wait, reason = after, f"status {reply.status}"
+        pause = max(wait, 0.25 * 2.0**attempt * random.uniform(0.5, 1))  # noqa: S311  (jitter is no secret)
         if attempt >= self._retries or pause >= deadline - time.monotonic():
             return None
-        _log.info("%s: %s; again in %.1f s", self.url, told, pause)
+        _log.info("%s: %s; again in %.1f s", self.url, reason, pause)
         return pause
 
     def _read(self, reply: Reply | Failure) -> Any:
@@ -490,22 +495,22 @@ class Service:
             return json.loads(reply.content)
         except (ValueError, RecursionError):
             pass
-        raise self._error(reply, f"what came is no JSON: {self.link.told(reply.content)}")
+        raise self._error(reply, f"the answer is not JSON: {self.link.told(reply.content)}")
 
     def error(self, reply: Reply | Failure) -> PointsmanError:
-        """The error that an answer stands for, or that there was none."""
+        """The error for an answer, or for a missing one."""
         if isinstance(reply, Failure):
             return reply.error(f"{self.url}: {reply.detail}", title=reply.title)
         document = problem_document(reply)
         if document is None:
-            redirects = "it redirects, which is not followed; give the final address"
-            other = f"this is no answer of a Pointsman service: {self.link.told(reply.content)}; is the address right?"
+            redirects = "it redirects, and redirects are not followed; use the final address"
+            other = f"this is not a Pointsman service's answer: {self.link.told(reply.content)}; is the address right?"
             return self._error(reply, redirects if 300 <= reply.status < 400 else other)
         detail = self.link.told(str(document.get("detail") or document.get("title")), _MOST_TOLD)
         error = None
         if reply.status == 401:
-            stale = "it does not take this key, which is mistyped, revoked, expired, or of another workspace"
-            detail = stale if self.link.has_key else "it wants a key; give one to the client"
+            stale = "it rejects this key, which is mistyped, revoked, expired, or for another workspace"
+            detail = stale if self.link.has_key else "it requires a key; give one to the client"
         elif reply.status == 403:
             detail = f"the key does not allow this: {detail}"
         else:
@@ -516,14 +521,14 @@ class Service:
         error.add_note(f"said by {self.url}" + (f", request {self.link.told(about)}" if about else ""))
         return error
 
-    def _error(self, reply: Reply, told: str) -> ServiceError:
+    def _error(self, reply: Reply, message: str) -> ServiceError:
         request_id, document = reply.headers.get("x-request-id"), problem_document(reply) or {}
         request_id = request_id and self.link.told(request_id)
         after = seconds_of(reply.headers.get("retry-after"))
         about = f"status {reply.status}" + (f", request {request_id}" if request_id else "")
-        wait = f"; it asks to wait {after:.0f} s" if after else ""
+        wait = f"; it asks for a retry after {after:.0f} s" if after else ""
         return ServiceError(
-            f"{self.url}: {told}{wait} ({about})",
+            f"{self.url}: {message}{wait} ({about})",
             status=reply.status,
             title=self.link.told(str(document.get("title") or reply.reason)),
             request_id=request_id,
@@ -532,45 +537,45 @@ class Service:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """What is missing or of the wrong type inside is told as an error of the service."""
+        """Reports missing fields and wrong types within the block as errors of the service."""
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            told = self.link.told(f"{type(error).__name__}: {error}", 400)
-            raise ServiceError(f"{self.url}: this is no {what} as a service sends it: {told}") from None
+            cause = self.link.told(f"{type(error).__name__}: {error}", 400)
+            raise ServiceError(f"{self.url}: the service sent an invalid {what}: {cause}") from None
 
 
 # ── problems ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def problem_document(reply: Reply) -> dict[str, Any] | None:
-    """The problem document that an answer is; None where it is something else."""
+    """The problem document in an answer; None if it is something else."""
     if "json" not in reply.headers.get("content-type", ""):
         return None
     try:
-        found = json.loads(reply.content)
+        document = json.loads(reply.content)
     except (ValueError, RecursionError):
         return None
-    kind = found.get("type") if isinstance(found, dict) else None
-    return found if isinstance(kind, str) and "/problems/" in kind else None
+    kind = document.get("type") if isinstance(document, dict) else None
+    return document if isinstance(kind, str) and "/problems/" in kind else None
 
 
 def _of_library(document: Mapping[str, Any], detail: str) -> PointsmanError | None:
     """The error of the library that a problem is; None for what only a service can have."""
     slug, name = document["type"].rpartition("/")[2], str(document.get("error"))
-    kind, known, failed = str(document.get("kind")), document.get("known"), document.get("failed")
+    kind, names_known, failed = str(document.get("kind")), document.get("known"), document.get("failed")
     if name == "UnknownNameError" or (slug == "not-found" and kind == "document"):
-        names = known if isinstance(known, list) else []
-        return UnknownNameError(kind, str(document.get("name")), tuple(one_line(str(one)) for one in names))
+        names = names_known if isinstance(names_known, list) else []
+        return UnknownNameError(kind, str(document.get("name")), tuple(one_line(str(name)) for name in names))
     if isinstance(failed, dict) and failed:
-        causes = {one_line(str(one)): ServiceError(f"{one_line(str(why))} there") for one, why in failed.items()}
+        causes = {one_line(str(name)): ServiceError(f"{one_line(str(why))} there") for name, why in failed.items()}
         return RetrievalError(detail, causes)
-    made = _BY_NAME.get(name) or _BY_SLUG.get(slug)
-    return None if made is None else made(detail)
+    error_type = _BY_NAME.get(name) or _BY_SLUG.get(slug)
+    return None if error_type is None else error_type(detail)
 
 
 def reply_of(problem: Any) -> Reply:
-    """A problem that stands in a line, as the answer that it would have been before the lines began.
+    """Converts a problem on a line of a stream to the answer that would have reported it.
 
     Raises:
         KeyError, TypeError, AttributeError: it is none.

@@ -81,9 +81,9 @@ class Tool:
         """What is wrong with an action input, if its names or number don't fit."""
         keywords = argument if isinstance(argument, dict) else None
         if self.parameters is not None:
-            known = self.parameters.get("properties", {})
-            if keywords is None and known:
-                return f"the action input of {self.name} is a JSON object with {', '.join(known)}"
+            properties = self.parameters.get("properties", {})
+            if keywords is None and properties:
+                return f"the action input of {self.name} is a JSON object with {', '.join(properties)}"
             missing = [name for name in self.parameters.get("required", ()) if name not in (keywords or {})]
             if missing:
                 return f"the action input of {self.name} lacks {', '.join(missing)}"
@@ -99,7 +99,7 @@ class Tool:
 
 
 class HasCall(Protocol):
-    """A tool of somebody else's."""
+    """A tool from another framework."""
 
     @property
     def name(self) -> str:
@@ -441,9 +441,9 @@ _FENCE = re.compile(r"\A```\w*\s*|\s*```\Z")
 
 def _read(reply: str) -> _Action | _Answer | str:
     """What a reply says to do, or what is wrong with it. An observation that the model made up is not read."""
-    invented = _INVENTED.search(reply)
-    if invented:
-        reply = reply[: invented.start()]
+    match = _INVENTED.search(reply)
+    if match:
+        reply = reply[: match.start()]
     action, final = _ACTION.search(reply), _FINAL.search(reply)
     if final and (action is None or final.start() < action.start()):
         text = reply[final.end() : action.start() if action else None].strip()
@@ -454,10 +454,10 @@ def _read(reply: str) -> _Action | _Answer | str:
     if not name:
         return "no tool is named after 'Action:'"
     thought = _THOUGHT.sub("", reply[: action.start()], count=1).strip()
-    given = _INPUT.search(reply, action.end())
-    if given is None:
+    argument = _INPUT.search(reply, action.end())
+    if argument is None:
         return f"'Action: {name:.80}' has no 'Action Input:'"
-    text = reply[given.end() : final.start() if final else None]
+    text = reply[argument.end() : final.start() if final else None]
     following = _THOUGHT.search(text)
     return _with_argument(thought, name, text[: following.start() if following else None].strip())
 

@@ -11,6 +11,7 @@ checked: only names that a workspace has are copied, and only regular files.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -58,7 +59,7 @@ MANIFEST: Final = "backup.json"
 Progress = Callable[[int, int, str], None]
 """Called with what is done, of how much, and what comes next."""
 
-_SINGLE: Final = ("workspace.json", "policy.json", "keys.json")
+_SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "keys.json")
 _FOLDERS: Final = ("evaluations",)
 _OF_DATASET: Final = ("documents.sqlite", "manifest.json")
 _PART: Final = re.compile(r"(?!\.)[\w.\-+ ]{1,200}", re.UNICODE)
@@ -150,19 +151,19 @@ def backup(
         if not (root / "workspace.json").is_file() and not (root / "datasets").is_dir():
             raise InputError(f"there is no workspace at {str(root)!r}; name the folder of one")
         with translated(root):
-            opened = Workspace(root)
-        with opened:
-            return backup(opened, folder, on_progress=on_progress)
+            opened_workspace = Workspace(root)
+        with opened_workspace:
+            return backup(opened_workspace, folder, on_progress=on_progress)
     folder, began = Path(folder), datetime.now(UTC)
     if folder.resolve().is_relative_to(workspace.path.resolve()):
-        raise InputError(f"{folder} is inside of the workspace {workspace.path}; name a folder outside")
-    told = on_progress or (lambda _done, _total, _note: None)
+        raise InputError(f"{folder} is inside the workspace {workspace.path}; name a folder outside")
+    report = on_progress or (lambda _done, _total, _note: None)
     with _aside(folder, 0o700) as partial, _errors_told(partial):
         datasets: dict[str, int] = {}
         skipped: list[str] = []
         names = workspace.names()
         for number, name in enumerate(names):
-            told(number, len(names), name)
+            report(number, len(names), name)
             count = _copy_dataset(workspace, name, partial / "datasets" / name)
             if count is None:
                 skipped.append(name)
@@ -172,8 +173,8 @@ def backup(
             _copy(source, partial / path)
         files = [_described(partial, path) for path in sorted(_files(partial))]
         _write_contents(partial, _Contents(began, tuple(files), datasets))
-        told(len(names), len(names), "")
-    return BackupReport(folder, began, datasets, len(files), sum(one.size for one in files), tuple(skipped))
+        report(len(names), len(names), "")
+    return BackupReport(folder, began, datasets, len(files), sum(file.size for file in files), tuple(skipped))
 
 
 def restore(
@@ -196,19 +197,19 @@ def restore(
     """
     source, folder = Path(backup), Path(folder)
     contents = _read_contents(source)
-    told = on_progress or (lambda _done, _total, _note: None)
+    report = on_progress or (lambda _done, _total, _note: None)
     steps = len(contents.files) + (len(contents.datasets) if verify else 0)
     with _aside(folder) as partial, _errors_told(source):
         for number, file in enumerate(contents.files):
-            told(number, steps, file.path)
+            report(number, steps, file.path)
             _copy_checked(source, file, partial)
         (partial / "datasets").mkdir(exist_ok=True)
         if verify:
-            _verify(partial, contents, lambda done, name: told(len(contents.files) + done, steps, name))
+            _verify(partial, contents, lambda count, name: report(len(contents.files) + count, steps, name))
         for path in _folders(partial):
             sync_directory(path)
-        told(steps, steps, "")
-    size = sum(one.size for one in contents.files)
+        report(steps, steps, "")
+    size = sum(file.size for file in contents.files)
     return RestoreReport(folder, contents.time, contents.datasets, len(contents.files), size, verify)
 
 
@@ -237,7 +238,7 @@ def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
     partial = folder.with_name(f".{folder.name}.partial")
     try:
         if partial.exists():
-            log.info("%s is what a process that was cut short has left; it is removed", partial)
+            log.info("%s was left by an interrupted process; removing it", partial)
             shutil.rmtree(partial)
         partial.mkdir(mode=mode)
         yield partial
@@ -248,7 +249,9 @@ def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
         partial.rename(folder)
         sync_directory(folder.parent)
     except OSError as error:
-        raise store_error(folder, error, "what was copied so far is removed") from error
+        if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:  # somebody has begun to use it at this very moment
+            raise _not_empty(folder) from error
+        raise store_error(folder, error, "removing the incomplete copy") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         with suppress(OSError):  # it may stay: what counts is who holds it
@@ -258,7 +261,11 @@ def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
 
 def _check_empty(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
-        raise InputError(f"{folder} is not a new or empty folder; name another one")
+        raise _not_empty(folder)
+
+
+def _not_empty(folder: Path) -> InputError:
+    return InputError(f"{folder} is not a new or empty folder; name another one")
 
 
 @contextmanager
@@ -283,7 +290,7 @@ def _copy_dataset(workspace: Workspace, name: str, target: Path) -> int | None:
     except (UnknownNameError, StoreError) as error:
         if name in workspace.names():
             raise
-        log.info("dataset %r was deleted while the backup ran (%s); it is not part of it", name, error)
+        log.info("dataset %r was deleted during the backup (%s) and is not included", name, error)
         shutil.rmtree(target, ignore_errors=True)
         return None
     return _count(target / "documents.sqlite")
@@ -305,19 +312,19 @@ def _others(root: Path) -> Iterator[tuple[Path, str]]:
             relative = path.relative_to(root).as_posix()
             if not stat.S_ISREG(path.lstat().st_mode):
                 if not path.is_dir():
-                    log.warning("%s is no regular file; it is not backed up", path)
+                    log.warning("%s is not a regular file and is not backed up", path)
             elif _allowed(relative):
                 yield path, relative
             elif not path.name.startswith("."):
-                log.warning("%s has a name that no file of a workspace has; it is not backed up", path)
+                log.warning("%s is not a workspace file and is not backed up", path)
 
 
 def _copy(source: Path, target: Path) -> None:
     """Copy one file with its permissions; a file that is replaced meanwhile is the old one or the new one."""
     make_directory(target.parent)
-    with source.open("rb") as read, target.open("xb") as write:
-        target.chmod(stat.S_IMODE(os.fstat(read.fileno()).st_mode))
-        shutil.copyfileobj(read, write, _BLOCK)
+    with source.open("rb") as reader, target.open("xb") as write:
+        target.chmod(stat.S_IMODE(os.fstat(reader.fileno()).st_mode))
+        shutil.copyfileobj(reader, write, _BLOCK)
 
 
 def _files(root: Path) -> Iterator[str]:
@@ -348,7 +355,7 @@ def _write_contents(root: Path, contents: _Contents) -> None:
         "pointsman": __version__,
         "time": contents.time.isoformat(),
         "datasets": dict(contents.datasets),
-        "files": [{"path": one.path, "size": one.size, "sha256": one.sha256} for one in contents.files],
+        "files": [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in contents.files],
     }
     value["checksum"] = _checksum(value)
     with replacing(root / MANIFEST) as file:
@@ -372,7 +379,7 @@ def _read_contents(source: Path) -> _Contents:
             raw = file.read(_LARGEST_MANIFEST + 1)
     except OSError as error:
         raise InputError(
-            f"{source} is no backup: {MANIFEST} cannot be read ({error.strerror}); "
+            f"{source} is not a backup: {MANIFEST} cannot be read ({error.strerror}); "
             "name a folder that 'pointsman backup' has finished"
         ) from error
     try:
@@ -391,7 +398,7 @@ def _read_contents(source: Path) -> _Contents:
             raise CorruptStoreError(f"{path} is damaged: its checksum is wrong; use another backup")
         contents = _Contents(
             datetime.fromisoformat(value["time"]),
-            tuple(_listed(one) for one in value["files"]),
+            tuple(_listed(entry) for entry in value["files"]),
             {_dataset_name(name): _number(count) for name, count in value["datasets"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -407,7 +414,7 @@ def _read_contents(source: Path) -> _Contents:
 def _listed(value: Mapping[str, Any]) -> _File:
     path, digest = value["path"], value["sha256"]
     if not isinstance(path, str) or not _allowed(path):
-        raise InputError(f"the backup lists {path!r:.100}, which no workspace has; it is not restored")
+        raise InputError(f"the backup lists {path!r:.100}, which is not a workspace file; it is not restored")
     if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
         raise ValueError("sha256")
     return _File(path, _number(value["size"]), digest)
@@ -440,13 +447,13 @@ def _allowed(path: str) -> bool:
 
 def _check_complete(source: Path, contents: _Contents) -> None:
     """That files and datasets belong together, and no file is listed twice."""
-    paths = [one.path for one in contents.files]
+    paths = [file.path for file in contents.files]
     if len(set(paths)) < len(paths):
         raise InputError(f"{source} lists a file twice; it is not restored")
-    listed = {PurePosixPath(path).parts[1] for path in paths if path.startswith("datasets/")}
-    wanted = {f"datasets/{name}/{part}" for name in contents.datasets for part in _OF_DATASET}
-    if listed != set(contents.datasets) or not wanted <= set(paths):
-        raise CorruptStoreError(f"{source / MANIFEST} lists other datasets than files; use another backup")
+    names = {PurePosixPath(path).parts[1] for path in paths if path.startswith("datasets/")}
+    required = {f"datasets/{name}/{part}" for name in contents.datasets for part in _OF_DATASET}
+    if names != set(contents.datasets) or not required <= set(paths):
+        raise CorruptStoreError(f"{source / MANIFEST} lists datasets that do not match its files; use another backup")
 
 
 def _copy_checked(source: Path, file: _File, target: Path) -> None:
@@ -455,18 +462,18 @@ def _copy_checked(source: Path, file: _File, target: Path) -> None:
     damaged = f"{origin} is damaged"
     try:
         if origin.resolve(strict=True) != source.resolve(strict=True) / file.path:
-            raise InputError(f"{origin} is a link, or in a linked folder; it is not restored")
+            raise InputError(f"{origin} is a symbolic link or inside one; it is not restored")
         if not stat.S_ISREG(origin.stat().st_mode):
-            raise CorruptStoreError(f"{damaged}: it is no regular file; use another backup")
-        read = origin.open("rb")
+            raise CorruptStoreError(f"{damaged}: it is not a regular file; use another backup")
+        reader = origin.open("rb")
     except FileNotFoundError as error:
         raise CorruptStoreError(f"{origin} is missing; use another backup") from error
     make_directory(copy.parent)
     digest, size = hashlib.sha256(), 0
-    with read, copy.open("xb") as write:
-        mode = 0o600 if file.path == "keys.json" else stat.S_IMODE(os.fstat(read.fileno()).st_mode) & 0o666 | 0o600
+    with reader, copy.open("xb") as write:
+        mode = 0o600 if file.path == "keys.json" else stat.S_IMODE(os.fstat(reader.fileno()).st_mode) & 0o666 | 0o600
         copy.chmod(mode)
-        while (block := read.read(_BLOCK)) and size <= file.size:
+        while (block := reader.read(_BLOCK)) and size <= file.size:
             digest.update(block)
             size += len(block)
             write.write(block)
@@ -476,7 +483,7 @@ def _copy_checked(source: Path, file: _File, target: Path) -> None:
         raise CorruptStoreError(f"{damaged}: its checksum is wrong; use another backup")
 
 
-def _verify(folder: Path, contents: _Contents, told: Callable[[int, str], None]) -> None:
+def _verify(folder: Path, contents: _Contents, report: Callable[[int, str], None]) -> None:
     """Open every dataset, which builds its indexes, and compare.
 
     Raises:
@@ -486,19 +493,19 @@ def _verify(folder: Path, contents: _Contents, told: Callable[[int, str], None])
 
     with Workspace(folder) as workspace:
         for number, (name, documents) in enumerate(contents.datasets.items()):
-            told(number, name)
+            report(number, name)
             dataset = workspace.dataset(name, create=False)
             try:
-                found = dataset.verify()
+                verification = dataset.verify()
             except CorruptStoreError as error:
                 raise CorruptStoreError(
                     f"dataset {name!r} of the backup is damaged: {error}; use another backup"
                 ) from error
             finally:
                 dataset.close()
-            problems = list(found.problems)
-            if found.documents != documents:
-                problems.append(f"{found.documents} documents instead of {documents}")
+            problems = list(verification.problems)
+            if verification.documents != documents:
+                problems.append(f"{verification.documents} documents instead of {documents}")
             if problems:
                 raise CorruptStoreError(
                     f"dataset {name!r} of the backup is damaged: {'; '.join(problems[:5])}; use another backup"

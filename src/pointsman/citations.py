@@ -73,14 +73,15 @@ class Hit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Where a hit stands.
+    """The location of a hit.
 
     Attributes:
         source: the file, as it was named when it was indexed; the document's id where it is from no file.
         hash: SHA-256 of the file's bytes, in hexadecimal digits; None where it is from no file.
         page: the page, slide, sheet or cell that it begins on, from 1.
         lines: its first and last line in the file, or row in the sheet, from 1.
-        start: of its characters in the file's text; ``pointsman.ingest.text_of(path)[start:end]`` is the quote.
+        start: of its characters in the source's text, see `Dataset.text`: ``text[start:end]`` is the quote. None where
+            the document has a source and does not say where in it.
         end: after them.
         quote: what stands there. Where compression left parts out, ``start`` and ``end`` go from the first part to the
             last one.
@@ -110,11 +111,17 @@ class Citation:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        return asdict(self) | {"lines": list(self.lines) if self.lines else None}
+        return {**asdict(self), **self.where()}
+
+    def where(self) -> dict[str, Any]:
+        """What it adds to its hit, as JSON has it: the same in one line, source, hash, page, lines and offsets."""
+        lines = list(self.lines) if self.lines else None
+        about = {"place": str(self), "source": self.source, "hash": self.hash, "page": self.page, "lines": lines}
+        return {**about, "start": self.start, "end": self.end}
 
 
 def cite(hit: Hit) -> Citation:
-    """Where a hit stands, as far as its document's metadata say.
+    """The location of a hit, as far as its document's metadata gives it.
 
     >>> from pointsman.types import Document, Hit
     >>> metadata = {"source": "guide.md", "line": 12, "last_line": 18, "start": 300, "end": 320}
@@ -125,10 +132,12 @@ def cite(hit: Hit) -> Citation:
     source, sha256 = metadata.get("source"), metadata.get("sha256")
     line, start = _number(metadata.get("line")), _number(metadata.get("start"))
     end = _number(metadata.get("end"))
+    if not (isinstance(source, str) and source):  # it is from no file, and its own text is what there is
+        source, start, end = hit.id, 0, len(hit.document.text)
     if start is not None and hit.excerpt is not None and hit.excerpt.spans:
         start, end = start + hit.excerpt.spans[0][0], start + hit.excerpt.spans[-1][1]
     return Citation(
-        source=source if isinstance(source, str) and source else hit.id,
+        source=source,
         hash=sha256 if isinstance(sha256, str) else None,
         page=_number(metadata.get("page")),
         lines=None if line is None else (line, max(_number(metadata.get("last_line")) or line, line)),
@@ -181,15 +190,15 @@ def to_prompt(
     if max_tokens < 1:
         raise InputError(f"max_tokens is 1 or more, not {max_tokens}")
     parts: list[str] = []
-    left = max_tokens
+    remaining = max_tokens
     for number, hit in enumerate(hits, start=1):
         part = _STYLES[style](number, cite(hit), hit.text)
         cost = count_tokens(part) + 1  # and what joins it to the one before
-        if cost > left:
-            parts += _shortened(number, hit, _STYLES[style], left, count_tokens)
+        if cost > remaining:
+            parts += _shortened(number, hit, _STYLES[style], remaining, count_tokens)
             break
         parts.append(part)
-        left -= cost
+        remaining -= cost
     return "\n\n".join(parts)
 
 
@@ -237,7 +246,7 @@ _STYLES: dict[str, Callable[[int, Citation, str], str]] = {"quoted": _quoted, "x
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A quote or number of an answer, and where it stands in the hits.
+    """A quote or number in an answer, and where the hits support it.
 
     Attributes:
         kind: ``"quote"``, ``"number"``, ``"date"``, or ``"name"`` for names with digits such as ``GPT-4``.
@@ -266,7 +275,7 @@ class Claim:
 
     @property
     def misattributed(self) -> bool:
-        """Whether it stands in a hit, but in none of those that the answer names for it."""
+        """Whether a hit supports it, but none of those that the answer cites for it."""
         return self.hit is not None and bool(self.named) and self.hit not in self.named
 
 
@@ -281,12 +290,12 @@ class AnswerCheck:
 
     @property
     def supported(self) -> bool:
-        """Whether every quote and number stands in a hit, exactly or nearly."""
+        """Whether the hits support every quote and number, exactly or nearly."""
         return not self.unsupported
 
     @property
     def unsupported(self) -> tuple[Claim, ...]:
-        """The claims that stand in no hit."""
+        """The claims that no hit supports."""
         return tuple(claim for claim in self.claims if claim.status == "unsupported")
 
     def to_dict(self) -> dict[str, Any]:
@@ -325,7 +334,7 @@ def verify(answer: str, hits: Iterable[Hit]) -> AnswerCheck:
     passages = [_Passage(hit) for hit in hits]
     spans = list(_quotes(answer))
     claims = [_quote_claim(answer, span, passages) for span in spans]
-    claims += [_quantity_claim(answer, one, passages) for one in _stated(answer, spans)]
+    claims += [_quantity_claim(answer, quantity, passages) for quantity in _quantities_of(answer, spans)]
     return AnswerCheck(tuple(sorted(claims, key=lambda claim: claim.start)))
 
 
@@ -349,13 +358,13 @@ _WORD = re.compile(r"\w")
 
 def _quotes(answer: str) -> Iterator[tuple[int, int]]:
     """Where the insides of quotation marks and the quoted lines stand; empty and wordless ones are passed over."""
-    for found in _QUOTE.finditer(answer):
-        start, end = found.span(found.lastindex or 0)
+    for match in _QUOTE.finditer(answer):
+        start, end = match.span(match.lastindex or 0)
         if _WORD.search(answer, start, end):
             yield start, end
 
 
-def _stated(answer: str, quoted: Sequence[tuple[int, int]]) -> Iterator[Quantity]:
+def _quantities_of(answer: str, quoted: Sequence[tuple[int, int]]) -> Iterator[Quantity]:
     """Numbers, dates and names with digits outside of quotes, list marks and marks of sources."""
     plain = list(answer)
     for start, end in [*quoted, *(mark.span() for mark in _SOURCE_MARK.finditer(answer))]:
@@ -418,7 +427,9 @@ def _tears(text: str, place: int) -> bool:
     """Whether a cut at this place goes through a word; Chinese words have no visible ends."""
     if not 0 < place < len(text):
         return False
-    return all(one.isalnum() and not "\u2e80" <= one <= "\U0003ffff" for one in text[place - 1 : place + 1])
+    return all(
+        character.isalnum() and not "\u2e80" <= character <= "\U0003ffff" for character in text[place - 1 : place + 1]
+    )
 
 
 class _Quantities:
@@ -427,27 +438,27 @@ class _Quantities:
     def __init__(self, text: str, language: str) -> None:
         self._dates: list[Quantity] = []
         self._by_key: dict[tuple[str, object], Quantity] = {}
-        for one in quantities(text, language, words=True):
-            self._by_key.setdefault(("as written", _written(text, one)), one)
-            if one.kind == "date":
-                self._dates.append(one)
-                for year, _, _ in one.dates:
-                    self._by_key.setdefault(("value", (year, "")), one)
-            elif one.kind == "name":
-                self._by_key.setdefault(("name", one.name), one)
+        for quantity in quantities(text, language, words=True):
+            self._by_key.setdefault(("as written", _folded_text(text, quantity)), quantity)
+            if quantity.kind == "date":
+                self._dates.append(quantity)
+                for year, _, _ in quantity.dates:
+                    self._by_key.setdefault(("value", (year, "")), quantity)
+            elif quantity.kind == "name":
+                self._by_key.setdefault(("name", quantity.name), quantity)
             else:
-                self._by_key.setdefault(("value", (one.value, one.unit)), one)
-                self._by_key.setdefault(("count", (one.count, bool(one.unit))), one)
+                self._by_key.setdefault(("value", (quantity.value, quantity.unit)), quantity)
+                self._by_key.setdefault(("count", (quantity.count, bool(quantity.unit))), quantity)
 
     def find(self, text: str, claim: Quantity) -> tuple[Quantity, Status] | None:
         """What a quantity of another text is here: exactly, or nearly, where only one side has a unit."""
-        if same := self._by_key.get(("as written", _written(text, claim))):
+        if same := self._by_key.get(("as written", _folded_text(text, claim))):
             return same, "exact"
         if claim.kind == "name":
             name = self._by_key.get(("name", claim.name))
             return (name, "exact") if name else None
         if claim.kind == "date":
-            date = next((one for one in self._dates if _covers(one.dates, claim.dates)), None)
+            date = next((quantity for quantity in self._dates if _covers(quantity.dates, claim.dates)), None)
             return (date, "exact") if date else None
         if value := self._by_key.get(("value", (claim.value, claim.unit))):
             return value, "exact"
@@ -455,8 +466,8 @@ class _Quantities:
         return (count, "near") if count else None
 
 
-def _written(text: str, one: Quantity) -> str:
-    return _fold(text[one.start : one.end])[0].strip().casefold()
+def _folded_text(text: str, quantity: Quantity) -> str:
+    return _fold(text[quantity.start : quantity.end])[0].strip().casefold()
 
 
 def _covers(dates: Iterable[Date], claims: Iterable[Date]) -> bool:
@@ -471,21 +482,21 @@ def _covers(dates: Iterable[Date], claims: Iterable[Date]) -> bool:
 def _quote_claim(answer: str, span: tuple[int, int], passages: Sequence[_Passage]) -> Claim:
     raw = answer[slice(*span)]
     quote = _fold(_LINE_MARK.sub("", raw) if raw.startswith(">") else raw)[0].strip()
-    named = _named(answer, span[1])
-    order = _order(named, len(passages))
+    numbers = _cited_sources(answer, span[1])
+    order = _order(numbers, len(passages))
     for number in order:
         passage = passages[number - 1]
         if place := passage.find(quote):
-            return Claim("quote", raw, *span, "exact", number, passage.span(*place), 100.0, named)
+            return Claim("quote", raw, *span, "exact", number, passage.span(*place), 100.0, numbers)
     for number in order:
         if quote == passages[number - 1].title:
-            return Claim("quote", raw, *span, "exact", number, None, 100.0, named)
+            return Claim("quote", raw, *span, "exact", number, None, 100.0, numbers)
     near = [(nearest, -rank) for rank, number in enumerate(order) if (nearest := _nearest(quote, passages[number - 1]))]
     if not near:
-        return Claim("quote", raw, *span, "unsupported", named=named)
+        return Claim("quote", raw, *span, "unsupported", named=numbers)
     (similarity, start, end), rank = max(near)
     number = order[-rank]
-    return Claim("quote", raw, *span, "near", number, passages[number - 1].span(start, end), similarity, named)
+    return Claim("quote", raw, *span, "near", number, passages[number - 1].span(start, end), similarity, numbers)
 
 
 _LONGEST_NEAR = 2000  # characters of a quote that is compared letter by letter
@@ -506,10 +517,10 @@ def _nearest(quote: str, passage: _Passage) -> tuple[float, int, int] | None:
         return 100.0, *places
     if not (6 if _is_chinese(quote) else 16) <= len(quote) <= min(len(passage.folded), _LONGEST_NEAR):
         return None
-    found = fuzz.partial_ratio_alignment(quote, passage.folded, score_cutoff=NEAR)
-    if found is None or found.score < NEAR:
+    alignment = fuzz.partial_ratio_alignment(quote, passage.folded, score_cutoff=NEAR)
+    if alignment is None or alignment.score < NEAR:
         return None
-    start, end = found.dest_start, found.dest_end
+    start, end = alignment.dest_start, alignment.dest_end
     while _tears(passage.folded, start):
         start -= 1
     while _tears(passage.folded, end):
@@ -517,7 +528,7 @@ def _nearest(quote: str, passage: _Passage) -> tuple[float, int, int] | None:
     same = passage.folded[start:end]
     if _says(quote) != _says(same) or len(_NEGATIONS.findall(quote)) != len(_NEGATIONS.findall(same)):
         return None
-    return found.score, start, end
+    return alignment.score, start, end
 
 
 def _parts_in_order(quote: str, passage: _Passage) -> tuple[int, int] | None:
@@ -540,28 +551,31 @@ def _is_chinese(text: str) -> bool:
 
 def _says(text: str) -> list[object]:
     """What a text says in numbers."""
-    return [one.dates or one.name or (one.value, one.unit) for one in quantities(text, detect(text))]
+    return [
+        quantity.dates or quantity.name or (quantity.value, quantity.unit)
+        for quantity in quantities(text, detect(text))
+    ]
 
 
-def _quantity_claim(answer: str, one: Quantity, passages: Sequence[_Passage]) -> Claim:
-    raw, named = answer[one.start : one.end], _named(answer, one.end)
-    order = _order(named, len(passages))
+def _quantity_claim(answer: str, quantity: Quantity, passages: Sequence[_Passage]) -> Claim:
+    raw, numbers = answer[quantity.start : quantity.end], _cited_sources(answer, quantity.end)
+    order = _order(numbers, len(passages))
     near: Claim | None = None
     for number in order:
         passage = passages[number - 1]
         for place in (passage.in_text, passage.in_title):
-            if (match := place.find(answer, one)) is None:
+            if (match := place.find(answer, quantity)) is None:
                 continue
             there, status = match
             span = (there.start, there.end) if place is passage.in_text else None
-            claim = Claim(one.kind, raw, one.start, one.end, status, number, span, 100.0, named)
+            claim = Claim(quantity.kind, raw, quantity.start, quantity.end, status, number, span, 100.0, numbers)
             if status == "exact":
                 return claim
             near = near or claim
-    return near or Claim(one.kind, raw, one.start, one.end, "unsupported", named=named)
+    return near or Claim(quantity.kind, raw, quantity.start, quantity.end, "unsupported", named=numbers)
 
 
-def _named(answer: str, end: int) -> tuple[int, ...]:
+def _cited_sources(answer: str, end: int) -> tuple[int, ...]:
     """The sources that are named next after a claim, in the same sentence or right behind its stop."""
     mark = _SOURCE_MARK.search(answer, end, end + 300)
     if mark is None or re.search(r"[.!?。！？\n]\s*[^\s\[【(]", answer[end : mark.start()]):
@@ -569,17 +583,17 @@ def _named(answer: str, end: int) -> tuple[int, ...]:
     while (following := _SOURCE_MARK.match(answer, mark.end())) is not None:
         mark = following
     numbers: list[int] = []
-    for one in _SOURCE_MARK.finditer(answer, end, mark.end()):
-        listed = re.findall(r"\d+|[-–]", one[1] or one[2])
-        for place, token in enumerate(listed):
+    for match in _SOURCE_MARK.finditer(answer, end, mark.end()):
+        tokens = re.findall(r"\d+|[-–]", match[1] or match[2])
+        for place, token in enumerate(tokens):
             if token.isdigit():
                 numbers.append(int(token))
-            elif 0 < place < len(listed) - 1:
-                numbers += range(int(listed[place - 1]) + 1, min(int(listed[place + 1]), 1000))
+            elif 0 < place < len(tokens) - 1:
+                numbers += range(int(tokens[place - 1]) + 1, min(int(tokens[place + 1]), 1000))
     return tuple(dict.fromkeys(numbers))
 
 
-def _order(named: Sequence[int], count: int) -> list[int]:
+def _order(numbers: Sequence[int], count: int) -> list[int]:
     """All hits' numbers, those that are named first."""
-    first = [number for number in named if 1 <= number <= count]
+    first = [number for number in numbers if 1 <= number <= count]
     return [*first, *(number for number in range(1, count + 1) if number not in first)]

@@ -37,11 +37,13 @@ from pointsman._remote import (
     time_limit,
 )
 from pointsman._twins import in_thread
+from pointsman._values import plain
 from pointsman.errors import FilterError, InputError, PointsmanError, UnknownNameError, UnmetNeedError
-from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, Range, parse_filter
+from pointsman.filters import MAX_LENGTH, And, Contains, Equals, Exists, In, Not, Or, Range, StartsWith, parse_filter
+from pointsman.passages import SourceText
 from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
-from pointsman.types import TRACE_DETAILS, AddResult, Document, Explanation, Plan, Query, RetrievalContext, Trace
+from pointsman.types import TRACE_DETAILS, AddResult, Document, Explanation, Hit, Plan, Query, RetrievalContext, Trace
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
@@ -127,9 +129,7 @@ class Client:
         return f"Client({self._service.url!r})"
 
     def __reduce__(self) -> str:
-        raise TypeError(
-            "a Client is not pickled or copied: its key would stand in the clear; make one where it is used"
-        )
+        raise TypeError("a Client cannot be pickled or copied: its key would be exposed; create one where it is used")
 
     @property
     def place(self) -> str:
@@ -166,10 +166,10 @@ class Client:
                 raise
             technique = indexing_technique or "hybrid"
             return RemoteDataset(self, self._service, name, description or "", technique, exists=False)
-        known = about["indexing_technique"]
-        if indexing_technique not in {None, known}:
+        current = about["indexing_technique"]
+        if indexing_technique not in {None, current}:
             raise UnmetNeedError(
-                f"dataset {name!r} was made for {known!r} search; delete it to index it for {indexing_technique!r}"
+                f"dataset {name!r} was made for {current!r} search; delete it to index it for {indexing_technique!r}"
             )
         dataset = self._dataset(about)
         if description is not None and description != dataset.description:
@@ -299,10 +299,13 @@ class Client:
         """What a question asks for by its look, among what can be used in these datasets (I5, I8)."""
         from pointsman.retrieval.recommend import Recommendation
 
-        wanted = [("query", sendable(Query.of(query).text)), *(("datasets", name) for name in datasets or ())]
-        reply = self._service.call(Request("GET", f"/api/retrieval/recommend_strategy?{urlencode(wanted)}"))
+        parameters = [("query", sendable(Query.of(query).text)), *(("datasets", name) for name in datasets or ())]
+        reply = self._service.call(Request("GET", f"/api/retrieval/recommend_strategy?{urlencode(parameters)}"))
         with self._service.reading("recommendation"):
-            others = tuple((str(one["strategy"]), float(one["confidence"])) for one in reply["alternatives"])
+            others = tuple(
+                (str(alternative["strategy"]), float(alternative["confidence"]))
+                for alternative in reply["alternatives"]
+            )
             name, confidence = str(reply["recommended_strategy"]), float(reply["confidence"])
             return Recommendation(name, confidence, str(reply["reason"]), others)
 
@@ -361,24 +364,24 @@ class Client:
         from pointsman.selector.base import Fallback
         from pointsman.workspace import Routing
 
-        known: dict[str, Any] = {
-            one.name: one for one in (await self._datasets(mode) if datasets is None else datasets)
+        by_name: dict[str, Any] = {
+            dataset.name: dataset for dataset in (await self._datasets(mode) if datasets is None else datasets)
         }
-        body = as_json({"query": sendable(Query.of(query).text), "datasets": list(known), "strategy": strategy})
+        body = as_json({"query": sendable(Query.of(query).text), "datasets": list(by_name), "strategy": strategy})
         reply = await self._service.ask(mode, Request("POST", "/api/retrieval/route", body), self._service.timeout)
         with self._service.reading("route"):
             about, look, decision = reply["datasets"], reply["router_select"], None
             if about is not None:
                 fallback = about["fallback"]
                 decision = RouteDecision(
-                    tuple(known[name] for name in about["chosen"]),
+                    tuple(by_name[name] for name in about["chosen"]),
                     about["reason"],
                     dict(about["scores"]),
                     about["confidence"],
                     fallback and Fallback(fallback["why"], fallback["policy"]),
                 )
             heuristic: Any = {"route": look["route"], "reasons": list(look["reasons"])}
-            return Routing(reply["query"], heuristic, wire.plan_from_dict(reply["strategy"], tuple(known)), decision)
+            return Routing(reply["query"], heuristic, wire.plan_from_dict(reply["strategy"], tuple(by_name)), decision)
 
     async def _datasets(self, mode: Mode) -> list[RemoteDataset]:
         reply = await self._service.ask(mode, Request("GET", "/api/datasets"), self._service.timeout)
@@ -405,21 +408,21 @@ class Client:
             room = limits["max_body_bytes"] - len(as_json(common)) - 100
             texts = [sendable(queries[place].text) for place in places]
             sizes = [len(as_json(text)) + 2 for text in texts]
-            left = limits["max_request_chars"] - sum(len(one["text"]) for one in common["history"])
-            for start, end in _parts(limits["max_batch"], (sizes, room), ([*map(len, texts)], left)):
+            room_left = limits["max_request_chars"] - sum(len(turn["text"]) for turn in common["history"])
+            for start, end in _parts(limits["max_batch"], (sizes, room), ([*map(len, texts)], room_left)):
                 body = as_json({**common, "queries": texts[start:end]})
                 request = Request("POST", "/api/retrieval/search_many", body)
                 seconds = self._time_for(options) * math.ceil((end - start) / _QUESTIONS)
-                found = await self._service.ask(mode, request, seconds)
+                answer = await self._service.ask(mode, request, seconds)
                 with self._service.reading("list of answers"):
-                    for place, text, one in zip(places[start:end], texts[start:end], found["answers"], strict=True):
-                        answers[place] = self._context(one, queries[place], {**common, "query": text})
+                    for place, text, value in zip(places[start:end], texts[start:end], answer["answers"], strict=True):
+                        answers[place] = self._context(value, queries[place], {**common, "query": text})
         return [answers[place] for place in range(len(queries))]
 
     def _time_for(self, options: Mapping[str, Any]) -> float:
         """Seconds to wait for a search: if the service may take longer than usual, so does the call."""
-        asked = options.get("timeout")
-        return self._service.timeout if asked is None else max(self._service.timeout, asked + _LATE_SECONDS)
+        timeout = options.get("timeout")
+        return self._service.timeout if timeout is None else max(self._service.timeout, timeout + _LATE_SECONDS)
 
     def _context(self, value: Any, query: Query, body: Mapping[str, Any]) -> RetrievalContext:
         """The answer; where rankings have not come along, the service is asked to explain."""
@@ -427,7 +430,7 @@ class Client:
             context = RetrievalContext.from_dict(value, query)
             refused = context.refused
             others = () if refused is None else (refused.nearest, *refused.near_misses)
-            for hit in (*context.hits, *(one for one in others if one is not None)):
+            for hit in (*context.hits, *(other for other in others if other is not None)):
                 numbers = {"score": hit.score, "relevance": 0.0 if hit.relevance is None else hit.relevance}
                 for what, number in numbers.items():
                     if isinstance(number, bool) or not isinstance(number, int | float):
@@ -442,14 +445,14 @@ class Client:
         self, body: Mapping[str, Any], keys: Sequence[Any], document_id: str, dataset: str | None
     ) -> Explanation:
         """Have the service search again and explain; what was answered then may not be what is answered now."""
-        asked = {**body, "trace": "none", "document_id": document_id, "dataset": dataset}
-        request = Request("POST", "/api/retrieval/explain", as_json(asked))
-        found = run(self._service.ask(Threads(), request, self._time_for(body)))
+        payload = {**body, "trace": "none", "document_id": document_id, "dataset": dataset}
+        request = Request("POST", "/api/retrieval/explain", as_json(payload))
+        answer = run(self._service.ask(Threads(), request, self._time_for(body)))
         with self._service.reading("explanation"):
-            explanation = wire.explanation_from_dict(found)
-            now = RetrievalContext.from_dict(found["answer"])
+            explanation = wire.explanation_from_dict(answer)
+            now = RetrievalContext.from_dict(answer["answer"])
         if [hit.key for hit in now.hits] != list(keys):
-            verdict = f"{explanation.verdict}; this is of a search made now, whose answer is another one than then"
+            verdict = f"{explanation.verdict}; this explains a new search, whose answer differs from the original"
             return replace(explanation, verdict=verdict)
         return explanation
 
@@ -510,19 +513,19 @@ class RemoteDataset:
                 documents are stored, where there are some; so does a note on an error of ``documents`` itself.
         """
         if vectors is not None:
-            raise InputError("vectors are not sent, the service embeds; leave them out, or open the workspace itself")
-        stored = _Stored(on_progress or (lambda _: None))
+            raise InputError("the service embeds documents itself; leave vectors out, or open the workspace directly")
+        progress = _Progress(on_progress or (lambda _: None))
         try:
             for window in _windows(documents):
                 self.make()
-                self._send(window, stored)
+                self._send(window, progress)
         except Exception as error:
-            if stored.done and isinstance(error, PointsmanError):
-                error.args = (f"{error}; {stored}", *error.args[1:])
-            elif stored.done:
-                error.add_note(str(stored))
+            if progress.done and isinstance(error, PointsmanError):
+                error.args = (f"{error}; {progress}", *error.args[1:])
+            elif progress.done:
+                error.add_note(str(progress))
             raise
-        return stored.result
+        return progress.result
 
     async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
         """`add`, awaited."""
@@ -540,19 +543,19 @@ class RemoteDataset:
             InputError: neither ids nor filters are given.
         """
         if ids is None and filters is None:
-            raise InputError("name the documents to delete by ids or by filters; Client.drop deletes a dataset")
+            raise InputError("give ids or filters of the documents to delete; Client.drop deletes a dataset")
         matching = {"filters": _sent_filter(parse_filter(filters))} if filters else {}
         if ids is None:
             return self._deleted(matching) if self.exists else 0
-        given = [ids] if isinstance(ids, str) else ids
-        wanted = [one for one in given if not isinstance(one, str) or _can_be_an_id(one)]
-        if not wanted or not self.exists:
+        id_list = [ids] if isinstance(ids, str) else ids
+        valid = [id_ for id_ in id_list if not isinstance(id_, str) or _can_be_an_id(id_)]
+        if not valid or not self.exists:
             return 0
         limits, deleted = run(self._service.limits(Threads())), 0
-        sizes = [len(as_json(one)) + 2 for one in wanted]
+        sizes = [len(as_json(id_)) + 2 for id_ in valid]
         room = limits["max_body_bytes"] - len(as_json(matching)) - 100
         for start, end in _parts(limits["max_documents"], (sizes, room)):
-            deleted += self._deleted({"ids": wanted[start:end], **matching})
+            deleted += self._deleted({"ids": valid[start:end], **matching})
         return deleted
 
     def _deleted(self, body: Mapping[str, Any]) -> int:
@@ -572,24 +575,61 @@ class RemoteDataset:
         if not _can_be_an_id(id) or not self.exists:
             return None
         try:
-            found = self._service.call(self._request("GET", f"/document?{urlencode({'id': id})}"))
+            answer = self._service.call(self._request("GET", f"/document?{urlencode({'id': id})}"))
         except UnknownNameError as error:
             if error.kind != "document":
                 raise
             return None
-        return self._document(found)
+        return self._document(answer)
 
     async def aget(self, id: str) -> Document | None:  # noqa: A002  (see get)
         """`get`, awaited."""
         return await in_thread(self.get, id)
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents of these ids in their order; None where there is none. Each takes a request."""
-        return [self.get(one) for one in ids]
+        """Returns the documents with these ids in order, None for unknown ids; one request each."""
+        return [self.get(id_) for id_ in ids]
 
     async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
         """`get_many`, awaited."""
         return await in_thread(self.get_many, ids)
+
+    def text(
+        self,
+        source: str,
+        *,
+        hash: str | None = None,  # noqa: A002  (the citation's word)
+        start: int = 0,
+        end: int | None = None,
+    ) -> SourceText:
+        """The text that citations point into; see `Dataset.text`. A long one comes in several requests.
+
+        Raises:
+            UnknownNameError: nothing of this source, or of it with this hash, is stored.
+            InputError: the places are out of range.
+            ServiceError: the service cannot be reached, or the key does not allow it.
+        """
+        parameters = {"source": source, "hash": hash, "start": start, "end": end}
+        first = self._part(parameters)
+        parts, last = [first.text], first
+        while last.text and last.end < (last.length if end is None else min(end, last.length)):
+            last = self._part({**parameters, "hash": first.hash, "start": last.end})
+            parts.append(last.text)
+        return replace(first, text="".join(parts))
+
+    async def atext(self, source: str, **options: Any) -> SourceText:
+        """`text`, awaited."""
+        return await in_thread(partial(self.text, source, **options))
+
+    def _part(self, parameters: Mapping[str, Any]) -> SourceText:
+        """As much of a text as comes in one answer."""
+        query = urlencode({name: value for name, value in parameters.items() if value is not None})
+        answer = self._service.call(self._request("GET", f"/text?{query}"))
+        with self._service.reading("text"):
+            start, length, text, digest = (answer[name] for name in ("start", "length", "text", "hash"))
+            if not isinstance(text, str) or not isinstance(digest, str | None):
+                raise TypeError(f"the text is {text!r:.80}, its hash {digest!r:.80}")
+            return SourceText(str(answer["source"]), digest, number_of(start), number_of(length), text)
 
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
         """How many documents there are, or match."""
@@ -599,16 +639,16 @@ class RemoteDataset:
         with self._service.reading("number of documents"):
             return number_of(reply["documents"])
 
-    def ids(self, *, source: str | None = None) -> list[str]:
-        """All ids, or those of documents whose metadata has this ``source``."""
+    def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
+        """All ids, or those of documents whose metadata has this ``source``, that match, or both."""
         ids: list[str] = []
         following: int | None = 0 if self.exists else None
         while following is not None:
-            wanted = {"after": following, **({} if source is None else {"source": source})}
-            found = self._service.call(self._request("GET", f"/ids?{urlencode(wanted)}"))
+            parameters = {"after": following, **({} if source is None else {"source": source}), **_matching(filters)}
+            answer = self._service.call(self._request("GET", f"/ids?{urlencode(parameters)}"))
             with self._service.reading("page of ids"):
-                ids += map(str, found["ids"])
-                following = _following(found["next"], following)
+                ids += map(str, answer["ids"])
+                following = _following(answer["next"], following)
         return ids
 
     def page(
@@ -627,17 +667,17 @@ class RemoteDataset:
         """
         if not 0 <= after < 2**63 or not 1 <= limit < 2**31:
             raise InputError(
-                f"a page begins after 0 or what the page before said, and has 1 or more, not {after}, {limit}"
+                f"after is 0 or the cursor of the previous page, and limit is at least 1, not {after}, {limit}"
             )
         documents: list[Document] = []
         following: int | None = after if self.exists else None
         while following is not None and len(documents) < limit:
             most = min(limit - len(documents), _MOST_OF_A_PAGE)
-            wanted = {"after": following, "limit": most, **_matching(filters)}
-            found = self._service.call(self._request("GET", f"/documents?{urlencode(wanted)}"))
+            parameters = {"after": following, "limit": most, **_matching(filters)}
+            answer = self._service.call(self._request("GET", f"/documents?{urlencode(parameters)}"))
             with self._service.reading("page of documents"):
-                documents += map(self._document, found["documents"])
-                following = _following(found["next"], following)
+                documents += map(self._document, answer["documents"])
+                following = _following(answer["next"], following)
         return documents, following
 
     def __iter__(self) -> Iterator[Document]:
@@ -678,6 +718,28 @@ class RemoteDataset:
         """The same, awaited."""
         return await self._client.asearch(query, k, trace=trace, **options, datasets=self.name)
 
+    def search_vector(
+        self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> list[Hit]:
+        """The documents whose vectors are nearest to this one; see `Dataset.search_vector`.
+
+        Args:
+            vector: shape ``(dimensions,)``, by the dataset's embedder; its length does not matter.
+            k: how many hits.
+            filters: which documents count.
+        """
+        wanted = None if not filters else _sent_filter(parse_filter(filters))
+        body = {"vector": [float(one) for one in vector], "k": k, "filters": wanted}
+        reply = self._service.call(self._request("POST", "/nearest", as_json(body)))
+        with self._service.reading("hits"):
+            return [Hit.from_dict(one) for one in reply["hits"]]
+
+    async def asearch_vector(
+        self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
+    ) -> list[Hit]:
+        """The same, awaited."""
+        return await in_thread(partial(self.search_vector, vector, k, filters=filters))
+
     def search_many(
         self,
         queries: Sequence[str | Query],
@@ -705,19 +767,19 @@ class RemoteDataset:
     def describe(self, description: str) -> None:
         """Change the description; that of a dataset that has not been made is kept for when it is."""
         if self.exists:
-            self._put({"name": self.name, "description": description})
+            self._create({"name": self.name, "description": description})
         self.description = description
 
     def make(self) -> None:
         """Make the dataset unless it exists."""
         if not self.exists:
-            wanted = {"description": self.description, "indexing_technique": self.indexing_technique}
-            self._put({"name": self.name, **wanted})
+            settings = {"description": self.description, "indexing_technique": self.indexing_technique}
+            self._create({"name": self.name, **settings})
             self._exists = True
 
     @property
     def exists(self) -> bool:
-        """Whether the dataset has been made; asked anew until it has been."""
+        """Whether the dataset exists; asks the service until it does."""
         if not self._exists:
             self._exists = self.name in self._client.names()
         return self._exists
@@ -726,12 +788,12 @@ class RemoteDataset:
         """Compare the three stores."""
         from pointsman.store.local.collection import Verification
 
-        found = self._service.call(self._request("POST", "/verify"), self._quiet)
+        answer = self._service.call(self._request("POST", "/verify"), self._quiet)
         with self._service.reading("verification"):
-            kept, words, vectors = (
-                number_of(found[name]) for name in ("documents", "in_keyword_index", "in_vector_index")
+            documents, words, vectors = (
+                number_of(answer[name]) for name in ("documents", "in_keyword_index", "in_vector_index")
             )
-            return Verification(kept, words, vectors, tuple(map(str, found["problems"])))
+            return Verification(documents, words, vectors, tuple(map(str, answer["problems"])))
 
     def close(self) -> None:
         """Nothing: the connections are the client's."""
@@ -749,7 +811,7 @@ class RemoteDataset:
         """Seconds for which nothing may be heard of a write: the service itself waits for other writers."""
         return self._service.timeout + _LOCK_SECONDS
 
-    def _put(self, about: Mapping[str, Any]) -> None:
+    def _create(self, about: Mapping[str, Any]) -> None:
         """Make the dataset, or describe it anew."""
         _described(self._service, self._service.call(Request("POST", "/api/datasets", as_json(about))))
 
@@ -760,47 +822,47 @@ class RemoteDataset:
         with self._service.reading("document"):
             return Document(value["id"], value["text"], value["metadata"])
 
-    def _send(self, window: list[_Line], stored: _Stored) -> None:
+    def _send(self, window: list[_Line], progress: _Progress) -> None:
         """Send documents until all of them are acknowledged.
 
         Raises:
             PointsmanError: the service has told what is wrong, or sending them again does not help.
         """
-        left, attempt = window, 0
+        remaining, attempt = window, 0
         while True:
-            request = self._request("POST", "/documents", b"".join(line.content for line in left))
-            done, ended = self._sent(replace(request, kind=LINES), len(left), stored)
-            if ended is None:
+            request = self._request("POST", "/documents", b"".join(line.content for line in remaining))
+            count, ending = self._send_once(replace(request, kind=LINES), len(remaining), progress)
+            if ending is None:
                 return
-            ended, left = _of_line(ended, left), left[done:]
-            attempt = 0 if done else attempt
-            pause = self._service.pause(ended, request, attempt, time.monotonic() + self._quiet)
+            ending, remaining = _of_line(ending, remaining), remaining[count:]
+            attempt = 0 if count else attempt
+            pause = self._service.pause(ending, request, attempt, time.monotonic() + self._quiet)
             if pause is None:
-                raise self._service.error(ended)
+                raise self._service.error(ending)
             time.sleep(pause)
             attempt += 1
 
-    def _sent(self, request: Request, count: int, stored: _Stored) -> tuple[int, Reply | Failure | None]:
+    def _send_once(self, request: Request, count: int, progress: _Progress) -> tuple[int, Reply | Failure | None]:
         """Send a request of so many documents: how many are acknowledged, and what kept the others; None if nothing."""
-        done, before, finished = 0, stored.result, False
-        ended: Reply | Failure = _CUT_OFF
-        with closing(self._service.link.lines(request, self._quiet)) as answered:
-            for place, one in enumerate(answered):
-                if not isinstance(one, bytes):
-                    ended = one if ended is _CUT_OFF and _went_wrong(one) else ended
+        count_done, before, finished = 0, progress.result, False
+        ending: Reply | Failure = _CUT_OFF
+        with closing(self._service.link.lines(request, self._quiet)) as answer:
+            for place, part in enumerate(answer):
+                if not isinstance(part, bytes):
+                    ending = part if ending is _CUT_OFF and _went_wrong(part) else ending
                     continue
                 with self._service.reading("report of documents added"):
-                    report = json.loads(one)
+                    report = json.loads(part)
                     now = number_of(report["done"])
                     result = AddResult(*(number_of(report[name]) for name in ("added", "updated", "unchanged")))
                     finished, problem = report.get("finished") is True, report.get("problem")
-                    if not done <= now <= count or (finished and now < count) or place > count:
-                        raise ValueError(f"{now} of {count} documents are reported after {done}")
-                    ended = ended if problem is None else reply_of(problem)
-                stored.take(now - done, before + result)
-                done = now
-        all_of_them = done == count and isinstance(ended, Failure)  # and only the end of the answer is lost
-        return done, None if finished or all_of_them else ended
+                    if not count_done <= now <= count or (finished and now < count) or place > count:
+                        raise ValueError(f"{now} of {count} documents are reported after {count_done}")
+                    ending = ending if problem is None else reply_of(problem)
+                progress.take(now - count_done, before + result)
+                count_done = now
+        all_of_them = count_done == count and isinstance(ending, Failure)  # and only the end of the answer is lost
+        return count_done, None if finished or all_of_them else ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -820,7 +882,7 @@ class _AskedTrace(Trace):
             raise InputError(f"a document's id is a str, not {document_id!r:.80}")
         if self.ask is None:
             raise InputError(
-                "this answer was pickled without its client, and cannot be explained; search with trace='lists'"
+                "this answer lost its client when it was pickled, and cannot be explained; search with trace='lists'"
             )
         return self.ask(document_id, dataset)
 
@@ -831,25 +893,25 @@ class _AskedTrace(Trace):
 # ── from values to what is sent ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _of_line(ended: Reply | Failure, sent: Sequence[_Line]) -> Reply | Failure:
+def _of_line(ending: Reply | Failure, lines: Sequence[_Line]) -> Reply | Failure:
     """What went wrong, with the document's id in place of a line's number, which only this module knows."""
-    document = None if isinstance(ended, Failure) else problem_document(ended)
-    if document is None or isinstance(ended, Failure):
-        return ended
+    document = None if isinstance(ending, Failure) else problem_document(ending)
+    if document is None or isinstance(ending, Failure):
+        return ending
     line = document.get("line")
-    if not isinstance(line, int) or not 0 < line <= len(sent):
-        return ended
+    if not isinstance(line, int) or not 0 < line <= len(lines):
+        return ending
     detail = str(document.get("detail")).removeprefix(f"line {line}: ").removeprefix(f"line {line} ")
-    told = {**document, "detail": f"document {sent[line - 1].id!r:.80}: {detail}"}
-    return replace(ended, content=json.dumps(told).encode())
+    problem = {**document, "detail": f"document {lines[line - 1].id!r:.80}: {detail}"}
+    return replace(ending, content=json.dumps(problem).encode())
 
 
 _CUT_OFF: Final = Failure("broken", "the answer ended before all documents were acknowledged", broken=True)
 
 
-def _went_wrong(ended: Reply | Failure) -> bool:
+def _went_wrong(ending: Reply | Failure) -> bool:
     """Whether the way in which an answer in lines ended is one that it should not have."""
-    return isinstance(ended, Failure) or ended.status != 200
+    return isinstance(ending, Failure) or ending.status != 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -861,7 +923,7 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Stored:
+class _Progress:
     """What an `add` has achieved so far; ``told`` hears of every step."""
 
     told: Callable[[int], None]
@@ -869,16 +931,16 @@ class _Stored:
     result: AddResult = field(default_factory=AddResult)
 
     def take(self, more: int, result: AddResult) -> None:
-        """So many more documents are acknowledged, and this is the result with them."""
+        """Counts newly acknowledged documents and keeps the result so far."""
         self.done, self.result = self.done + more, result
         if more:
             self.told(more)
 
     def __str__(self) -> str:
-        one = self.result
+        result = self.result
         return (
-            f"the first {self.done:,} documents are stored ({one.added:,} added, {one.updated:,} updated, "
-            f"{one.unchanged:,} unchanged), and may be sent again"
+            f"the first {self.done:,} documents are stored ({result.added:,} added, {result.updated:,} updated, "
+            f"{result.unchanged:,} unchanged), and may be sent again"
         )
 
 
@@ -906,7 +968,7 @@ def _line_of(item: Document | Mapping[str, Any]) -> _Line:
 
     document = Document.of(item)
     prepared = prepare(document)
-    id_, text = (json.dumps(one, ensure_ascii=False) for one in (prepared.document.id, prepared.document.text))
+    id_, text = (json.dumps(value, ensure_ascii=False) for value in (prepared.document.id, prepared.document.text))
     return _Line(document.id, f'{{"id":{id_},"text":{text},"metadata":{prepared.metadata}}}\n'.encode())
 
 
@@ -937,6 +999,8 @@ def _sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
         "datasets": None if request.datasets is None else list(request.datasets),
         "refuse": request.refuse,
         "min_relevance": request.min_relevance,
+        "coverage": request.coverage,
+        "spelling": request.spelling,
         "effort": request.effort,
         "timeout": None if request.timeout is None else time_limit(request.timeout),
         "trace": trace,
@@ -947,7 +1011,7 @@ def _with_history(query: Query) -> dict[str, Any]:
     """What a query has beside its text."""
     return {
         "filters": None if query.filters is None else _sent_filter(query.filters),
-        "history": [{"role": one.role, "text": sendable(one.text)} for one in query.history],
+        "history": [{"role": turn.role, "text": sendable(turn.text)} for turn in query.history],
     }
 
 
@@ -956,31 +1020,37 @@ def _matching(filters: str | Mapping[str, Any] | Filter | None) -> dict[str, str
     return {"filters": str(parse_filter(filters))} if filters else {}
 
 
-def _sent_filter(wanted: Filter) -> str | dict[str, Any]:
+def _sent_filter(filters: Filter) -> str | dict[str, Any]:
     """A filter as its expression, or, where that would be too long to be read, as a mapping.
 
     >>> _sent_filter(parse_filter({"year": {"gte": 2020}}))
     'year >= 2020'
     """
-    text = str(wanted)
-    return text if len(text) <= MAX_LENGTH else _mapping(wanted)
+    text = str(filters)
+    return text if len(text) <= MAX_LENGTH else _mapping(filters)
 
 
-def _mapping(wanted: Filter) -> dict[str, Any]:
-    if isinstance(wanted, And | Or):
-        return {f"${wanted.word}": [_mapping(part) for part in wanted.parts]}
-    if isinstance(wanted, Not):
-        return {"$not": _mapping(wanted.part)}
-    if isinstance(wanted, Exists):
-        return {wanted.key: {"exists": True}}
-    if isinstance(wanted, Equals):
-        return {wanted.key: {"eq": wanted.value}}
-    if isinstance(wanted, In):
-        return {wanted.key: {"in": list(wanted.values)}}
-    if isinstance(wanted, Range):
-        bounds = {name: getattr(wanted, name) for name in ("gt", "gte", "lt", "lte")}
-        return {wanted.key: {name: bound for name, bound in bounds.items() if bound is not None}}
-    raise FilterError(f"a {type(wanted).__name__} is no filter that can be sent; parse_filter makes those that can")
+def _mapping(filters: Filter) -> dict[str, Any]:  # noqa: PLR0911  (one for each kind)
+    if isinstance(filters, And | Or):
+        return {f"${filters.word}": [_mapping(part) for part in filters.parts]}
+    if isinstance(filters, Not):
+        return {"$not": _mapping(filters.part)}
+    if isinstance(filters, Exists):
+        return {filters.key: {"exists": True}}
+    if isinstance(filters, Equals):
+        return {filters.key: {"eq": _sent_value(filters.value)}}
+    if isinstance(filters, In):
+        return {filters.key: {"in": list(map(_sent_value, filters.values))}}
+    if isinstance(filters, Range):
+        bounds = {name: getattr(filters, name) for name in ("gt", "gte", "lt", "lte")}
+        return {filters.key: {name: _sent_value(bound) for name, bound in bounds.items() if bound is not None}}
+    if isinstance(filters, Contains | StartsWith):
+        return {filters.key: {f"{'i' * filters.ignore_case}{filters.operator}": filters.part}}
+    raise FilterError(f"a {type(filters).__name__} cannot be sent as a filter; create one with parse_filter")
+
+
+def _sent_value(value: object) -> Any:
+    return value if isinstance(value, str | int | float) else plain(value)
 
 
 def _parts(most: int, *measures: tuple[Sequence[int], int]) -> Iterator[tuple[int, int]]:

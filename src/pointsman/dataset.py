@@ -19,8 +19,16 @@ from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.filters import parse_filter
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
+from pointsman.passages import SourceText, source_text
 from pointsman.request import SearchOptions, SearchRequest
-from pointsman.retrieval.background import DRAWN, LIKELY, background_of, first_sentences
+from pointsman.retrieval.background import (
+    DRAWN,
+    LIKELY,
+    SCRIPT_SAMPLE,
+    background_of,
+    first_sentences,
+    spread_evenly,
+)
 from pointsman.retrieval.base import BaseRetriever, checked
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.calibration import CosineSpread
@@ -62,8 +70,8 @@ Existing = Literal["update", "keep", "refuse"]
 """What happens to documents that are added under an id that exists."""
 EXISTING: Final = ("update", "keep", "refuse")
 
+_PAGE: Final = 1000
 _BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
-_SCRIPT_SAMPLE = 200  # documents that tell which scripts a dataset is written in
 _WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one that it is written in
 _BATCH_CHARACTERS = 32_000_000  # a transaction, and what embedding it takes, must fit into memory
 _BM25 = {"k1": 1.2, "b": 0.75}
@@ -185,13 +193,13 @@ class Dataset(Source):
                 rows = None if vectors is None else vectors[position : position + len(batch)]
                 if vectors is not None and len(vectors) < position + len(batch):
                     raise InputError(f"{len(vectors)} vectors for more documents; give one row for each")
-                chosen = batch
+                new = batch
                 if existing != "update":
-                    chosen, rows = _new_ones(store, chosen, rows, existing)
-                    total += AddResult(unchanged=len(batch) - len(chosen))
-                    report(len(batch) - len(chosen))
-                if chosen:
-                    total += self._add_batch(store, chosen, rows, report, embed=embed)
+                    new, rows = _new_ones(store, new, rows, existing)
+                    total += AddResult(unchanged=len(batch) - len(new))
+                    report(len(batch) - len(new))
+                if new:
+                    total += self._add_batch(store, new, rows, report, embed=embed)
                 position += len(batch)
                 if on_commit is not None:
                     on_commit(total)
@@ -206,9 +214,9 @@ class Dataset(Source):
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:
-        """Be the writer within the block only, so that other processes may write after it.
+        """Be the writer within the block: wait for other processes that write, and keep them out until it ends.
 
-        Without it a process that has written stays the writer until ``close``. Blocks may be nested, and threads may be
+        Without it a write does not wait, and lets others write when it ends. Blocks may be nested, and threads may be
         inside together; the end of the last one releases the lock, and readers stay open. Processes that wait take
         turns, so a long import that has a block for every batch lets others in. Stores with many writers need none of
         this, and wait for nobody.
@@ -237,7 +245,7 @@ class Dataset(Source):
             InputError: neither ids nor filters are given.
         """
         if ids is None and filters is None:
-            raise InputError("name the documents to delete by ids or by filters; Workspace.drop deletes a dataset")
+            raise InputError("give ids or filters of the documents to delete; Workspace.drop deletes a dataset")
         if not self.exists:
             return 0
         several_ids = None if ids is None else [ids] if isinstance(ids, str) else list(ids)
@@ -252,15 +260,43 @@ class Dataset(Source):
         return await in_thread(self.get, id)
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
-        """The documents of these ids in their order; None where there is none."""
+        """Returns the documents with these ids in order, None for unknown ids."""
         return self.store.get(list(ids))
 
     async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
         """`get_many`, awaited."""
         return await in_thread(self.get_many, ids)
 
+    def text(
+        self,
+        source: str,
+        *,
+        hash: str | None = None,  # noqa: A002  (the citation's word)
+        start: int = 0,
+        end: int | None = None,
+    ) -> SourceText:
+        """The text that citations point into, put together out of the stored passages; no file is read.
+
+        ``dataset.text(citation.source, hash=citation.hash).text[citation.start : citation.end]`` is the quote.
+
+        Args:
+            source: a file as its citations name it, or the id of a document that is from no file.
+            hash: as the citation has it; without it, of the content that most of the stored passages are from.
+            start: of the part that is wanted.
+            end: after it; what goes beyond the end of the text is left out.
+
+        Raises:
+            UnknownNameError: nothing of this source, or of it with this hash, is stored.
+            InputError: the places are out of range, or more than 100,000,000 characters apart.
+        """
+        return source_text(self.store, source, hash=hash, start=start, end=end)
+
+    async def atext(self, source: str, **options: Any) -> SourceText:
+        """`text`, awaited."""
+        return await in_thread(partial(self.text, source, **options))
+
     def get_vectors(self, ids: Sequence[str]) -> list[NDArray[np.float32] | None]:
-        """The stored vectors of these ids in their order, each of length 1; None where there is none.
+        """Returns the stored unit vectors of these ids in order, None where no vector is stored.
 
         Raises:
             UnmetNeedError: the store does not give vectors back.
@@ -273,6 +309,61 @@ class Dataset(Source):
         else:  # the store passes over documents without a vector, and does not say which they are
             vectors = {id_: row for id_, key in keys.items() for row in store.vectors([key])}
         return [vectors.get(id_) for id_ in ids]
+
+    def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
+        """All ids, or those of documents whose metadata has this ``source``, that match, or both."""
+        wanted = _parsed(filters)
+        if wanted is None:
+            return super().ids(source=source)
+        ids: list[str] = []
+        after: str | None = None
+        while True:
+            page = self.store.page(after, _PAGE, wanted)
+            ids += [one.id for one in page.documents if source is None or one.metadata.get("source") == source]
+            after = page.next
+            if after is None:
+                return ids
+
+    def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
+        """Change the metadata of documents; their texts and vectors stay, and only a new title is embedded.
+
+        Args:
+            metadata: by id, what to set; a value of None takes its key away.
+            replace: whether what else a document has goes.
+
+        Raises:
+            InputError: an id is unknown, or the metadata cannot be stored; nothing is changed.
+            LockedError: another process is writing to the dataset.
+        """
+        import numpy as np
+
+        ids = list(metadata)
+        changed: list[Document] = []
+        titles: dict[str, str] = {}
+        with self.writing() if self.exists else nullcontext():
+            for id_, document in zip(ids, self.get_many(ids), strict=True):
+                if document is None:
+                    raise InputError(f"there is no document {id_!r:.80}")
+                kept = {} if replace else document.metadata
+                values = {key: value for key, value in {**kept, **metadata[id_]}.items() if value is not None}
+                changed.append(Document(id_, document.text, values))
+                titles[id_] = document.title
+            vectors = self.get_vectors(ids) if self.can(Capability.VECTORS) else [None] * len(ids)
+            groups: dict[str, list[int]] = {"bare": [], "retitled": [], "same": []}
+            for place, (one, vector) in enumerate(zip(changed, vectors, strict=True)):
+                what = "bare" if vector is None else "same" if one.title == titles[one.id] else "retitled"
+                groups[what].append(place)
+            total = self.add([changed[place] for place in groups["bare"]], embed=False)
+            total += self.add([changed[place] for place in groups["retitled"]])
+            if same := groups["same"]:
+                total += self.add(
+                    [changed[place] for place in same], vectors=np.array([vectors[place] for place in same], np.float32)
+                )
+        return total
+
+    async def aset_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
+        """`set_metadata`, awaited."""
+        return await in_thread(partial(self.set_metadata, metadata, replace=replace))
 
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
         """How many documents there are, or match."""
@@ -293,7 +384,7 @@ class Dataset(Source):
         """
         if not 0 <= after < 2**63 or not 1 <= limit < 2**31:
             raise InputError(
-                f"a page begins after 0 or what the page before said, and has 1 or more, not {after}, {limit}"
+                f"after is 0 or the cursor of the previous page, and limit is at least 1, not {after}, {limit}"
             )
         page = self.store.page(str(after) if after else None, limit, _parsed(filters))
         return page.documents, None if page.next is None else int(page.next)
@@ -350,7 +441,7 @@ class Dataset(Source):
             UnmetNeedError: the dataset keeps no vectors.
         """
         if self.indexing_technique == "keyword":
-            raise UnmetNeedError(f"dataset {self.name!r} is indexed by words only, and keeps no vectors")
+            raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
         look = Look(None, _direction(vector), checked(k), _parsed(filters))
         store = self.store
         lists = store.search([look])[0]
@@ -397,6 +488,11 @@ class Dataset(Source):
             absent_script: the share of documents below which words in a script are left out; 0 leaves none out.
         """
         return SourceBranch(self, method, absent_script).search([Question(query)], depth)[0].pool
+
+    @property
+    def engine(self) -> Engine:
+        """How searches are put together here."""
+        return self._engine()
 
     @property
     def embedder(self) -> Embedder:
@@ -464,18 +560,18 @@ class Dataset(Source):
         return LocalStore(self._path, about, **self._bm25)
 
     def follow(self, record: DatasetRecord) -> None:
-        """Take over what is known of the dataset by now: another process may have described it, or made it anew."""
+        """Updates what is known about the dataset: another process may have changed or recreated it."""
         with self._opening:
-            opened = self._store
-            if opened is not None and record.identity != opened.info.identity:
+            store = self._store
+            if store is not None and record.identity != store.info.identity:
                 self._store = None
                 if record.indexing_technique in TECHNIQUES:
                     self.indexing_technique = record.indexing_technique  # type: ignore[assignment]  # one of them
             else:
-                opened = None
+                store = None
             self.description = record.description
-        if opened is not None:
-            opened.close()
+        if store is not None:
+            store.close()
 
     def describe(self, description: str) -> None:
         """Change the description; that of a dataset that has not been made is kept for when it is."""
@@ -521,17 +617,17 @@ class Dataset(Source):
         return self._local.verify()
 
     def rebuild(self) -> None:
-        """Build both indexes anew from the documents; nothing is embedded again."""
+        """Rebuilds both indexes from the documents; nothing is embedded again."""
         self._local.rebuild()
 
     def close(self) -> None:
         """Let go of files and of the writer's lock; the next use opens it again."""
         with self._opening:
-            opened = self._store
+            store = self._store
             if self._path is not None or self._backend is not None:
                 self._store = None
-        if opened is not None:  # a thread that is writing ends first; it must not find the way to what it writes barred
-            opened.close()
+        if store is not None:  # a thread that is writing ends first; it must not find the way to what it writes barred
+            store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -552,7 +648,7 @@ class Dataset(Source):
 
         store = self.make()
         if not isinstance(store, LocalStore):
-            raise UnmetNeedError(f"dataset {self.name!r} is in a {store.info.kind} store, which keeps itself in order")
+            raise UnmetNeedError(f"dataset {self.name!r} is in a {store.info.kind} store, which maintains itself")
         return store
 
     def _follow_manifest(self) -> None:
@@ -578,13 +674,13 @@ class Dataset(Source):
     ) -> AddResult:
         last = {document.id: row for row, document in enumerate(documents)}
         rows = list(last.values())
-        chosen = [documents[row] for row in rows]
+        new = [documents[row] for row in rows]
         if self.indexing_technique == "keyword" or (vectors is None and not embed):
-            result = store.write(chosen)
+            result = store.write(new)
         elif vectors is not None:
-            result = store.write(chosen, vectors if len(rows) == len(documents) else vectors[rows], self.embedder.name)
+            result = store.write(new, vectors if len(rows) == len(documents) else vectors[rows], self.embedder.name)
         else:
-            return self._embed_and_write(store, chosen, len(documents), report)
+            return self._embed_and_write(store, new, len(documents), report)
         report(len(documents))
         return result
 
@@ -596,13 +692,15 @@ class Dataset(Source):
         report(count - len(fresh))
         result = AddResult(unchanged=len(documents) - len(fresh))
         if fresh:
-            stored = store.info.embedder  # checked before the work, not after it
-            if stored not in {None, self.embedder.name}:
+            stored_name = store.info.embedder  # checked before the work, not after it
+            if stored_name not in {None, self.embedder.name}:
                 raise InputError(
-                    f"{self.name!r} holds vectors of {stored!r}, not of {self.embedder.name!r}; "
+                    f"{self.name!r} holds vectors of {stored_name!r}, not of {self.embedder.name!r}; "
                     "open it with that embedder, or index the documents into a new dataset"
                 )
-            vectors = self._document_embedder.embed_documents([one.searchable for one in fresh], on_progress=report)
+            vectors = self._document_embedder.embed_documents(
+                [document.searchable for document in fresh], on_progress=report
+            )
             result += store.write(fresh, vectors, self.embedder.name)
         return result
 
@@ -634,13 +732,13 @@ class Dataset(Source):
             # An embedder's own σ does as well as the dataset's (.7262 against .7252 nDCG@10 over 15 collections), and
             # keeps the scores of different datasets, and of one that grows, on one scale.
             spread = CosineSpread(spread.mean, usual or USUAL_SIGMA)
-        documents = _spread_evenly(store, ids, _SCRIPT_SAMPLE)
+        documents = spread_evenly(store, ids, SCRIPT_SAMPLE)
         new = {
             SPREAD_NOTE: json.dumps([spread.mean, spread.sigma]),
             _SPREAD_AT: str(count),
             SCRIPTS_NOTE: json.dumps(_scripts(documents)),
         }
-        if embed and any(one.embedder == self.embedder.name for one in shipped()):
+        if embed and any(calibration.embedder == self.embedder.name for calibration in shipped()):
             background = background_of(store, self.embedder, spread.sigma, sample, questions, documents)
             new[BACKGROUND_NOTE] = background.to_json()
         elif BACKGROUND_NOTE in notes:
@@ -649,7 +747,7 @@ class Dataset(Source):
 
     def _likely_queries(self, store: Store, ids: Sequence[str]) -> NDArray[np.float32]:
         """Stand-ins for questions nobody has asked yet: titles, or first sentences, of documents spread evenly."""
-        return self.embedder.embed_queries(first_sentences(_spread_evenly(store, ids, LIKELY)))
+        return self.embedder.embed_queries(first_sentences(spread_evenly(store, ids, LIKELY)))
 
 
 def _scripts(documents: Sequence[Document]) -> dict[str, float]:
@@ -661,12 +759,6 @@ def _scripts(documents: Sequence[Document]) -> dict[str, float]:
         script: sum(share.get(script, 0.0) > _WRITTEN_IN for share in shares) / max(len(shares), 1)
         for script in ("han", "cyrillic", "latin")
     }
-
-
-def _spread_evenly(store: Store, ids: Sequence[str], count: int) -> list[Document]:
-    """At most ``count`` of these documents, spread evenly over the order in which they came."""
-    chosen = ids[:: max(1, len(ids) // count)][:count]
-    return [document for document in store.get(chosen) if document is not None]
 
 
 def _writer(store: Store) -> AbstractContextManager[None]:
@@ -683,10 +775,10 @@ def _new_ones(
     Raises:
         InputError: it has one, and ``existing`` is ``"refuse"``.
     """
-    stored = store.keys([document.id for document in documents])
-    if stored and existing == "refuse":
-        raise InputError(f"{len(stored)} of these ids exist already: {', '.join(sorted(stored)[:5])}")
-    rows = [row for row, document in enumerate(documents) if document.id not in stored]
+    existing_ids = store.keys([document.id for document in documents])
+    if existing_ids and existing == "refuse":
+        raise InputError(f"{len(existing_ids)} of these ids exist already: {', '.join(sorted(existing_ids)[:5])}")
+    rows = [row for row, document in enumerate(documents) if document.id not in existing_ids]
     return [documents[row] for row in rows], None if vectors is None else vectors[rows]
 
 

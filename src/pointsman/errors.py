@@ -68,6 +68,16 @@ class MissingDependencyError(PointsmanError, ImportError):
         )
 
 
+class DependencyVersionError(MissingDependencyError):
+    """An optional package is installed in a version that cannot be used."""
+
+    def __init__(self, package: str, version: str, usable: str, extra: str, needed_for: str) -> None:
+        super().__init__(package, extra, needed_for)
+        needs = f"{needed_for} needs the package {package!r} in a version {usable}"
+        self.msg = f"{needs}, and {version} is installed; install one with: pip install 'pointsman[{extra}]'"
+        self.args = (self.msg,)
+
+
 class ModelError(PointsmanError):
     """A model failed, timed out or answered what cannot be used."""
 
@@ -79,10 +89,10 @@ class RetrievalError(ExceptionGroup[Exception], PointsmanError):
 
     def __new__(cls, message: str, causes: Mapping[str, Exception]) -> Self:
         """An error with a message and the causes by name."""
-        told = "; ".join(f"{name}: {type(error).__name__}: {error}" for name, error in causes.items())
-        made = super().__new__(cls, f"{message}: {told}", list(causes.values()))
-        made.causes = dict(causes)
-        return made
+        details = "; ".join(f"{name}: {type(error).__name__}: {error}" for name, error in causes.items())
+        group = super().__new__(cls, f"{message}: {details}", list(causes.values()))
+        group.causes = dict(causes)
+        return group
 
     def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # its stub is generic in the result
         """What ``except*`` makes of a part of it."""
@@ -121,7 +131,7 @@ class StoreUnavailableError(StoreError):
 
 
 class ConflictError(StoreError):
-    """What was to be changed is not what it was when it was read; read it again."""
+    """The value was changed by another process after it was read; read it again."""
 
 
 class LockedError(StoreError):
@@ -129,11 +139,19 @@ class LockedError(StoreError):
 
 
 class ReplacedError(LockedError):
-    """Another process has deleted the dataset, or made it anew, since it was opened here; open it again."""
+    """Another process deleted or recreated the dataset after it was opened here; open it again."""
 
 
 class StorageFullError(StoreError):
-    """No room is left on the disk, or in the quota; the message says what was kept. Searching goes on."""
+    """No room is left on the disk, or in the quota. Searching goes on.
+
+    Attributes:
+        kept: what is safe all the same, in words; the message says it too.
+    """
+
+    def __init__(self, message: str, kept: str = "what was acknowledged before is kept") -> None:
+        super().__init__(message)
+        self.kept = kept
 
 
 class FormatVersionError(StoreError):

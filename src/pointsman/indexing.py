@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pointsman.errors import MissingDependencyError
 from pointsman.ingest import FileLimits, FileReader, FoundFile, Ingested, Problem, Sync, find_files
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
 from pointsman.types import AddResult, Document
 
 if TYPE_CHECKING:
+    from watchfiles import Change
+
     from pointsman.dataset import Dataset
 
 _BATCH = 64
@@ -102,24 +106,123 @@ def index_paths(
         IndexingInterrupted: Ctrl-C; what was committed until then stays.
     """
     roots = [str(Path(path).resolve()) for path in paths]
-    run = _Run(dataset, roots, list(find_files(roots, hidden=hidden)), on_progress or (lambda _: None))
+    stored = (document for document in dataset if document.metadata.get("root") in roots)
+    run = _Run(dataset, roots, list(find_files(roots, hidden=hidden)), stored, on_progress or (lambda _: None))
     with FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
-        try:
-            return run.index(reader)
-        except KeyboardInterrupt as error:
-            raise IndexingInterrupted(run.report()) from error
+        return run.index(reader)
+
+
+def watch_paths(
+    dataset: Dataset,
+    paths: Iterable[str | Path],
+    *,
+    hidden: bool = False,
+    max_tokens: int = MAX_TOKENS,
+    overlap: int = OVERLAP,
+    limits: FileLimits | None = None,
+    on_progress: Progress | None = None,
+    stop: threading.Event | None = None,
+) -> Iterator[IndexReport]:
+    """Index files and folders, and go on with whatever changes in them until Ctrl-C, or until ``stop`` is set.
+
+    Changes that come within a fifth of a second of each other, up to two seconds of them, are one round. A round reads
+    the files that have changed or are new, and takes out what is gone; the others are not looked at. Between rounds
+    other processes may write to the dataset.
+
+    Args:
+        dataset: where to.
+        paths: see `index_paths`, as for those that follow.
+        hidden: see there.
+        max_tokens: see there.
+        overlap: see there.
+        limits: see there.
+        on_progress: see there.
+        stop: ends it from another thread.
+
+    Yields:
+        A report of the first indexing, and of each round.
+
+    Raises:
+        InputError: a path does not exist, or a size is out of range.
+        LockedError: another process has been writing to the dataset for a minute.
+        IndexingInterrupted: Ctrl-C while something was indexed; what was committed until then stays.
+        KeyboardInterrupt: Ctrl-C while nothing was.
+        MissingDependencyError: the package ``watchfiles`` is not installed.
+    """
+    try:
+        from watchfiles import watch
+    except ImportError:
+        raise MissingDependencyError("watchfiles", "watch", "Watching folders") from None
+    roots = [str(Path(path).resolve()) for path in paths]
+    find_files(roots, hidden=hidden)  # they exist
+    events = watch(
+        *roots, watch_filter=_Visible(roots, hidden=hidden), debounce=2000, step=200, stop_event=stop,
+        yield_on_timeout=True, rust_timeout=200,
+    )  # fmt: skip
+    before: set[str] | None = None
+    for changes in events:  # the first ones are none: the folders are watched from here on, so nothing falls in between
+        if not changes and before is not None:
+            continue
+        found = list(find_files(roots, hidden=hidden))
+        now = {item.id for item in found if isinstance(item, FoundFile)}
+        if before is None:
+            stored: Iterable[Document] = (one for one in dataset if one.metadata.get("root") in roots)
+        else:
+            files = _changed(found, {path for _, path in changes})
+            sources = {file.id for file in files} | (before - now)
+            if not sources:
+                continue
+            found, stored = [*files], _stored_of(dataset, sources, roots)
+        before = now
+        run = _Run(dataset, roots, found, stored, on_progress or (lambda _: None))
+        with dataset.writing(_PATIENCE), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
+            report = run.index(reader)
+        yield report
+
+
+_PATIENCE = 60.0
+"""Seconds to wait for another process that is writing."""
+
+
+class _Visible:
+    """Which changes are looked at: those of files that indexing would read, as far as their names say."""
+
+    def __init__(self, roots: Sequence[str], *, hidden: bool) -> None:
+        self._roots, self._hidden = [Path(root) for root in roots], hidden
+
+    def __call__(self, change: Change, path: str) -> bool:  # noqa: ARG002  (watchfiles')
+        """Whether to look at it."""
+        within = (Path(path).relative_to(root).parts for root in self._roots if Path(path).is_relative_to(root))
+        return self._hidden or any(not any(part.startswith(".") for part in parts) for parts in within)
+
+
+def _changed(found: Iterable[FoundFile | Problem], paths: Collection[str]) -> list[FoundFile]:
+    """The files that have changed, or are in a folder that has come."""
+    files = (item for item in found if isinstance(item, FoundFile))
+    return [file for file in files if any(str(one) in paths for one in (file.path, *file.path.parents))]
+
+
+def _stored_of(dataset: Dataset, sources: Iterable[str], roots: Sequence[str]) -> Iterator[Document]:
+    for source in sorted(sources):
+        documents = dataset.get_many(dataset.ids(source=source))
+        yield from (one for one in documents if one is not None and one.metadata.get("root") in roots)
 
 
 class _Run:
     """One indexing of some paths: what waits to be committed, and what was done."""
 
     def __init__(
-        self, dataset: Dataset, roots: Sequence[str], found: Sequence[FoundFile | Problem], on_progress: Progress
+        self,
+        dataset: Dataset,
+        roots: Sequence[str],
+        items: Sequence[FoundFile | Problem],
+        stored: Iterable[Document],
+        on_progress: Progress,
     ) -> None:
         self._dataset, self._roots, self._on_progress = dataset, roots, on_progress
-        self._sync = Sync(document for document in dataset if document.metadata.get("root") in roots)
-        self._problems = [item for item in found if isinstance(item, Problem)]
-        self._files = [item for item in found if isinstance(item, FoundFile)]
+        self._sync = Sync(stored)
+        self._problems = [item for item in items if isinstance(item, Problem)]
+        self._files = [item for item in items if isinstance(item, FoundFile)]
         self._bytes = sum(file.size for file in self._files)
         self._batch = _WORDS_BATCH if dataset.indexing_technique == "keyword" else _BATCH
         self._waiting: list[Document] = []
@@ -129,6 +232,12 @@ class _Run:
         self._path = ""
 
     def index(self, reader: FileReader) -> IndexReport:
+        try:
+            return self._index(reader)
+        except KeyboardInterrupt as error:
+            raise IndexingInterrupted(self.report()) from error
+
+    def _index(self, reader: FileReader) -> IndexReport:
         for file in self._files:
             self._path = file.id
             self._tell()
@@ -167,9 +276,9 @@ class _Run:
             self._tell()
 
     def _tell(self) -> None:
-        read = self._bytes_done + self._bytes_of_file
-        known = self._done + len(self._waiting)
-        expected = max(known, known * self._bytes // read) if read and known else None
+        bytes_read = self._bytes_done + self._bytes_of_file
+        total = self._done + len(self._waiting)
+        expected = max(total, total * self._bytes // bytes_read) if bytes_read and total else None
         self._on_progress(IndexProgress(self._done, expected if self._path else self._done, self._path))
 
 

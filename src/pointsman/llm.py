@@ -123,12 +123,12 @@ def _has_schema(method: Callable[..., Any]) -> bool:
     if function in _known and function is not None:
         return _known[function]
     try:
-        found = "schema" in inspect.signature(method).parameters
+        result = "schema" in inspect.signature(method).parameters
     except (TypeError, ValueError):  # written in C, say: then it has no such parameter that we could know of
-        found = False
+        result = False
     if function is not None and len(_known) < 1000:
-        _known[function] = found
-    return found
+        _known[function] = result
+    return result
 
 
 def _schema_for(method: Callable[..., Any], schema: Schema | None) -> dict[str, Any]:

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from pointsman.engine import Stages
     from pointsman.protocols import LLM, Embedder
     from pointsman.settings import Settings
+    from pointsman.store.backend import Backend
 
 KEY_VARIABLE = "POINTSMAN_API_KEY"
 """The environment variable with the key that a service is sent."""
 
 
 def open_workspace(
-    path: str | Path,
+    path: str | Path | Backend,
     *,
     embedder: Embedder | None = None,
     workflow: Stages | None = None,
@@ -35,7 +36,7 @@ def open_workspace(
         path: a folder, ``postgresql://…``, ``opensearch+https://…``, or the ``https://…`` of a Pointsman service. For a
             service the answer is a `pointsman.Client`, which has the methods of `Workspace` for datasets and searches;
             the key comes from the environment variable ``POINTSMAN_API_KEY``, and models and settings are the
-            service's own.
+            service's own. A `pointsman.store.backend.Backend` brings a client or a pool of your own.
         embedder: see `Workspace`, as the others.
         workflow: stages of your own.
         llm: for the strategies that need a language model.
@@ -46,7 +47,7 @@ def open_workspace(
             be sent its key in the clear.
         StoreUnavailableError: a server cannot be reached.
     """
-    if is_service(path):
+    if isinstance(path, str) and is_service(path):
         client: Any = Client(str(path), os.environ.get(KEY_VARIABLE))
         return cast("Workspace", client)  # the same methods, as far as a service offers them
     return Workspace(path, embedder=embedder, workflow=workflow, llm=llm, settings=settings)

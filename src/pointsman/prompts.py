@@ -45,9 +45,9 @@ class SelectionPrompts:
             template = Template(getattr(self, name))
             used = set(template.get_identifiers())
             if not template.is_valid() or used - _KNOWN or needed - used:
-                wanted = ", ".join(f"${key}" for key in sorted(needed)) or "nothing"
+                needs = ", ".join(f"${key}" for key in sorted(needed)) or "nothing"
                 raise InputError(
-                    f"the prompt {name!r} needs {wanted} and may use {', '.join(f'${key}' for key in sorted(_KNOWN))}; "
+                    f"the prompt {name!r} needs {needs} and may use {', '.join(f'${key}' for key in sorted(_KNOWN))}; "
                     f"it uses {sorted(used)}; write $$ for a dollar sign"
                 )
 

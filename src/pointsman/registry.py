@@ -61,7 +61,7 @@ class Registry(Generic[T]):
         if not isinstance(name, str) or not name.strip():
             raise InputError(f"a {self.kind} is registered under a name, not {name!r:.80}")
         if not callable(factory):
-            raise InputError(f"{self.kind} {name!r} needs something to call that makes it, not {factory!r:.80}")
+            raise InputError(f"{self.kind} {name!r} needs a callable that creates it, not {factory!r:.80}")
         with self._lock:
             if name in self._factories and not replace:
                 raise InputError(f"a {self.kind} named {name!r} is registered already; pass replace=True to replace it")
@@ -71,7 +71,7 @@ class Registry(Generic[T]):
         """All names, sorted; plugins are listed without being loaded, so one that is broken is among them."""
         self._load_builtin()
         with self._lock:
-            return tuple(sorted({*self._factories, *self._found()}))
+            return tuple(sorted({*self._factories, *self._all_plugins()}))
 
     def get(self, name: str) -> Callable[..., T]:
         """The factory of this name.
@@ -84,7 +84,7 @@ class Registry(Generic[T]):
         with self._lock:
             if name in self._factories:
                 return self._factories[name]
-            plugin = self._found().get(name)
+            plugin = self._all_plugins().get(name)
         if plugin is None:
             raise UnknownNameError(self.kind, name, self.names())
         return self._loaded(name, plugin)
@@ -100,9 +100,9 @@ class Registry(Generic[T]):
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """What is wrong with plugins, by name, as far as they have been asked for."""
+        """Problems with plugins, by name, for those that were requested."""
         with self._lock:
-            self._found()
+            self._all_plugins()
             return dict(self._problems)
 
     def __contains__(self, name: object) -> bool:
@@ -113,17 +113,17 @@ class Registry(Generic[T]):
             module, self._builtin = self._builtin, None
             import_module(module)
 
-    def _found(self) -> dict[str, EntryPoint]:
+    def _all_plugins(self) -> dict[str, EntryPoint]:
         """The plugins of this kind, looked for once; of two with one name, the one of the first package by name."""
         if self._plugins is None:
             self._plugins = {}
             prefix = f"{self.kind}."
-            wanted = [plugin for plugin in entry_points(group=self._group) if plugin.name.startswith(prefix)]
-            for plugin in sorted(wanted, key=lambda one: (_package(one), one.value)):
+            plugins = [plugin for plugin in entry_points(group=self._group) if plugin.name.startswith(prefix)]
+            for plugin in sorted(plugins, key=lambda plugin: (_package(plugin), plugin.value)):
                 name = plugin.name.removeprefix(prefix)
                 first = self._plugins.setdefault(name, plugin)
                 if first.value != plugin.value:
-                    self._note(name, f"{_package(first)} and {_package(plugin)} both offer it; the former is used")
+                    self._note(name, f"{_package(first)} and {_package(plugin)} both provide it; the former is used")
         return self._plugins
 
     def _loaded(self, name: str, plugin: EntryPoint) -> Callable[..., T]:
@@ -134,7 +134,7 @@ class Registry(Generic[T]):
             self._note(name, cause)
             raise InputError(f"{self.kind} {name!r}: {cause}; repair or uninstall that package") from error
         if not callable(factory):
-            cause = f"{plugin.value} of {_package(plugin)} is nothing to call"
+            cause = f"{plugin.value} of {_package(plugin)} is not callable"
             self._note(name, cause)
             raise InputError(f"{self.kind} {name!r}: {cause}; repair or uninstall that package")
         return factory  # type: ignore[no-any-return]  # what it makes is checked by whoever uses it
@@ -154,6 +154,10 @@ STRATEGIES: Final[Registry[Any]] = Registry("strategy", builtin="pointsman.strat
 """Retrieval strategies: ``factory(*sources, llm=None, **options)`` makes one; a ``needs_llm`` of the factory tells
 whether it can do without."""
 
-STORES: Final[Registry[Any]] = Registry("store")
+STORES: Final[Registry[Any]] = Registry("store", builtin="pointsman.store.builtin")
 """Where workspaces live: ``factory(url, **options)`` makes the `pointsman.store.backend.Backend` of a URL; the name is
 its scheme."""
+
+COLLECTIONS: Final[Registry[Any]] = Registry("collection", builtin="pointsman.store.builtin")
+"""What can be attached to a workspace: ``factory(attachment)`` makes a `pointsman.store.attachment.AttachedStore` of a
+`pointsman.store.attachment.Attachment`; the name is the scheme of its URL."""

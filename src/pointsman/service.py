@@ -14,6 +14,7 @@ from pointsman.models.chosen import ChosenLLM, SettingsModels, model_for
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.foreign import SimilarityRetriever
 from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.rerank.foreign import as_refiner
 from pointsman.retrieval.retrievers import VectorRetriever
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ServiceHits(Hits):
-    """Hits, and how they came to be.
+    """Hits, and how they were found.
 
     Attributes:
         strategy: what was searched by.
@@ -115,6 +116,8 @@ class EnhancedRetrievalService:
         filters: str | Mapping[str, Any] | Filter | None = None,
         refuse: bool | None = None,
         min_relevance: float | None = None,
+        coverage: float | None = None,
+        spelling: bool = True,
     ) -> ServiceHits:
         """At most ``k`` hits, best first.
 
@@ -128,12 +131,14 @@ class EnhancedRetrievalService:
             filters: as in `pointsman.Workspace.search`; they act before the cut.
             refuse: False answers with whatever ranks best, relevant or not.
             min_relevance: hits whose `Hit.relevance` is below this are left out, 0 to 1.
+            coverage: instead of ``k`` hits, the fewest that hold an answer with this probability.
+            spelling: False searches for the question as it is written.
 
         Raises:
             InputError: an argument cannot be used, or the strategy lacks what it needs, such as a language model.
             RetrievalError: nothing could be searched; it carries every cause.
         """
-        request = _request(query, k, strategy, use_rerank, filters, refuse, min_relevance)
+        request = _request(query, k, strategy, use_rerank, filters, refuse, min_relevance, coverage, spelling)
         sources = await in_thread(self._sources, strategy)  # opens files the first time
         return ServiceHits(await self.engine.asearch(request, sources), self._recommendation(request, sources))
 
@@ -149,10 +154,12 @@ class EnhancedRetrievalService:
         filters: str | Mapping[str, Any] | Filter | None = None,
         refuse: bool | None = None,
         min_relevance: float | None = None,
+        coverage: float | None = None,
+        spelling: bool = True,
     ) -> ServiceHits:
         """The same without awaiting; it needs no event loop, and one may be running."""
         request, sources = (
-            _request(query, k, strategy, use_rerank, filters, refuse, min_relevance),
+            _request(query, k, strategy, use_rerank, filters, refuse, min_relevance, coverage, spelling),
             self._sources(strategy),
         )
         return ServiceHits(self.engine.search(request, sources), self._recommendation(request, sources))
@@ -174,7 +181,7 @@ class EnhancedRetrievalService:
         return _Strategies(self.engine.registry.names(), self._strategy)
 
     def llm(self, task: str = "general") -> ChosenLLM:
-        """The language model of a task, or why there is none.
+        """The language model for a task, or the reason why none is available.
 
         Raises:
             InputError: there is no such task.
@@ -232,10 +239,12 @@ class EnhancedRetrievalService:
             if self.embedding_service is None:
                 raise InputError(f"searching the vectors of {type(store).__name__} needs an embedding_service")
             lists["vector"] = VectorRetriever(store, store, self.embedding_service)
+        if not lists and callable(getattr(store, "similarity_search", None)):
+            lists["vector"] = SimilarityRetriever(store)
         if not lists:
             raise InputError(
                 f"vector_store is a dataset, a workspace, a retriever or several of them, or a store with fetch and "
-                f"search or changes; {type(store).__name__} is none of these"
+                f"search or changes, or with similarity_search; {type(store).__name__} is none of these"
             )
         return lists
 
@@ -243,19 +252,19 @@ class EnhancedRetrievalService:
         """What a strategy searches: of a foreign store, the list that it is about."""
         if self._foreign is not None:
             words, near = LISTS.get(strategy, (True, True))
-            wanted = {"bm25": words, "vector": near}
-            chosen = [one for name, one in self._foreign.items() if wanted[name]]
-            if not chosen:
+            available = {"bm25": words, "vector": near}
+            foreign = [store for name, store in self._foreign.items() if available[name]]
+            if not foreign:
                 missing = "there are no vectors" if near else "there is no keyword index"
                 raise UnmetNeedError(f"strategy {strategy!r} cannot be used here: {missing} to search")
-            return chosen
+            return foreign
         sources = list(_flat(self.vector_store))
         own = getattr(self.embedding_service, "name", None)
         for source in sources if own is not None else ():
-            stored = source.store.info.embedder if isinstance(source, Source) else None
-            if stored is not None and stored != own:
+            stored_name = source.store.info.embedder if isinstance(source, Source) else None
+            if stored_name is not None and stored_name != own:
                 raise InputError(
-                    f"dataset {source.name!r} holds vectors of {stored!r}, and embedding_service is {own!r}; "
+                    f"dataset {source.name!r} holds vectors of {stored_name!r}, and embedding_service is {own!r}; "
                     "give the same, or None"
                 )
         return sources
@@ -269,6 +278,8 @@ def _request(
     filters: str | Mapping[str, Any] | Filter | None,
     refuse: bool | None,
     min_relevance: float | None,
+    coverage: float | None,
+    spelling: bool,
 ) -> SearchRequest:
     options = {
         "strategy": strategy,
@@ -276,6 +287,8 @@ def _request(
         "filters": filters,
         "refuse": refuse,
         "min_relevance": min_relevance,
+        "coverage": coverage,
+        "spelling": spelling,
     }
     return SearchRequest.of(query, k, options)
 
@@ -294,7 +307,7 @@ class Bm25Retriever(BaseRetriever):
         filters, depth = query.filters, checked(top_k)
         while True:
             hits = self.manager.search(query.text, depth)
-            matching = hits if filters is None else [hit for hit in hits if filters.matches(hit.metadata)]
+            matching = hits if filters is None else [hit for hit in hits if filters.matches(hit.document.fields)]
             if filters is None or len(matching) >= top_k or len(hits) < depth:
                 return matching[:top_k]
             depth *= 4
@@ -330,23 +343,23 @@ def _by_name(config: Any) -> dict[str, Any]:
         return {}
     if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
         raise InputError(f"config is Settings, a mapping of settings by name, or None, not {type(config).__name__}")
-    taken = {"path", "environ"} & config.keys()
-    if taken:
-        raise InputError(f"there is no setting {taken.pop()!r}; Settings.load takes the file and the environment")
+    reserved = {"path", "environ"} & config.keys()
+    if reserved:
+        raise InputError(f"there is no setting {reserved.pop()!r}; Settings.load takes the file and the environment")
     return dict(config)
 
 
-def _is_workspace(one: Any) -> bool:
-    return callable(getattr(one, "datasets", None)) and callable(getattr(one, "dataset", None))
+def _is_workspace(value: Any) -> bool:
+    return callable(getattr(value, "datasets", None)) and callable(getattr(value, "dataset", None))
 
 
-def _is_retriever(one: Any) -> bool:
-    return callable(getattr(one, "retrieve", None)) and callable(getattr(one, "aretrieve", None))
+def _is_retriever(value: Any) -> bool:
+    return callable(getattr(value, "retrieve", None)) and callable(getattr(value, "aretrieve", None))
 
 
 def _is_ours(store: Any) -> bool:
     if isinstance(store, (list, tuple)):
-        wrong = [one for one in store if not (isinstance(one, Source) or _is_workspace(one) or _is_retriever(one))]
+        wrong = [item for item in store if not (isinstance(item, Source) or _is_workspace(item) or _is_retriever(item))]
         if wrong or not store:
             raise InputError(f"give at least one dataset, workspace or retriever, and nothing else; not {store!r:.80}")
         return True
@@ -354,5 +367,5 @@ def _is_ours(store: Any) -> bool:
 
 
 def _flat(store: Any) -> Iterator[Any]:
-    for one in store if isinstance(store, (list, tuple)) else [store]:
-        yield from one.datasets() if _is_workspace(one) else [one]
+    for item in store if isinstance(store, (list, tuple)) else [store]:
+        yield from item.datasets() if _is_workspace(item) else [item]

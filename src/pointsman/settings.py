@@ -97,9 +97,9 @@ def _count(most: int) -> Check:
     return check
 
 
-def _text(value: Any, wanted: str = "a text", *, empty: bool = False) -> str:
+def _text(value: Any, expected: str = "a text", *, empty: bool = False) -> str:
     if not isinstance(value, str) or not (value.strip() or empty) or not value.isprintable():
-        raise ValueError(f"{wanted}{'' if empty else ' that is not empty'}, on one line")
+        raise ValueError(f"{expected}{'' if empty else ' that is not empty'}, on one line")
     if _USER_INFO.search(value):
         raise _HiddenError("an address without a user or password; keep keys in the environment")
     return value.strip()
@@ -140,11 +140,11 @@ def _provider(value: Any) -> str:
     return _url(text, f"{', '.join(PROVIDERS)}, or the address of an OpenAI-compatible server, such as ")
 
 
-def _url(value: str, wanted: str = "an address such as ") -> str:
+def _url(value: str, expected: str = "an address such as ") -> str:
     if "?" in value or "#" in value:
         raise _HiddenError("an address without '?' and '#'; keep keys in the environment")
     if not _URL.fullmatch(value):
-        raise ValueError(f"{wanted}http://localhost:8000/v1")
+        raise ValueError(f"{expected}http://localhost:8000/v1")
     return value
 
 
@@ -163,10 +163,10 @@ def _variable(value: str) -> str:
 
 
 def _variants(value: Any) -> tuple[str, ...]:
-    wanted = f"a list of different names out of {', '.join(VARIANTS)}"
+    expected = f"a list of different names out of {', '.join(VARIANTS)}"
     names = tuple(value) if isinstance(value, (list, tuple)) else ()
     if not names or not all(name in VARIANTS for name in names) or len(set(names)) < len(names):
-        raise ValueError(wanted)
+        raise ValueError(expected)
     return names
 
 
@@ -195,24 +195,26 @@ class Settings:
     )
     bm25_k1: float = _setting(1.2, _between(0), "that index's term frequency saturation")
     bm25_b: float = _setting(0.75, _between(0, 1), "that index's length normalisation")
-    bm25_auto_sync: bool = _setting(True, _flag, "bring that index up to date before every search")
+    bm25_auto_sync: bool = _setting(True, _flag, "update that index before every search")
 
     default_retrieval_strategy: str = _setting("auto", _name, "what a search for 'auto' does: choose, or this one")
     enable_strategy_auto_selection: bool = _setting(
         True, _flag, "choose the strategy by the query; if not, 'auto' means hybrid"
     )
 
-    hyde_llm_provider: str = _setting("dashscope", _provider, "who writes hypothetical answers")
+    hyde_llm_provider: str = _setting("dashscope", _provider, "provider of the model that writes hypothetical answers")
     hyde_model: str = _setting("qwen-plus", _text, "by which model")
     hyde_temperature: float = _setting(0.0, _between(0, 2), "how freely")
 
-    query2doc_num_expansions: int = _setting(3, _count(20), "queries that are written beside the one asked")
+    query2doc_num_expansions: int = _setting(3, _count(20), "number of additional queries to write")
     query2doc_llm_provider: str = _setting("dashscope", _provider, "who writes them")
 
-    decomposition_llm_provider: str = _setting("dashscope", _provider, "who takes questions apart")
-    decomposition_max_subqueries: int = _setting(5, _count(20), "into at most so many")
+    decomposition_llm_provider: str = _setting(
+        "dashscope", _provider, "provider of the model that decomposes questions"
+    )
+    decomposition_max_subqueries: int = _setting(5, _count(20), "maximum number of sub-questions")
 
-    multi_query_variants: tuple[str, ...] = _setting(VARIANTS, _variants, "variants of a query that rules make")
+    multi_query_variants: tuple[str, ...] = _setting(VARIANTS, _variants, "kinds of query variants made by rules")
 
     compression_llm_provider: str = _setting("dashscope", _provider, "who compresses")
     compression_max_length: int = _setting(1000, _count(1_000_000), "characters of all excerpts together")
@@ -221,25 +223,25 @@ class Settings:
     llm_provider: str = _setting(
         "", _or_empty(_provider), "the language model of everything whose own provider is not set"
     )
-    llm_model: str = _setting("", _or_empty(_text), "its model; the provider's usual one if empty")
+    llm_model: str = _setting("", _or_empty(_text), "its model; empty: the provider's default")
     llm_base_url: str = _setting("", _or_empty(_url), "the address where a provider is openai_compatible")
     llm_api_key_env: str = _setting(
-        "", _or_empty(_variable), "the environment variable with the key; the provider's usual one if empty"
+        "", _or_empty(_variable), "the environment variable with the key; empty: the provider's default"
     )
     llm_timeout: float = _setting(30.0, _seconds, "seconds for one answer of a language model")
 
     workspace: str = _setting(".pointsman", _place, "the folder of datasets, or the URL of a server", shown=False)
-    embedder: str = _setting("default", _text, "what turns texts into vectors: default, onnx:DIR, openai:MODEL@URL …")
+    embedder: str = _setting("default", _text, "the embedder: default, onnx:DIR, openai:MODEL@URL …")
     timeout: float = _setting(30.0, _seconds, "seconds for a whole search")
     policy: str = _setting(
         "measured", _one_of("measured", "heuristic"), "how 'auto' chooses: as measured best, or by the query's look"
     )
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            given = getattr(self, one.name)
-            object.__setattr__(self, one.name, _checked(one, given, "argument"))
-        changed = {one.name for one in fields(self) if getattr(self, one.name) != one.default}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            object.__setattr__(self, item.name, _checked(item, value, "argument"))
+        changed = {item.name for item in fields(self) if getattr(self, item.name) != item.default}
         _came_from(self, dict.fromkeys(changed, "argument"))
 
     @property
@@ -248,8 +250,8 @@ class Settings:
 
         Built directly, a value that differs from its default is an argument.
         """
-        found: Mapping[str, str] = self.__dict__["_origins"]
-        return found
+        result: Mapping[str, str] = self.__dict__["_origins"]
+        return result
 
     @classmethod
     def load(cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:
@@ -268,29 +270,29 @@ class Settings:
                 cannot be read.
         """
         environ = os.environ if environ is None else environ
-        known = {one.name: one for one in fields(cls)}
+        by_name = {item.name: item for item in fields(cls)}
         values: dict[str, Any] = {}
         origins: dict[str, str] = {}
 
         def take(name: str, value: Any, origin: str) -> None:
-            values[name] = _checked(known[name], value, origin)
+            values[name] = _checked(by_name[name], value, origin)
             origins[name] = origin
 
         for name, value in overrides.items():
-            _check_known(name, known, "argument")
+            _check_known(name, by_name, "argument")
             take(name, value, "argument")
-        for variable, text in _variables(environ, known).items():
+        for variable, text in _variables(environ, by_name).items():
             name = variable.removeprefix(PREFIX).lower()
             if name not in values:
-                take(name, _parsed(known[name], text), variable)
+                take(name, _parsed(by_name[name], text), variable)
         file, table = _read_file(path, environ)
         for name, value in table.items():
-            _check_known(name, known, f"{file}:{name}")
+            _check_known(name, by_name, f"{file}:{name}")
             if name not in values:
                 take(name, value, f"{file}:{name}")
-        made = cls(**values)
-        _came_from(made, origins)
-        return made
+        settings = cls(**values)
+        _came_from(settings, origins)
+        return settings
 
     def updated(self, **changes: Any) -> Self:
         """A copy with these changed; the others keep their origins.
@@ -298,13 +300,13 @@ class Settings:
         Raises:
             InputError: as in `load`.
         """
-        known = {one.name: one for one in fields(self)}
+        by_name = {item.name: item for item in fields(self)}
         for name in changes:
-            _check_known(name, known, "argument")
-        made = replace(self, **changes)
-        kept = {name: origin for name, origin in self.origins.items() if origin != "default"}
-        _came_from(made, {**kept, **dict.fromkeys(changes, "argument")})
-        return made
+            _check_known(name, by_name, "argument")
+        settings = replace(self, **changes)
+        previous = {name: origin for name, origin in self.origins.items() if origin != "default"}
+        _came_from(settings, {**previous, **dict.fromkeys(changes, "argument")})
+        return settings
 
     def llm(self, task: str = "general", environ: Mapping[str, str] | None = None) -> LLMSpec:
         """Which language model a task is to use, and why there is none if there is none. Nothing is loaded or asked.
@@ -367,7 +369,7 @@ class Settings:
 
 def _came_from(settings: Settings, origins: Mapping[str, str]) -> None:
     """Note the origins of a new object; those not given are defaults."""
-    complete = {one.name: origins.get(one.name, "default") for one in fields(settings)}
+    complete = {item.name: origins.get(item.name, "default") for item in fields(settings)}
     object.__setattr__(settings, "_origins", MappingProxyType(complete))
 
 
@@ -406,13 +408,13 @@ def describe(settings: Settings) -> list[dict[str, Any]]:
     """
     return [
         {
-            "name": one.name,
-            "value": _plain(getattr(settings, one.name)),
-            "default": _plain(one.default),
-            "origin": settings.origins[one.name],
-            "about": one.metadata["about"],
+            "name": item.name,
+            "value": _plain(getattr(settings, item.name)),
+            "default": _plain(item.default),
+            "origin": settings.origins[item.name],
+            "about": item.metadata["about"],
         }
-        for one in fields(settings)
+        for item in fields(settings)
     ]
 
 
@@ -435,26 +437,26 @@ def _checked(setting: Field[Any], value: Any, origin: str) -> Any:
         raise InputError(f"{setting.name}{where} is {error}, not {value!r:.80}") from None
 
 
-def _check_known(name: str, known: Collection[str], origin: str) -> None:
-    if name not in known:
-        raise InputError(f"there is no setting {name!r:.80} (from {origin}); {_nearest(name, known)}")
+def _check_known(name: str, names: Collection[str], origin: str) -> None:
+    if name not in names:
+        raise InputError(f"there is no setting {name!r:.80} (from {origin}); {_nearest(name, names)}")
 
 
-def _nearest(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name[:100], known, 1, 0.6)
-    return f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(known)}"
+def _nearest(name: str, names: Collection[str]) -> str:
+    near = difflib.get_close_matches(name[:100], names, 1, 0.6)
+    return f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(names)}"
 
 
-def _variables(environ: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+def _variables(environ: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """The variables that are settings and not empty; others of our prefix are logged, by name."""
-    found = {}
+    result = {}
     for variable in sorted(name for name in environ if name.startswith(PREFIX) and name not in _NO_SETTINGS):
         name = variable.removeprefix(PREFIX).lower()
-        if name not in known or variable != variable.upper():
-            log.warning("the variable %s is no setting and changes nothing; %s", variable, _nearest(name, known))
+        if name not in names or variable != variable.upper():
+            log.warning("the variable %s is not a setting and is ignored; %s", variable, _nearest(name, names))
         elif environ[variable].strip():
-            found[variable] = environ[variable]
-    return found
+            result[variable] = environ[variable]
+    return result
 
 
 _FLAGS: Final = {
@@ -482,29 +484,29 @@ def _parsed(setting: Field[Any], text: str) -> Any:
 
 def _read_file(path: str | Path | None, environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     """The file's name as it was found, and its settings; no file, no settings."""
-    named = path if path is not None else environ.get(CONFIG_VARIABLE, "").strip()
-    file = Path(named) if named else Path(FILE)
-    if not named and not file.exists():
+    source = path if path is not None else environ.get(CONFIG_VARIABLE, "").strip()
+    file = Path(source) if source else Path(FILE)
+    if not source and not file.exists():
         return "", {}
     try:
-        with file.open("rb") as opened:
-            raw = opened.read(_LARGEST_FILE + 1)
+        with file.open("rb") as stream:
+            raw = stream.read(_LARGEST_FILE + 1)
     except OSError as error:
         remedy = "name another with POINTSMAN_CONFIG" if path is None else "name another"
         raise InputError(f"the settings in {str(file)!r} cannot be read ({error.strerror}); {remedy}") from error
     if len(raw) > _LARGEST_FILE:
-        raise InputError(f"{str(file)!r} is larger than {_LARGEST_FILE} bytes; it is no file of settings")
+        raise InputError(f"{str(file)!r} is larger than {_LARGEST_FILE} bytes; it is not a settings file")
     try:
-        found = tomllib.loads(raw.decode("utf-8-sig"))
+        values = tomllib.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{str(file)!r} is not TOML in UTF-8: {_short(error)}") from None
-    table = found.pop("pointsman", {})
+    table = values.pop("pointsman", {})
     if not isinstance(table, dict):
         raise InputError(f"'pointsman' in {str(file)!r} is a table, written [pointsman]")
-    twice = found.keys() & table.keys()
+    twice = values.keys() & table.keys()
     if twice:
         raise InputError(f"{str(file)!r} has {', '.join(sorted(twice))} twice: at its top and in [pointsman]; keep one")
-    return str(file), {**found, **table}
+    return str(file), {**values, **table}
 
 
 def _short(error: Exception) -> str:

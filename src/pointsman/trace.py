@@ -70,9 +70,9 @@ class Record:
 
     def resolved(self) -> Record:
         """The same by dataset and id, free of everything that only lives in this process."""
-        found = self.ids([key for key, _ in self.ranking])
+        keys = self.ids([key for key, _ in self.ranking])
         entries = [
-            ((key[0], key[1]), score) for key, (_, score) in zip(found, self.ranking, strict=True) if key is not None
+            ((key[0], key[1]), score) for key, (_, score) in zip(keys, self.ranking, strict=True) if key is not None
         ]
         return Record(self.stage, self.source, entries, list, dict(self.dropped))
 
@@ -153,12 +153,12 @@ class Trace:
         if not isinstance(document_id, str):
             raise InputError(f"a document's id is a str, not {document_id!r:.80}")
         records = [record.resolved() for record in self.records]
-        key = _meant(records, document_id, dataset)
+        key = _best_key(records, document_id, dataset)
         steps = [_step(record, original, key) for record, original in zip(records, self.records, strict=True)]
         final = steps[-1].rank if steps and records[-1].stage == "answer" else None
         lists = [step for step, record in zip(steps, self.records, strict=True) if record.score is not None]
         if lists and all(step.rank is None and step.score is None for step in steps):
-            verdict = "none of the datasets that were searched has a document of this id"
+            verdict = "no dataset that was searched has a document with this id"
         else:
             verdict = _verdict(steps, final)
         return Explanation(document_id, key[0], final, verdict, tuple(steps))
@@ -199,11 +199,11 @@ class Trace:
                 for record in value.get("records", ())
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"this is no trace as to_dict gives it: {type(error).__name__}: {error}") from None
+            raise InputError(f"this is not a trace as to_dict writes it: {type(error).__name__}: {error}") from None
         return cls(spans, records)
 
 
-def _meant(records: Sequence[Record], document_id: str, dataset: str | None) -> HitKey:
+def _best_key(records: Sequence[Record], document_id: str, dataset: str | None) -> HitKey:
     """The key of this id that got farthest: later stages first, then better ranks."""
     if dataset is not None:
         return dataset, document_id
@@ -218,35 +218,35 @@ def _meant(records: Sequence[Record], document_id: str, dataset: str | None) -> 
 def _step(record: Record, original: Record, key: HitKey) -> Step:
     scores = [score for _, score in record.ranking if score is not None]
     lowest = scores[-1] if scores else None
-    for rank, (found, score) in enumerate(record.ranking, 1):
-        if found == key:
+    for rank, (candidate, score) in enumerate(record.ranking, 1):
+        if candidate == key:
             return Step(record.stage, record.source, rank, score, len(record.ranking), lowest)
     would_be = original.score(key) if original.score else None
     return Step(record.stage, record.source, None, would_be, len(record.ranking), lowest, record.dropped.get(key))
 
 
 def _verdict(steps: Sequence[Step], final: int | None) -> str:
-    found = [step for step in steps if step.stage == "retrieve" and step.rank is not None]
+    hits = [step for step in steps if step.stage == "retrieve" and step.rank is not None]
     if final is not None:
-        if not found:
+        if not hits:
             return f"it is number {final} of the answer"
-        by = ", ".join(f"{step.source} (number {step.rank} of {step.count})" for step in found)
+        by = ", ".join(f"{step.source} (number {step.rank} of {step.count})" for step in hits)
         return f"it is number {final} of the answer, found by {by}"
     if any(step.reason for step in steps):
         step = next(step for step in steps if step.reason)
         return f"taken out by {step.stage}: {step.reason}"
-    if not found:
+    if not hits:
         lists = [step for step in steps if step.stage == "retrieve"]
         if not lists:
             return "nothing was searched"
         return f"no list found it: {'; '.join(map(_missed, lists))}"
     last = next(step for step in reversed(steps) if step.rank is not None)
-    answered = steps[-1].count if steps[-1].stage == "answer" else 0
-    return f"it was number {last.rank} of {last.count} after {last.stage}; the answer has {answered}"
+    size = steps[-1].count if steps[-1].stage == "answer" else 0
+    return f"it was number {last.rank} of {last.count} after {last.stage}; the answer has {size}"
 
 
 def _missed(step: Step) -> str:
     if step.score is None or step.lowest is None:
         return f"{step.source} holds {step.count} others"
-    told = f"{step.source} scores it {step.score:.3f}, and the last of its {step.count} has {step.lowest:.3f}"
-    return f"{told}, so that a filter of the query must have kept it out" if step.score > step.lowest else told
+    comparison = f"{step.source} scores it {step.score:.3f}, and the last of its {step.count} has {step.lowest:.3f}"
+    return f"{comparison}, so a filter of the query must have excluded it" if step.score > step.lowest else comparison

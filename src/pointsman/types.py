@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
+from pointsman._values import ID, TEXT
 from pointsman.errors import InputError
 from pointsman.filters import Filter, parse_filter
 from pointsman.trace import Explanation, HitKey, Span, Trace
@@ -31,11 +32,13 @@ __all__ = [
     "Refusal",
     "RetrievalContext",
     "Span",
+    "Spelling",
     "Trace",
 ]
 
 Metadata = Mapping[str, Any]
-"""JSON-serialisable values by name. Scalars and lists of scalars can be filtered on; the rest is only kept."""
+"""JSON-serialisable values by name, and dates, UUIDs, decimals and numpy's scalars, which are stored as JSON has them.
+Scalars and lists of scalars can be filtered on, also within mappings; the rest is only kept."""
 
 TraceDetail = Literal["none", "stages", "lists"]
 """How much of a trace goes along with an answer: nothing, every stage with its time, or every ranking too."""
@@ -120,8 +123,13 @@ class Document:
         return title if isinstance(title, str) else ""
 
     @property
+    def fields(self) -> Metadata:
+        """What filters see: the metadata, the id as ``_id`` and the text as ``_text``."""
+        return {**self.metadata, ID: self.id, TEXT: self.text}
+
+    @property
     def searchable(self) -> str:
-        """The text that indexes see: the title, where there is one, above the text."""
+        """The text that is indexed: the title, if there is one, above the text."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
 
@@ -157,7 +165,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document found, its score in the list at hand, and its way there.
+    """A document in a list of results, with its score and its provenance.
 
     Attributes:
         document: what was found.
@@ -183,7 +191,7 @@ class Hit:
 
     @property
     def text(self) -> str:
-        """What to read: the excerpt where there is one, else the document's text."""
+        """The excerpt if there is one, otherwise the document's text."""
         return self.document.text if self.excerpt is None else self.excerpt.text
 
     @property
@@ -198,7 +206,7 @@ class Hit:
 
     @property
     def citation(self) -> Citation:
-        """Where the hit stands: its file, page or lines, and the characters; see `pointsman.citations.cite`."""
+        """The location of the hit: its file, page or lines, and the characters; see `pointsman.citations.cite`."""
         from pointsman.citations import cite
 
         return cite(self)
@@ -214,6 +222,7 @@ class Hit:
             "dataset": self.dataset,
             "title": self.document.title,
             "text": self.text,
+            "citation": self.citation.where(),
             "metadata": dict(self.metadata),
             "provenance": [way._asdict() for way in self.provenance],
             "excerpt": excerpt and {"spans": [list(span) for span in excerpt.spans], "full_text": self.document.text},
@@ -283,6 +292,25 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Spelling:
+    """A question that was probably misspelt.
+
+    Attributes:
+        text: as it was probably meant; the answer is for this.
+        instead: as it was written; ``spelling=False`` searches for just that.
+        both: the correction may be wrong, so the question as it was written was searched as well.
+    """
+
+    text: str
+    instead: str
+    both: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spelling in plain values."""
+        return {"text": self.text, "instead": self.instead, "both": self.both}
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """A ranking between two stages, and what the stage that made it has to tell.
 
@@ -314,7 +342,8 @@ class Decision(NamedTuple):
     Attributes:
         what: such as ``"strategy"``, ``"rerank"``, ``"refuse"``, ``"effort"``, ``"timeout"``.
         value: what was decided, in a word.
-        by: who decided: ``"request"``, ``"settings"``, ``"policy"``, ``"workflow"`` or ``"default"``.
+        by: who decided: ``"request"``, ``"settings"``, ``"policy"``, ``"calibration"``,
+            ``"workflow"`` or ``"default"``.
         reason: in words.
     """
 
@@ -347,7 +376,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalContext:
-    """The answer to a search: hits, best first, and how they came to be.
+    """The answer to a search: hits, best first, and how they were found.
 
     Attributes:
         query: what was searched for, as the transformation of the query left it.
@@ -359,6 +388,9 @@ class RetrievalContext:
         asked: the question as it came; None where nobody said.
         confidence: the probability that one of the first hits is relevant; of a refused answer, that one of its near
             misses is. None where nothing is calibrated.
+        spelling: set where words of the question were corrected.
+        coverage: the probability that was asked for, of an answer among the hits, where it can be promised; else None,
+            and ``degraded`` says why.
     """
 
     query: Query
@@ -369,6 +401,8 @@ class RetrievalContext:
     degraded: tuple[str, ...] = ()
     asked: Query | None = None
     confidence: float | None = None
+    spelling: Spelling | None = None
+    coverage: float | None = None
 
     def __repr__(self) -> str:
         """Short: a document may be long, and a log line must not be."""
@@ -420,6 +454,8 @@ class RetrievalContext:
         return {
             "results": [hit.to_dict(rank) for rank, hit in enumerate(self.hits, 1)],
             "confidence": self.confidence,
+            "coverage": self.coverage,
+            "spelling": self.spelling and self.spelling.to_dict(),
             "strategy_used": plan.strategy,
             "reranking_applied": self.reranked,
             "performance": {"latency_ms": round(self.trace.milliseconds, 3), "strategy_confidence": plan.confidence},
@@ -446,11 +482,11 @@ class RetrievalContext:
             InputError: it is something else.
         """
         try:
-            asked = query or Query(value.get("asked") or value["query"])
-            refused = value["refused"]
+            question = query or Query(value.get("asked") or value["query"])
+            refused, spelling = value["refused"], value.get("spelling")
             decisions = tuple(Decision(**decision) for decision in value.get("decisions", ()))
             return cls(
-                Query(value["query"], asked.filters, asked.history),
+                Query(value["query"], question.filters, question.history),
                 tuple(Hit.from_dict(hit) for hit in value["results"]),
                 Plan(
                     tuple(value["datasets"]),
@@ -463,11 +499,13 @@ class RetrievalContext:
                 Trace.from_dict(value["trace"] or {"spans": ()}),
                 refused and Refusal.from_dict(refused),
                 tuple(value["degraded"]),
-                asked,
+                question,
                 value.get("confidence"),
+                spelling and Spelling(**spelling),
+                value.get("coverage"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"this is no answer as to_dict gives it: {type(error).__name__}: {error}") from None
+            raise InputError(f"this is not an answer as to_dict writes it: {type(error).__name__}: {error}") from None
 
     def explain(self, document_id: str, dataset: str | None = None) -> Explanation:
         """Why a document is where it is, or why it is not there; see `Trace.explain`."""
@@ -481,7 +519,7 @@ class RetrievalContext:
 
 
 class Hits(list[Hit]):
-    """A list of hits that knows how it came to be; what retrievers made of several parts return.
+    """A list of hits with its trace; retrievers that combine others return it.
 
     Attributes:
         trace: every stage.

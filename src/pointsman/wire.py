@@ -127,5 +127,5 @@ def explanation_from_dict(value: Mapping[str, Any]) -> Explanation:
         return Explanation(value["id"], value["dataset"], value["rank"], value["verdict"], steps)
     except (KeyError, TypeError) as error:
         raise InputError(
-            f"this is no explanation as explanation_to_dict gives it: {type(error).__name__}: {error}"
+            f"this is not an explanation as explanation_to_dict writes it: {type(error).__name__}: {error}"
         ) from None

@@ -78,7 +78,7 @@ class RetrievalWorkflow(Stages):
     async def asearch(
         self, query: str | Query, datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
-        """The same, awaited; cancelling it cancels whatever it waits for."""
+        """The same, awaited; cancelling it cancels everything it waits for."""
         return await self._engine.asearch(SearchRequest.of(query, top_k, options), list(datasets))
 
     def search_many(

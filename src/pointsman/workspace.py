@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
-from pointsman.errors import CorruptStoreError, InputError, UnknownNameError, UnmetNeedError
+from pointsman.errors import ConflictError, CorruptStoreError, InputError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
+from pointsman.retrieval.background import DRAWN, LIKELY
 from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.dataset_calibration import CALIBRATION, Calibration, read_calibrations, to_json
 from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.router import ContentRouter
 from pointsman.retrieval.source import TECHNIQUES
@@ -32,6 +35,8 @@ from pointsman.workflow import RetrievalWorkflow, several
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pointsman.calibrate import Calibrating
+    from pointsman.calibrate import Progress as CalibrateProgress
     from pointsman.indexing import IndexReport, Progress
     from pointsman.ingest import FileLimits
     from pointsman.protocols import LLM, Embedder
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.store.local.repair import Repair
 
-_SPREAD_SAMPLE: Final = 1000
+_ATTEMPTS: Final = 10  # at changing a record that somebody else is changing
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is believed; what others make or drop is seen after that."""
 
@@ -53,7 +58,8 @@ class Workspace:
 
     Args:
         path: a folder, made with what it needs on the first write; or a URL such as
-            ``postgresql://user@host/database?schema=rails`` (see `pointsman.store.backend.open_backend`).
+            ``postgresql://user@host/database?schema=rails`` (see `pointsman.store.backend.open_backend`); or a
+            `pointsman.store.backend.Backend`, such as one with a client of your own.
         embedder: for every dataset; the default embedder unless given.
         workflow: stages of your own: router, reranker, further refiners, time limit. Unless it has its own, searches
             refuse by the default calibration, and decide by the policy that was fitted to the workspace, or the
@@ -71,7 +77,7 @@ class Workspace:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | Path | Backend,
         *,
         embedder: Embedder | None = None,
         workflow: Stages | None = None,
@@ -80,8 +86,10 @@ class Workspace:
     ) -> None:
         self.backend: Backend = open_backend(path)
         self.settings = settings or Settings()
-        policy = self.stored_policy() or measured()
-        self.workflow: Stages = workflow or RetrievalWorkflow(policy=policy, timeout=self.settings.timeout)
+        policy, fitted = self.stored_policy() or measured(), self.stored_calibrations()
+        self.workflow: Stages = workflow or RetrievalWorkflow(
+            policy=policy, timeout=self.settings.timeout, fitted=fitted
+        )
         self.llm = llm
         self._engine = Engine(self.settings, self.workflow, llm)
         self._embedder = None if embedder is None else as_embedder(embedder)
@@ -106,7 +114,7 @@ class Workspace:
         """
         if isinstance(self.backend, LocalBackend):
             return self.backend.path
-        raise UnmetNeedError(f"the workspace at {self.backend.url} is in no folder, and this works on folders only")
+        raise UnmetNeedError(f"the workspace at {self.backend.url} is not in a folder, and this works on folders only")
 
     def dataset(
         self,
@@ -130,9 +138,9 @@ class Workspace:
         """
         check_name(name)
         with self._opening:
-            attached = self._attached().get(name)
-            if attached is not None:
-                return self._attached_dataset(name, attached)
+            attachment = self._attached().get(name)
+            if attachment is not None:
+                return self._attached_dataset(name, attachment)
             about = self._record(name)
             if about is None and not create:
                 raise UnknownNameError("dataset", name, tuple(self.names()))
@@ -194,7 +202,9 @@ class Workspace:
         embedder: str | None = None,
         description: str = "",
     ) -> Dataset:
-        """Search a collection that exists already, a table of PostgreSQL or an index of OpenSearch, beside the others.
+        """Search a collection that exists already beside the others.
+
+        It is a table of PostgreSQL, an index of OpenSearch or Meilisearch, a collection of Chroma, or a file of FAISS.
 
         It is only read. Types and the distance of its vectors are read from the database, filters act inside it, and
         its lists are fused with others by rank, since their scores are its own. It is kept with the workspace until
@@ -202,12 +212,16 @@ class Workspace:
 
         Args:
             name: of the dataset that it becomes here.
-            url: ``postgresql://…`` or ``opensearch+https://…``.
-            table: the table or view, such as ``"sales.orders"``, or the index.
-            id: the column or field that tells documents apart; ``"_id"`` of an index.
-            text: the column or field with the text.
-            vector: the column (of pgvector) or field with the vectors; without it words alone are searched.
-            metadata: columns or fields that filters see; the keys of a JSON column count as columns.
+            url: ``postgresql://…``, ``opensearch+https://…``, ``chroma+https://…``, ``meilisearch+https://…`` or
+                ``faiss:PATH``.
+            table: the table or view, such as ``"sales.orders"``, the index or the collection; for a file of FAISS, the
+                file with its documents, a JSON object a line.
+            id: the column or field that tells documents apart; ``"_id"`` in OpenSearch, ``"id"`` in Chroma.
+            text: the column or field with the text; ``"document"`` in Chroma, or a key of its metadata.
+            vector: the column (of pgvector) or field with the vectors, ``"embedding"`` in Chroma, the name of an
+                embedder in Meilisearch; without it words alone are searched.
+            metadata: columns or fields that filters see; the keys of a JSON column count as columns. Chroma and FAISS
+                show all of them unless some are named.
             embedder: what has made the vectors, as `pointsman.models.load_embedder` takes it; the workspace's unless
                 given.
             description: what is in it, for those who choose where to look.
@@ -220,28 +234,28 @@ class Workspace:
         check_name(name)
         if name in self.names():
             raise InputError(f"there is a dataset {name!r} here already; give the collection another name")
-        attached = Attachment(
+        attachment = Attachment(
             url, table, id, text, vector, tuple(metadata), None, embedder if vector else None, description
         )
         if vector is not None:
-            attached = replace(attached, embedder=self._embedder_of(attached).name)
-        with closing(attached.open()) as store:
+            attachment = replace(attachment, embedder=self._embedder_of(attachment).name)
+        with closing(attachment.open()) as store:
             dimensions = store.info.dimensions
             if vector is not None and dimensions is not None:
-                loaded = self._embedder_of(attached)
+                loaded = self._embedder_of(attachment)
                 if loaded.dimensions != dimensions:
                     raise InputError(
-                        f"the vectors in {attached.place} have {dimensions} dimensions, those of {loaded.name!r} "
+                        f"the vectors in {attachment.place} have {dimensions} dimensions, those of {loaded.name!r} "
                         f"{loaded.dimensions}; name the embedder that made them"
                     )
                 if store.info.can(Capability.VECTORS):
-                    attached = replace(attached, spread=_spread_of(store))
-        self.backend.put_record(ATTACHED, name, attached.to_json(), NEW)
+                    attachment = replace(attachment, spread=_spread_of(store))
+        self.backend.put_record(ATTACHED, name, attachment.to_json(), NEW)
         self._forget_records()
         return self.dataset(name, create=False)
 
     def detach(self, name: str) -> None:
-        """Search an attached collection no more; nothing happens to it.
+        """Detaches a collection from the workspace; the collection itself stays unchanged.
 
         Raises:
             UnknownNameError: nothing of this name is attached.
@@ -259,37 +273,38 @@ class Workspace:
             now = monotonic()
             if fresh or self._attachments is None or now - self._attachments[0] > _FRESH:
                 records = self.backend.records(ATTACHED)
-                attachments = {name: Attachment.from_json(one.value, name) for name, one in records.items()}
-                for name in [name for name, one in self._foreign.items() if attachments.get(name) != one[0]]:
+                attachments = {name: Attachment.from_json(record.value, name) for name, record in records.items()}
+                for name in [name for name, entry in self._foreign.items() if attachments.get(name) != entry[0]]:
                     self._foreign.pop(name)[1].close()
                 self._attachments = now, attachments
             return self._attachments[1]
 
-    def _attached_dataset(self, name: str, attached: Attachment) -> Dataset:
+    def _attached_dataset(self, name: str, attachment: Attachment) -> Dataset:
         with self._opening:
             if name not in self._foreign:
-                own = None if attached.spec is None else self._embedder_of(attached)
+                own = None if attachment.spec is None else self._embedder_of(attachment)
+                store = attachment.open()
                 dataset = Dataset(
                     name,
-                    attached.description,
-                    "keyword" if attached.vector is None else "hybrid",
-                    store=attached.open(),
+                    attachment.description,
+                    store.technique,
+                    store=store,
                     embedder=self._embedder if own is None else own,
                     query_vectors=self._query_vectors if own is None else None,
                     engine=lambda: self.engine,
                 )
-                self._foreign[name] = attached, dataset
+                self._foreign[name] = attachment, dataset
             return self._foreign[name][1]
 
-    def _embedder_of(self, attached: Attachment) -> Embedder:
-        if attached.spec is None:
+    def _embedder_of(self, attachment: Attachment) -> Embedder:
+        if attachment.spec is None:
             return self._loaded_embedder()
         from pointsman.models import load_embedder
 
-        return load_embedder(attached.spec)
+        return load_embedder(attachment.spec)
 
     def make(self) -> None:
-        """Make the folder with nothing in it, unless it is there."""
+        """Creates the empty folder unless it exists."""
         if isinstance(self.backend, LocalBackend):
             self.backend.make()
 
@@ -307,7 +322,7 @@ class Workspace:
         return [self.dataset(name, create=False) for name in self.names()]
 
     def repair(self, name: str) -> Repair:
-        """Save what is sound in a damaged dataset of a folder; one that is sound stays as it is.
+        """Repairs a damaged dataset in a folder; an intact one stays unchanged.
 
         Damaged indexes are built anew. Where documents are damaged, those whose checksums are right move into new files
         with their vectors; what was there is kept aside, in the folder that the answer names. Whoever has the dataset
@@ -337,13 +352,15 @@ class Workspace:
         """
         check_name(name)
         if name in self._attached():
-            raise InputError(f"{name!r} is attached and nothing here can delete it; detach it")
+            raise InputError(f"{name!r} is attached and cannot be deleted here; detach it")
         with self._opening:
             dataset = self._datasets.pop(name, None)
             if dataset is not None:
                 dataset.close()
             self._forget_records()
             self.backend.drop(name)
+            if name in self.workflow.fitted:
+                self.keep_calibration(name, None)
 
     def status(self, name: str) -> dict[str, Any]:
         """What a dataset holds and how it is kept: documents, embedder, bytes on disk, and whether its index is behind.
@@ -356,7 +373,8 @@ class Workspace:
         statistics = dataset.store.statistics()
         size = None
         if isinstance(self.backend, LocalBackend) and name not in self._attached():
-            size = sum(_size(path) for path in self.backend.folder(name).rglob("*") if path.is_file())
+            walk = os.walk(self.backend.folder(name))  # what another process deletes meanwhile is passed over
+            size = sum(_size(Path(folder, file)) for folder, _, files in walk for file in files)
         return {
             "name": name,
             "description": dataset.description,
@@ -401,9 +419,9 @@ class Workspace:
 
         roots = [paths] if isinstance(paths, (str, Path)) else list(paths)
         sizes = {"max_tokens": max_tokens, "overlap": overlap}
-        chosen = {name: size for name, size in sizes.items() if size is not None}
+        options = {name: size for name, size in sizes.items() if size is not None}
         target = self.dataset(dataset, description=description)
-        return index_paths(target, roots, hidden=hidden, limits=limits, on_progress=on_progress, **chosen)
+        return index_paths(target, roots, hidden=hidden, limits=limits, on_progress=on_progress, **options)
 
     def search(self, query: str | Query, k: int = 5, **options: Unpack[WorkspaceOptions]) -> RetrievalContext:
         """Search datasets and answer with the best hits of all.
@@ -453,10 +471,10 @@ class Workspace:
             datasets: those to choose from; all unless given.
             strategy: as of a search: what it would be asked to do.
         """
-        asked = Query.of(query)
+        question = Query.of(query)
         choices = self.datasets() if datasets is None else list(datasets)
-        decision = self._router.decide(asked, choices) if choices else None
-        return Routing(asked.text, router_select(asked.text), self.plan(choices, strategy, asked), decision)
+        decision = self._router.decide(question, choices) if choices else None
+        return Routing(question.text, router_select(question.text), self.plan(choices, strategy, question), decision)
 
     async def aroute(
         self, query: str | Query, datasets: Sequence[Dataset] | None = None, strategy: str = "auto"
@@ -473,7 +491,9 @@ class Workspace:
         request = SearchRequest.of(query, options={"strategy": strategy})
         recipe = self.engine.resolve(request, list(datasets))
         plan = recipe.plan(list(recipe.sources))
-        return replace(plan, strategy=recipe.strategy or plan.strategy, datasets=tuple(one.name for one in datasets))
+        return replace(
+            plan, strategy=recipe.strategy or plan.strategy, datasets=tuple(dataset.name for dataset in datasets)
+        )
 
     def recommend(self, query: str | Query, datasets: Sequence[str] | None = None) -> Recommendation:
         """What a question asks for by its look, among what can be used in these datasets (I5, I8)."""
@@ -486,7 +506,7 @@ class Workspace:
 
     @property
     def engine(self) -> Engine:
-        """How searches are put together here."""
+        """The engine that plans this workspace's searches."""
         workflow, settings, llm = self.workflow, self.settings, self.llm
         engine = self._engine
         if engine.stages is not workflow or engine.settings is not settings or engine.models is not llm:
@@ -507,9 +527,75 @@ class Workspace:
         record = self.backend.record(POLICY)
         return None if record is None else read_policy(record.value, f"{self.backend.url}: the policy")
 
+    def calibrate(
+        self,
+        name: str,
+        queries: Mapping[str, str] | None = None,
+        qrels: Mapping[str, Mapping[str, int]] | None = None,
+        *,
+        on_progress: CalibrateProgress | None = None,
+    ) -> Calibrating:
+        """Fit what the hits of a dataset are worth, and keep what is better; see `pointsman.calibrate.calibrate`.
+
+        Args:
+            name: of the dataset.
+            queries: labelled questions by their ids; None: questions are made from the documents.
+            qrels: query id -> document id -> grade; above 0 is relevant.
+            on_progress: told how many questions are done.
+
+        Raises:
+            UnknownNameError: there is no such dataset.
+            InputError: there are fewer than twenty answered questions.
+        """
+        from pointsman.calibrate import calibrate
+
+        done = calibrate(self.dataset(name, create=False), queries, qrels, on_progress=on_progress)
+        if done.calibration is not None:
+            self.keep_calibration(name, done.calibration)
+        return done
+
+    def keep_calibration(self, name: str, calibration: Calibration | None) -> None:
+        """Judge the hits of a dataset by this from now on, also when the workspace is opened again.
+
+        Args:
+            name: of the dataset.
+            calibration: what `pointsman.calibrate.calibrate` gave; None: what comes with Pointsman.
+
+        Raises:
+            ConflictError: somebody else changes the workspace's calibrations all the while.
+        """
+        for attempt in range(_ATTEMPTS):
+            record = self.backend.record(CALIBRATION)
+            fitted = {} if record is None else read_calibrations(record.value, self._calibrations_at)
+            if calibration is None:
+                fitted.pop(name, None)
+            else:
+                fitted[name] = calibration
+            version = NEW if record is None else record.version
+            try:
+                self.backend.put_record(CALIBRATION, "", to_json(fitted) if fitted else None, version)
+                break
+            except ConflictError:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+        self.workflow = replace(self.workflow, fitted=fitted)
+
+    def stored_calibrations(self) -> Mapping[str, Calibration]:
+        """What was fitted to datasets of the workspace, by their names.
+
+        Raises:
+            InputError: what is kept there is something else.
+        """
+        record = self.backend.record(CALIBRATION)
+        return {} if record is None else read_calibrations(record.value, self._calibrations_at)
+
+    @property
+    def _calibrations_at(self) -> str:
+        return f"{self.backend.url}: the calibrations"
+
     def close(self) -> None:
-        """Close every dataset, and let go of the server where there is one."""
-        for dataset in (*self._datasets.values(), *(one for _, one in self._foreign.values())):
+        """Closes all datasets and the connection to the server, if there is one."""
+        for dataset in (*self._datasets.values(), *(entry for _, entry in self._foreign.values())):
             dataset.close()
         self.backend.close()
 
@@ -549,10 +635,10 @@ class Routing:
 
 def _spread_of(store: Store) -> tuple[float, float] | None:
     """Where the cosines of a collection lie; its own vectors stand in for questions."""
-    sample = store.vectors(sample=_SPREAD_SAMPLE)
+    sample = store.vectors(sample=DRAWN)
     if len(sample) < 2:
         return None
-    spread = CosineSpread.measured(sample[:: max(1, len(sample) // 32)][:32], sample)
+    spread = CosineSpread.measured(sample[:: max(1, len(sample) // LIKELY)][:LIKELY], sample)
     return spread.mean, spread.sigma
 
 

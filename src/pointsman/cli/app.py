@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -19,6 +20,7 @@ from pointsman._version import __version__
 from pointsman.cli import keys, output
 from pointsman.cli.attach import attach, detach
 from pointsman.cli.backup import backup, restore
+from pointsman.cli.cite import text, verify_answer
 from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, workspace_at
 from pointsman.cli.copy import copy
 from pointsman.cli.mcp import mcp
@@ -26,6 +28,11 @@ from pointsman.cli.serve import serve
 from pointsman.errors import InputError, PointsmanError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pointsman.citations import Style
+    from pointsman.dataset import Dataset
+    from pointsman.indexing import IndexReport
     from pointsman.request import WorkspaceOptions
     from pointsman.retrieval.source import IndexingTechnique
 
@@ -42,14 +49,19 @@ app = typer.Typer(
 @app.command()
 def index(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files and folders.", show_default=False)],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Where to; made when there is none.")],
-    description: Annotated[str | None, typer.Option(metavar="TEXT", help="What is in it.", show_default=False)] = None,
+    dataset: Annotated[
+        str, typer.Option("--dataset", "-d", metavar="NAME", help="Target dataset; created if missing.")
+    ],
+    description: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Description of its contents.", show_default=False)
+    ] = None,
     technique: Annotated[
         str | None, typer.Option(metavar="TECHNIQUE", help="hybrid (default), keyword or vector.", show_default=False)
     ] = None,
-    hidden: Annotated[bool, typer.Option("--hidden", help="Also read what starts with a dot.")] = False,
-    max_tokens: Annotated[int, typer.Option(metavar="N", help="Most tokens of a passage, 16 to 480.")] = 256,
-    overlap: Annotated[int, typer.Option(metavar="N", help="Tokens that neighbouring passages share.")] = 32,
+    watch: Annotated[bool, typer.Option("--watch", help="Then go on with whatever changes, until Ctrl-C.")] = False,
+    hidden: Annotated[bool, typer.Option("--hidden", help="Also read hidden files and folders.")] = False,
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="Maximum tokens per passage, 16 to 480.")] = 256,
+    overlap: Annotated[int, typer.Option(metavar="N", help="Tokens shared by neighbouring passages.")] = 32,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
@@ -60,9 +72,9 @@ def index(
     Reads text, Markdown, reStructuredText, HTML, PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, e-mail, notebooks,
     JSON, JSON lines, CSV, source code and, with an OCR engine, pictures. Run again, it indexes only what has changed
     and takes out what is gone. A file that cannot be read is reported and the rest goes in; where nothing could be
-    read, the exit code is 1.
+    read, the exit code is 1. With --watch it goes on with every change, a report a round (with --json a line each).
     """
-    from pointsman.indexing import IndexingInterrupted, index_paths
+    from pointsman.indexing import IndexingInterrupted, index_paths, watch_paths
 
     with workspace_at(workspace, embedder, create=True) as opened:
         kind = cast("IndexingTechnique | None", technique)  # checked there
@@ -70,9 +82,14 @@ def index(
         interrupted = False
         try:
             with output.indexing_progress() as on_progress:
-                report = index_paths(
-                    target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, on_progress=on_progress
-                )
+                how = partial(
+                    watch_paths if watch else index_paths,
+                    target, paths, hidden=hidden, max_tokens=max_tokens, overlap=overlap, on_progress=on_progress,
+                )  # fmt: skip
+                if watch:
+                    _watch(cast("Iterator[IndexReport]", how()), target, as_json=as_json)
+                    return
+                report = cast("IndexReport", how())
         except IndexingInterrupted as stop:
             report, interrupted = stop.report, True
         output.index_report(report, target, as_json=as_json, interrupted=interrupted)
@@ -80,10 +97,27 @@ def index(
         raise typer.Exit(130 if interrupted else 1)
 
 
+def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:
+    """Print what each round did, until Ctrl-C between two of them."""
+    from pointsman.indexing import IndexingInterrupted
+
+    try:
+        for number, report in enumerate(reports):
+            output.index_report(report, dataset, as_json=as_json, one_line=True)
+            if number == 0 and not as_json:
+                output.console().print("Watching for changes; Ctrl-C ends it.", style="dim")
+            sys.stdout.flush()
+    except IndexingInterrupted:
+        raise
+    except KeyboardInterrupt:
+        if not as_json:
+            output.console().print("Stopped.")
+
+
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
-    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many hits.")] = 5,
+    query: Annotated[str, typer.Argument(help="The question or keywords.", show_default=False)],
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Number of hits.")] = 5,
     dataset: DatasetsOption = None,
     strategy: Annotated[
         str, typer.Option(help="auto, bm25, vector, hybrid, decomposition, multi_query …, or a fusion: rrf, z_score …")
@@ -96,19 +130,40 @@ def search(
     ] = None,
     effort: Annotated[str, typer.Option(help="Of auto: fast, balanced or thorough.")] = "balanced",
     refuse: Annotated[
-        bool, typer.Option("--refuse/--no-refuse", help="Answer nothing rather than what is hardly relevant.")
+        bool, typer.Option("--refuse/--no-refuse", help="Return no results rather than irrelevant ones.")
     ] = True,
     min_relevance: Annotated[
         float | None,
-        typer.Option(metavar="0…1", min=0, max=1, help="Leave out hits less likely relevant.", show_default=False),
+        typer.Option(metavar="0…1", min=0, max=1, help="Leave out hits below this relevance.", show_default=False),
     ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            metavar="0…1", help="The fewest hits that hold an answer that surely; see calibrate.", show_default=False
+        ),
+    ] = None,
+    spelling: Annotated[
+        bool, typer.Option("--spelling/--no-spelling", help="Correct what is probably a slip, or search as written.")
+    ] = True,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Answer by then with what there is.", show_default=False)
+        float | None,
+        typer.Option(metavar="SECONDS", help="Return what was found within this time.", show_default=False),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show every hit's way and every stage's time.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how each hit was ranked and what each stage took.")
+    ] = False,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STYLE",
+            help="Print numbered sources for a language model instead: quoted or xml.",
+            show_default=False,
+        ),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="Of that, about.")] = 3000,
     why: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Say why a document is, or is not, among the hits.", show_default=False),
+        typer.Option(metavar="ID", help="Explain why a document is, or is not, among the hits.", show_default=False),
     ] = None,
     *,
     workspace: WorkspaceOption,
@@ -124,23 +179,29 @@ def search(
             "rerank": rerank,
             "refuse": refuse,
             "min_relevance": min_relevance,
+            "coverage": coverage,
+            "spelling": spelling,
             "effort": effort,
             "timeout": timeout,
         }
         context = opened.search(query, k, **cast("WorkspaceOptions", options))  # checked there
+        if prompt is not None:
+            sources = context.to_prompt(max_tokens, cast("Style", prompt))  # checked there
+            output.say({"prompt": sources}, sources, as_json=as_json)
+            return
         output.search_results(context, explain=explain, why=why or (), as_json=as_json)
 
 
 @app.command()
 def route(
-    query: Annotated[str, typer.Argument(help="What would be asked.", show_default=False)],
+    query: Annotated[str, typer.Argument(help="The question.", show_default=False)],
     dataset: DatasetsOption = None,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show how and where a query would be looked for, and why.
+    """Show how and where a query would be searched, and why.
 
     Three decisions: the heuristic route from the query alone, the strategy that search takes, and the datasets whose
     content bears on the query. The last needs a workspace; the others do without.
@@ -152,8 +213,8 @@ def route(
         output.routes(Routing(query, router_select(query)), as_json=as_json)
         return
     with workspace_at(workspace, embedder) as opened:
-        chosen = [opened.dataset(name, create=False) for name in dataset or opened.names()]
-        output.routes(opened.route(query, chosen), as_json=as_json)
+        selection = [opened.dataset(name, create=False) for name in dataset or opened.names()]
+        output.routes(opened.route(query, selection), as_json=as_json)
 
 
 @app.command()
@@ -172,10 +233,12 @@ def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
 
 @app.command()
 def delete(
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="From where.")],
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Documents by id.", show_default=False)] = None,
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset to delete from.")],
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID…", help="Ids of documents.", show_default=False)
+    ] = None,
     source: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="Everything of this file.", show_default=False)
+        list[str] | None, typer.Option(metavar="PATH", help="All passages of this file.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="The whole dataset.")] = False,
     *,
@@ -187,14 +250,14 @@ def delete(
         target = opened.dataset(dataset, create=False)
         if everything:
             if ids or source:
-                raise InputError("--all deletes the whole dataset; give no ids and no --source with it")
+                raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
             count = len(target)
             opened.drop(dataset)
         else:
-            wanted = [*(ids or []), *(found for path in source or [] for found in target.ids(source=path))]
+            targets = [*(ids or []), *(id_ for path in source or [] for id_ in target.ids(source=path))]
             if not (ids or source):
-                raise InputError("nothing to delete; name ids, --source PATH or --all")
-            count = target.delete(wanted)
+                raise InputError("nothing to delete; give ids, --source PATH or --all")
+            count = target.delete(targets)
         documents = "1 document" if count == 1 else f"{count} documents"
         sentence = (
             f"dataset {dataset!r} with {documents} deleted" if everything else f"{documents} deleted from {dataset!r}"
@@ -204,10 +267,10 @@ def delete(
 
 @app.command()
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="All datasets unless named.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Datasets; all by default.")] = None,
     *,
     repair: Annotated[
-        bool, typer.Option("--repair", help="First save what is sound in damaged ones; damaged files are kept aside.")
+        bool, typer.Option("--repair", help="Repair damaged datasets first; damaged files are kept.")
     ] = False,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
@@ -218,44 +281,44 @@ def verify(
             repairs = {name: opened.repair(name) for name in names or opened.names()}
             output.repairs(repairs, as_json=as_json)
             return
-        found = {name: opened.dataset(name, create=False).verify() for name in names or opened.names()}
-        output.verification(found, as_json=as_json)
-    if any(result.problems for result in found.values()):
+        verifications = {name: opened.dataset(name, create=False).verify() for name in names or opened.names()}
+        output.verification(verifications, as_json=as_json)
+    if any(result.problems for result in verifications.values()):
         raise typer.Exit(1)
 
 
 @app.command()
 def rebuild(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="All datasets unless named.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Datasets; all by default.")] = None,
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Build the indexes anew; nothing is embedded again."""
+    """Rebuild the indexes; nothing is embedded again."""
     with workspace_at(workspace, service="rebuild indexes") as opened:
-        chosen = names or opened.names()
-        for name in chosen:
+        targets = names or opened.names()
+        for name in targets:
             opened.dataset(name, create=False).rebuild()
-        output.say({"rebuilt": chosen}, f"rebuilt: {', '.join(chosen) or 'nothing'}", as_json=as_json)
+        output.say({"rebuilt": targets}, f"rebuilt: {', '.join(targets) or 'nothing'}", as_json=as_json)
 
 
 @app.command("eval")
 def evaluate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="corpus.jsonl, queries.jsonl, qrels.tsv (BEIR form).")],
     strategies: Annotated[
-        str, typer.Option(help="Comma-separated; or all, with what the differences mean.")
+        str, typer.Option(help="Comma-separated; 'all' also tests the differences.")
     ] = "bm25,vector,hybrid,auto",
     k: Annotated[int, typer.Option("--k", min=1, max=1000, help="The cutoff.")] = 10,
     no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave rankings as fused.")] = False,
     limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N.")] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw quality against latency into FILE (.svg, .png).", show_default=False),
+        typer.Option(metavar="FILE", help="Plot quality against latency into FILE (.svg, .png).", show_default=False),
     ] = None,
     workspace: Annotated[
         str | None,
         typer.Option(
-            "--workspace", "-w", metavar="DIR|URL", help="Keep the result here, for the console.", show_default=False
+            "--workspace", "-w", metavar="DIR|URL", help="Store the result here, for the console.", show_default=False
         ),
     ] = None,
     embedder: EmbedderOption = "default",
@@ -292,7 +355,7 @@ def evaluate(
 @app.command()
 def tune(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Holds queries.jsonl and qrels.tsv with your labels.")],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Whose documents the labels name.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset that the labels refer to.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be kept, and keep nothing.")] = False,
     *,
     workspace: WorkspaceOption,
@@ -311,10 +374,53 @@ def tune(
         target = opened.dataset(dataset, create=False)
         queries, qrels = read_labels(folder)
         with output.progress("Tuning") as on_progress:
-            found = fitted(target, queries, qrels, on_progress=on_progress)
+            result = fitted(target, queries, qrels, on_progress=on_progress)
         if not dry_run:
-            opened.keep(found.policy if found.chosen != "default" else None)
-        output.tuning(found, kept=not dry_run, as_json=as_json)
+            opened.keep(result.policy if result.chosen != "default" else None)
+        output.tuning(result, kept=not dry_run, as_json=as_json)
+
+
+@app.command()
+def calibrate(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="Holds queries.jsonl and qrels.tsv with your labels.", show_default=False),
+    ] = None,
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Whose hits.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be kept, and keep nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Remove what was fitted: of the dataset, or of all.")] = False,
+    *,
+    workspace: WorkspaceOption,
+    embedder: EmbedderOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Fit what hits are worth to a dataset of your own: relevance, confidence, refusing, and coverage.
+
+    Without labels, questions are made from the documents; those serve where nothing is calibrated, as with another
+    embedder than the default one. What is kept is what is better by cross-validation; the answer says what, and why.
+    """
+    from pointsman.evaluation.collection import read_labels
+
+    if reset and folder is not None:
+        raise InputError("--reset removes what was fitted; give no labels with it")
+    if not reset and not dataset:
+        raise InputError("name the dataset to calibrate: --dataset NAME")
+    with workspace_at(workspace, embedder, service="calibrate") as opened:
+        if reset:
+            names = [dataset] if dataset else list(opened.stored_calibrations())
+            for name in names:
+                opened.keep_calibration(name, None)
+            output.say({"reset": names}, f"removed: {', '.join(names) or 'nothing'}", as_json=as_json)
+            return
+        from pointsman.calibrate import calibrate as fitted
+
+        queries, qrels = (None, None) if folder is None else read_labels(folder)
+        with output.progress("Calibrating") as on_progress:
+            done = fitted(opened.dataset(dataset, create=False), queries, qrels, on_progress=on_progress)
+        kept = not dry_run and done.calibration is not None
+        if kept:
+            opened.keep_calibration(dataset, done.calibration)
+        output.calibrating(done, kept=kept, as_json=as_json)
 
 
 @app.command("eval-select")
@@ -350,7 +456,7 @@ def evaluate_select(
 def config(
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE", help="Instead of pointsman.toml in this folder.", show_default=False),
+        typer.Option("--file", metavar="FILE", help="Settings file instead of ./pointsman.toml.", show_default=False),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -379,6 +485,8 @@ def demo(
     run_demo(workspace)
 
 
+app.command()(text)
+app.command()(verify_answer)
 app.command()(serve)
 app.add_typer(keys.app)
 app.command()(backup)

@@ -11,22 +11,29 @@ from pointsman.cli.common import EmbedderOption, JsonOption, WorkspaceOption, wo
 
 
 def attach(
-    name: Annotated[str, typer.Argument(help="Of the dataset that it becomes here.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the dataset in this workspace.", show_default=False)],
     url: Annotated[
-        str, typer.Argument(metavar="URL", help="postgresql://… or opensearch+https://…", show_default=False)
+        str,
+        typer.Argument(
+            metavar="URL", help="postgresql://…, opensearch+https://…, chroma+https://…", show_default=False
+        ),
     ],
-    table: Annotated[str, typer.Option(metavar="NAME", help="The table or view (sales.orders), or the index.")],
+    table: Annotated[str, typer.Option(metavar="NAME", help="The table (sales.orders), index or collection.")],
     text: Annotated[str, typer.Option(metavar="COLUMN", help="The column or field with the text.")],
-    id: Annotated[str, typer.Option(metavar="COLUMN", help="What tells documents apart; _id of an index.")],  # noqa: A002
+    id: Annotated[str, typer.Option(metavar="COLUMN", help="The column or field with the ids; _id for an index.")],  # noqa: A002
     vector: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="With the vectors; else words alone.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The column or field with the vectors; keyword search without.", show_default=False
+        ),
     ] = None,
     metadata: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="That filters see; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column or field for filters; may be repeated.", show_default=False),
     ] = None,
     made_by: Annotated[
         str | None,
-        typer.Option(metavar="SPEC", help="The embedder of its vectors, if not the workspace's.", show_default=False),
+        typer.Option(metavar="SPEC", help="Embedder of its vectors, if not the workspace's.", show_default=False),
     ] = None,
     description: Annotated[str, typer.Option(metavar="TEXT", help="What is in it.", show_default=False)] = "",
     *,
@@ -34,9 +41,11 @@ def attach(
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Search a table of PostgreSQL or an index of OpenSearch that exists already, beside the datasets.
+    """Search a collection that exists already beside the datasets.
 
-    It is only read. The URL is kept with the workspace as it is given: keep its password elsewhere, as in ~/.pgpass.
+    It is a table of PostgreSQL, an index of OpenSearch or Meilisearch, a collection of Chroma, or a file of FAISS
+    (faiss:PATH, its documents as the table). It is only read. The URL is kept with the workspace as it is given: keep
+    its password elsewhere, as in ~/.pgpass.
     """
     with workspace_at(workspace, embedder, create=True, service="attach collections") as opened:
         dataset = opened.attach(
@@ -55,12 +64,12 @@ def attach(
 
 
 def detach(
-    name: Annotated[str, typer.Argument(help="Of the attached collection.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the attached collection.", show_default=False)],
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Search an attached collection no more; nothing happens to it."""
+    """Detach a collection from the workspace; the collection itself stays unchanged."""
     with workspace_at(workspace, service="detach collections") as opened:
         opened.detach(name)
         output.say({"detached": name}, f"{name} detached", as_json=as_json)

@@ -32,7 +32,7 @@ def backup(
         report = copy(_folder(workspace), folder, on_progress=on_progress)
     sentence = f"{_counted(report)} backed up into {report.folder}, {report.bytes / 1e6:.1f} MB"
     if report.skipped:
-        sentence += f"; deleted meanwhile and not part of it: {', '.join(report.skipped)}"
+        sentence += f"; deleted during the backup and not included: {', '.join(report.skipped)}"
     output.say({**_value(report), "skipped": list(report.skipped)}, sentence, as_json=as_json)
 
 
@@ -41,7 +41,7 @@ def restore(
     *,
     workspace: WorkspaceOption,
     no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Compare checksums alone; indexes are built when they are needed.")
+        bool, typer.Option("--no-verify", help="Only compare checksums; indexes are built when needed.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

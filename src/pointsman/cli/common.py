@@ -69,7 +69,7 @@ def workspace_at(
     from pointsman.settings import Settings
 
     if is_service(where) and service is not None:
-        raise InputError(f"a service does not {service} for its clients; run this where its workspace is")
+        raise InputError(f"clients of a service cannot {service}; run this where its workspace is")
     if not create:
         check_workspace(where)
     settings = Settings.load()
@@ -79,15 +79,25 @@ def workspace_at(
         yield workspace
 
 
+def check_no_service(where: str) -> None:
+    """Check that a place is where a workspace lives, and not a service in front of it.
+
+    Raises:
+        InputError: it is a service.
+    """
+    if is_service(where):
+        raise InputError(f"{redacted(where)} is a service; give the location of its workspace")
+
+
 def check_workspace(where: str) -> None:
-    """Check that there is a workspace, where that takes no network.
+    """Checks that a workspace exists, if that needs no network.
 
     Raises:
         InputError: there is none.
     """
     if not is_url(where) and not (Path(where) / "datasets").is_dir():
         raise InputError(
-            f"there is no workspace at {where!r}; make one with 'pointsman index PATH --dataset NAME "
+            f"there is no workspace at {where!r}; create one with 'pointsman index PATH --dataset NAME "
             f"--workspace {where}', or name another with --workspace"
         )
 

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from pointsman._places import is_service, redacted
+from pointsman._places import redacted
 from pointsman.cli import output
-from pointsman.cli.common import DatasetsOption, JsonOption, check_workspace
-from pointsman.errors import InputError
+from pointsman.cli.common import DatasetsOption, JsonOption, check_no_service, check_workspace
 from pointsman.store.backend import open_backend
 
 _PLACE = "A folder, postgresql://… or opensearch+https://…"
@@ -18,7 +17,7 @@ _PLACE = "A folder, postgresql://… or opensearch+https://…"
 
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help=f"{_PLACE}.", show_default=False)],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The same; made when missing.", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The same; created if missing.", show_default=False)],
     dataset: DatasetsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -30,8 +29,7 @@ def copy(
     from pointsman.copying import copy as copy_datasets
 
     for place in (source, target):
-        if is_service(place):
-            raise InputError(f"{redacted(place)} is a service; name the place where its workspace is")
+        check_no_service(place)
     check_workspace(source)
     with (
         closing(open_backend(source)) as origin,
@@ -42,11 +40,12 @@ def copy(
             origin,
             goal,
             dataset,
-            on_progress=lambda name, done, total: on_progress(done, total, f"{name}: {done} of {total} documents"),
+            on_progress=lambda name, count, total: on_progress(count, total, f"{name}: {count} of {total} documents"),
         )
     value = [
-        {"dataset": one.name, "documents": one.content.documents, "vectors": one.content.vectors} for one in reports
+        {"dataset": report.name, "documents": report.content.documents, "vectors": report.content.vectors}
+        for report in reports
     ]
-    counts = ", ".join(f"{one.name} ({one.content.documents} documents)" for one in reports) or "nothing"
+    counts = ", ".join(f"{report.name} ({report.content.documents} documents)" for report in reports) or "nothing"
     sentence = f"copied to {redacted(target)} and compared: {counts}"
     output.say({"target": redacted(target), "datasets": value}, sentence, as_json=as_json)

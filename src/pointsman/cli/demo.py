@@ -41,21 +41,21 @@ def run_demo(path: str) -> None:
         ("pointsman", "Pointsman's own documentation", lambda: own_documents(_CHECKOUT)),
     ]
     with Workspace(path) as workspace:
-        for name, description, read in sources:
+        for name, description, load in sources:
             began = perf_counter()
-            documents = read()
+            documents = load()
             dataset = workspace.dataset(name, description=description)
             with output.progress(f"Indexing {name}") as on_progress:
-                done = 0
+                progress = 0
 
                 def advance(count: int, total: int = len(documents)) -> None:
-                    nonlocal done
-                    done += count
-                    on_progress(done, total, f"{done} of {total} passages")
+                    nonlocal progress
+                    progress += count
+                    on_progress(progress, total, f"{progress} of {total} passages")
 
                 result = dataset.add(documents, on_progress=advance)
-            gone = set(dataset.ids()) - {document.id for document in documents}
-            dataset.delete(gone)
+            stale = set(dataset.ids()) - {document.id for document in documents}
+            dataset.delete(stale)
             out.print(
                 f"[bold]{name}[/]  {description}: {len(dataset)} passages ({result.added} new) in "
                 f"{perf_counter() - began:.1f} s"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pointsman._places import is_service, is_url, redacted
+from pointsman._places import is_service, is_url
 from pointsman.cli import output
-from pointsman.cli.common import JsonOption, WorkspaceOption
+from pointsman.cli.common import JsonOption, WorkspaceOption, check_no_service
 from pointsman.cli.output import table
 from pointsman.errors import InputError, UnknownNameError
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="keys",
-    help="Make, list and revoke keys to the HTTP service.\n\n"
-    "As long as there has never been one, the service answers this machine alone, and lets it do everything.",
+    help="Create, list and revoke keys for the HTTP service.\n\n"
+    "Until the first key is created, the service answers only this machine and allows it everything.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -36,15 +36,17 @@ _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Whose it is, or what it is for.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Owner or purpose of the key.", show_default=False)],
     dataset: Annotated[
         list[str] | None,
-        typer.Option("--dataset", "-d", metavar="NAME", help="Only for this dataset; may be repeated."),
+        typer.Option("--dataset", "-d", metavar="NAME", help="Limit the key to this dataset; may be repeated."),
     ] = None,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Also for a dataset that does not exist yet.")
+        bool, typer.Option("--allow-missing", help="Allow datasets that do not exist yet.")
     ] = False,
-    read_only: Annotated[bool, typer.Option("--read-only", help="For searching, not for adding and deleting.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Allow searching, but not adding and deleting.")
+    ] = False,
     expires: Annotated[
         str | None,
         typer.Option(metavar="WHEN", help="Such as 12h, 30d, 2w, 1y, or 2030-01-31 (UTC).", show_default=False),
@@ -63,13 +65,13 @@ def create(
     if not allow_missing and not is_service(workspace):
         _check_datasets(workspace, dataset or ())
     with _keys(workspace, make=True) as keys:
-        made = keys.create(name, datasets=dataset or ALL, scopes=("read",) if read_only else SCOPES, expires=until)
+        key = keys.create(name, datasets=dataset or ALL, scopes=("read",) if read_only else SCOPES, expires=until)
     if as_json:
-        output.print_json({**_to_json(made.key), "text": made.text})
+        output.print_json({**_to_json(key.key), "text": key.text})
         return
     out = output.console()
-    out.print(f"Key {made.key.id} for {name}: {_may(made.key)}. It is shown this once; keep it safe.", markup=False)
-    out.print(made.text, style="bold", markup=False, soft_wrap=True)
+    out.print(f"Key {key.key.id} for {name}: {_may(key.key)}. It is shown only once; keep it safe.", markup=False)
+    out.print(key.text, style="bold", markup=False, soft_wrap=True)
 
 
 @app.command("list")
@@ -120,12 +122,12 @@ def expiry(text: str, now: datetime) -> datetime:
     try:
         if duration is not None and int(duration[1]):
             return now + int(duration[1]) * _UNITS[duration[2]]
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except (ValueError, OverflowError) as error:
         raise InputError(
             f"a key expires in 12h, 30d, 2w or 1y, or at a date such as 2030-01-31, not {text!r:.80}"
         ) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _check_datasets(workspace: str, names: Sequence[str]) -> None:
@@ -138,14 +140,14 @@ def _check_datasets(workspace: str, names: Sequence[str]) -> None:
     from pointsman.workspace import Workspace
 
     with Workspace(workspace) as opened:
-        known = opened.names()
+        existing = opened.names()
     for name in names:
         if name == "*":
             continue
         check_name(name)
-        if name not in known:
-            error = UnknownNameError("dataset", name, tuple(known))
-            raise InputError(f"{error}; --allow-missing makes the key for a dataset that is made later")
+        if name not in existing:
+            error = UnknownNameError("dataset", name, tuple(existing))
+            raise InputError(f"{error}; --allow-missing creates the key for a dataset that is created later")
 
 
 @contextmanager
@@ -158,8 +160,7 @@ def _keys(workspace: str, *, make: bool = False) -> Iterator[KeyStore]:
     from pointsman.server.keys import keys_of
     from pointsman.workspace import Workspace
 
-    if is_service(workspace):
-        raise InputError(f"{redacted(workspace)} is a service; name the place where its workspace is")
+    check_no_service(workspace)
     if not make and not is_url(workspace) and not Path(workspace).exists():
         raise InputError(f"there is no workspace at {workspace!r}; name another with --workspace")
     with Workspace(workspace) as opened:  # it looks whether there is something else at that path

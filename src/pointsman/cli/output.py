@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from pointsman.calibrate import Calibrating
+    from pointsman.citations import AnswerCheck
     from pointsman.dataset import Dataset
     from pointsman.evaluation import Report
     from pointsman.evaluation.select import SelectorReport
     from pointsman.evaluation.tune import Tuning
     from pointsman.indexing import IndexProgress, IndexReport
+    from pointsman.passages import SourceText
     from pointsman.settings import Settings
     from pointsman.store.local.collection import Verification
     from pointsman.store.local.repair import Repair
@@ -37,9 +40,9 @@ _WORD = re.compile(r"\w+")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # what is stored must not steer a terminal
 
 
-def print_json(value: object) -> None:
+def print_json(value: object, indent: int | None = 2) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=indent) + "\n")
 
 
 def say(value: object, sentence: str, *, as_json: bool) -> None:
@@ -69,8 +72,8 @@ def progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
     with Progress(*columns, note, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task(what, total=None, note="")
 
-        def advance(done: int, total: int, note: str) -> None:
-            bar.update(task, completed=done, total=total, note=_shortened(note, 40).replace("[", r"\["))
+        def advance(count: int, total: int, note: str) -> None:
+            bar.update(task, completed=count, total=total, note=_shortened(note, 40).replace("[", r"\["))
 
         yield advance
 
@@ -95,13 +98,15 @@ def indexing_progress() -> Iterator[Callable[[IndexProgress], None]]:
         def advance(now: IndexProgress) -> None:
             about = "?" if now.expected is None else f"about {now.expected}"
             path = _shortened(now.path, 40).replace("[", r"\[")
-            bar.update(task, completed=now.passages, total=now.expected, about=about, path=path)
+            bar.update(task, completed=now.passages, total=now.expected, about=about, path=path, visible=bool(now.path))
 
         yield advance
 
 
-def index_report(report: IndexReport, dataset: Dataset, *, as_json: bool, interrupted: bool = False) -> None:
-    """What `pointsman index` did, to its end or until Ctrl-C."""
+def index_report(
+    report: IndexReport, dataset: Dataset, *, as_json: bool, interrupted: bool = False, one_line: bool = False
+) -> None:
+    """What `pointsman index` did, to its end or until Ctrl-C; as JSON on one line where more are to come."""
     passages = report.passages
     if as_json:
         print_json(
@@ -115,12 +120,13 @@ def index_report(report: IndexReport, dataset: Dataset, *, as_json: bool, interr
                 "documents": len(dataset),
                 "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
                 "interrupted": interrupted,
-            }
+            },
+            indent=None if one_line else 2,
         )
         return
     out = console()
     if interrupted:
-        out.print("Stopped. What is below is kept and can be searched; the same command goes on from there.")
+        out.print("Stopped. The passages below are stored and searchable; run the same command to continue.")
     out.print(
         f"[bold]{dataset.name}[/]: {passages.added} passages added, {passages.updated} updated, "
         f"{report.deleted} deleted, {passages.unchanged} unchanged; {len(dataset)} in all, from {report.files} files"
@@ -137,10 +143,11 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
         print_json(search_json(context, explain=explain, why=why))
         return
     out = console()
-    if context.asked is not None and context.asked.text != context.query.text:
+    if (spelling := context.spelling) is not None:
+        both = f" and {_plain(spelling.instead)}" if spelling.both else ""
         out.print(
-            f"Showing results for {_plain(context.query.text)}; --effort fast searches for "
-            f"{_plain(context.asked.text)} instead.",
+            f"Showing results for {_plain(spelling.text)}{both}; --no-spelling searches for "
+            f"{_plain(spelling.instead)} {'alone' if spelling.both else 'instead'}.",
             style="dim",
             markup=False,
         )
@@ -165,6 +172,8 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
 
 
 def _confidence(context: RetrievalContext) -> str:
+    if context.coverage is not None:
+        return f" · they hold an answer to {context.coverage:.0%} of such questions"
     if context.confidence is None or not context.hits:
         return ""
     return f" · an answer is among them: {percent(context.confidence)}"
@@ -198,7 +207,18 @@ def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] 
     ``trace`` and ``why`` are there where they are asked for.
     """
     form = context.to_dict(trace="stages")
-    same = ("query", "asked", "reason", "datasets", "weights", "decisions", "refused", "degraded")
+    same = (
+        "query",
+        "asked",
+        "spelling",
+        "coverage",
+        "reason",
+        "datasets",
+        "weights",
+        "decisions",
+        "refused",
+        "degraded",
+    )
     answer: dict[str, Any] = {
         "strategy": form["strategy_used"],
         "confidence": form["confidence"],
@@ -224,13 +244,41 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
     worth = f"{hit.score:.2f}" if hit.relevance is None else percent(hit.relevance)
     head = Text.assemble((f"{rank}. ", "bold"), (name, "bold cyan"), (f"  {worth}", "green"))
     head.append(f"  {hit.dataset}" if hit.dataset else "", "magenta")
-    where = hit.metadata.get("source")
-    head.append(f"  {_plain(where)}" if isinstance(where, str) and where not in head.plain else "", "dim")
+    where = _plain(str(hit.citation))
+    head.append(f"  {where}" if where not in head.plain else "", "dim")
     out.print(head)
     out.print(Padding(_snippet(hit.text, query), (0, 0, 0, 3)))
     if explain:
         out.print(Padding(Text(f"{_plain(hit.id)}  ←  {', '.join(map(_way, hit.provenance))}", "dim"), (0, 0, 0, 3)))
     out.print()
+
+
+def source_text(part: SourceText, *, as_json: bool) -> None:
+    """A text that citations point into."""
+    if as_json:
+        print_json(part.to_dict())
+    elif sys.stdout.isatty():
+        console().print(_plain(part.text), markup=False, soft_wrap=True)
+    else:
+        sys.stdout.write(part.text)
+
+
+def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
+    """Which quotes and numbers of an answer stand in the hits."""
+    if as_json:
+        print_json(check.to_dict())
+        return
+    from rich.text import Text
+
+    out = console()
+    styles = {"exact": "green", "near": "yellow", "unsupported": "red"}
+    for claim in check.claims:
+        where = "" if claim.hit is None else f"  [{claim.hit}]"
+        if claim.misattributed:
+            where += f", not {', '.join(f'[{number}]' for number in claim.named)}"
+        out.print(Text.assemble((f"{claim.status:12}", styles[claim.status]), _plain(claim.text), (where, "dim")))
+    count = f"{len(check.claims)} quotes and numbers"
+    out.print(f"{count}, {len(check.unsupported)} of them in none of the hits", style="dim", markup=False)
 
 
 def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
@@ -273,14 +321,14 @@ def status(workspace: Workspace, *, as_json: bool) -> None:
                 row["embedder"] or "none",
                 "up to date"
                 if row["sequence"] == row["keyword_index_sequence"]
-                else "behind; the next write catches up",
+                else "behind; the next write updates it",
             ]
             for row in rows
         ],
     )
 
 
-def verification(found: Mapping[str, Verification], *, as_json: bool) -> None:
+def verification(verifications: Mapping[str, Verification], *, as_json: bool) -> None:
     """Whether the three stores of each dataset agree."""
     if as_json:
         print_json(
@@ -291,12 +339,12 @@ def verification(found: Mapping[str, Verification], *, as_json: bool) -> None:
                     "in_vector_index": result.in_vector_index,
                     "problems": list(result.problems),
                 }
-                for name, result in found.items()
+                for name, result in verifications.items()
             }
         )
         return
     out = console()
-    for name, result in found.items():
+    for name, result in verifications.items():
         verdict = "[red]disagree[/]" if result.problems else "[green]agree[/]"
         counts = f"{result.documents} documents, {result.in_keyword_index} in the keyword index"
         out.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
@@ -304,23 +352,25 @@ def verification(found: Mapping[str, Verification], *, as_json: bool) -> None:
             out.print(f"  {problem}", style="red", markup=False)
 
 
-def repairs(found: Mapping[str, Repair], *, as_json: bool) -> None:
+def repairs(results: Mapping[str, Repair], *, as_json: bool) -> None:
     """What repairing each dataset came to."""
     if as_json:
-        print_json({name: {**asdict(one), "aside": one.aside and str(one.aside)} for name, one in found.items()})
+        print_json(
+            {name: {**asdict(repair), "aside": repair.aside and str(repair.aside)} for name, repair in results.items()}
+        )
         return
     out = console()
-    for name, one in found.items():
-        if not one.problems:
-            out.print(f"[bold]{name}[/]: {one.documents} documents, [green]sound[/]")
+    for name, repair in results.items():
+        if not repair.problems:
+            out.print(f"[bold]{name}[/]: {repair.documents} documents, [green]sound[/]")
             continue
-        out.print(f"[bold]{name}[/]: {one.documents} documents saved, {one.lost} lost")
-        for problem in one.problems:
+        out.print(f"[bold]{name}[/]: {repair.documents} documents saved, {repair.lost} lost")
+        for problem in repair.problems:
             out.print(f"  {problem}", style="red", markup=False)
-        if one.without_vector:
-            out.print(f"  {one.without_vector} documents have no vector; add them again", markup=False)
-        if one.aside is not None:
-            out.print(f"  the damaged files are in {one.aside}", markup=False)
+        if repair.without_vector:
+            out.print(f"  {repair.without_vector} documents have no vector; add them again", markup=False)
+        if repair.aside is not None:
+            out.print(f"  the damaged files are in {repair.aside}", markup=False)
 
 
 def evaluation(report: Report, *, as_json: bool) -> None:
@@ -333,37 +383,51 @@ def evaluation(report: Report, *, as_json: bool) -> None:
     console().print(render(report))
 
 
-def settings(found: Settings, *, as_json: bool) -> None:
+def settings(values: Settings, *, as_json: bool) -> None:
     """What `pointsman config` shows; keys are never part of it."""
     from pointsman.settings import TASKS, describe
 
-    rows = describe(found)
-    models = {task: asdict(found.llm(task)) for task in ("general", *TASKS)}
+    rows = describe(values)
+    models = {task: asdict(values.llm(task)) for task in ("general", *TASKS)}
     if as_json:
         print_json({"settings": rows, "models": models})
         return
-    shown = [[row["name"], json.dumps(row["value"], ensure_ascii=False), row["origin"]] for row in rows]
-    table(["setting", "value", "from"], shown)
+    cells = [[row["name"], json.dumps(row["value"], ensure_ascii=False), row["origin"]] for row in rows]
+    table(["setting", "value", "from"], cells)
     console().print()
     found_models = [
-        [task, one["model"], one["base_url"] or one["provider"], one["missing"] or ""] for task, one in models.items()
+        [task, model["model"], model["base_url"] or model["provider"], model["missing"] or ""]
+        for task, model in models.items()
     ]
     table(["model for", "model", "at", "missing"], found_models)
 
 
-def tuning(found: Tuning, *, kept: bool, as_json: bool) -> None:
+def tuning(result: Tuning, *, kept: bool, as_json: bool) -> None:
     """What `pointsman tune` found, and whether it was kept."""
     value = {
-        "chosen": found.chosen,
-        "reason": found.reason,
-        "queries": found.queries,
-        "ndcg": {name: round(one, 4) for name, one in found.ndcg.items()},
-        "gain_at_least": {name: round(one, 4) for name, one in found.lower.items()},
-        "vector_weight": found.policy.vector_weight,
-        "strategy": found.policy.strategy,
+        "chosen": result.chosen,
+        "reason": result.reason,
+        "queries": result.queries,
+        "ndcg": {name: round(figure, 4) for name, figure in result.ndcg.items()},
+        "gain_at_least": {name: round(figure, 4) for name, figure in result.lower.items()},
+        "vector_weight": result.policy.vector_weight,
+        "strategy": result.policy.strategy,
         "kept": kept,
     }
-    say(value, f"{found.chosen}: {found.reason}" + ("" if kept else " (nothing was kept)"), as_json=as_json)
+    say(value, f"{result.chosen}: {result.reason}" + ("" if kept else " (nothing was kept)"), as_json=as_json)
+
+
+def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
+    """What `pointsman calibrate` came to, and whether it was kept."""
+    coverage = None if done.calibration is None else done.calibration.coverage
+    value = {
+        "questions": done.questions,
+        "fits": [asdict(fit) for fit in done.fits],
+        "coverage": None if coverage is None else round(coverage.most, 4),
+        "reason": done.reason,
+        "kept": kept,
+    }
+    say(value, done.reason + ("" if kept else " (nothing was kept)"), as_json=as_json)
 
 
 def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
@@ -440,13 +504,13 @@ def table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ())
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, header_style="bold", pad_edge=False)
+    grid = Table(box=None, header_style="bold", pad_edge=False)
     for number, heading in enumerate(headings):
         numeric = bool(rows) and all(isinstance(row[number], int) for row in rows)
-        drawn.add_column(heading, justify="right" if numeric or number in right else "left")
+        grid.add_column(heading, justify="right" if numeric or number in right else "left")
     for row in rows:
-        drawn.add_row(*(Text(_plain(str(cell))) for cell in row))
-    console().print(drawn)
+        grid.add_row(*(Text(_plain(str(cell))) for cell in row))
+    console().print(grid)
 
 
 def _snippet(text: str, query: str) -> Text:
@@ -456,26 +520,26 @@ def _snippet(text: str, query: str) -> Text:
     from pointsman.text import DEFAULT_ANALYZER, sentences
 
     text = _plain(text)
-    wanted = set(DEFAULT_ANALYZER.query_tokens(query))
+    query_tokens = set(DEFAULT_ANALYZER.query_tokens(query))
     spans = sentences(text[:20_000]) or [(0, min(len(text), _SNIPPET))]
-    shared = [len(wanted.intersection(DEFAULT_ANALYZER.tokens(text[start:end]))) for start, end in spans]
+    shared = [len(query_tokens.intersection(DEFAULT_ANALYZER.tokens(text[start:end]))) for start, end in spans]
     best = shared.index(max(shared))
     start, end = spans[best]
     for _, later in spans[best + 1 :]:
         if later - start > _SNIPPET:
             break
         end = later
-    shown = " ".join(text[start : min(end, start + _SNIPPET)].split())
+    snippet = " ".join(text[start : min(end, start + _SNIPPET)].split())
     more = "…" if end > start + _SNIPPET or end < len(text.rstrip()) else ""
-    result = Text(("…" if start > 0 else "") + shown + more, overflow="fold")
-    for found in _WORD.finditer(result.plain):
-        tokens = set(DEFAULT_ANALYZER.tokens(found[0]))
-        if tokens and tokens <= wanted:
-            result.stylize("bold yellow", *found.span())
-        elif not found[0].isascii():  # a run of Chinese: its parts that the query has, of two characters or more
-            for token in (token for token in tokens & wanted if len(token) > 1):
-                for part in re.finditer(re.escape(token), found[0]):
-                    result.stylize("bold yellow", found.start() + part.start(), found.start() + part.end())
+    result = Text(("…" if start > 0 else "") + snippet + more, overflow="fold")
+    for match in _WORD.finditer(result.plain):
+        tokens = set(DEFAULT_ANALYZER.tokens(match[0]))
+        if tokens and tokens <= query_tokens:
+            result.stylize("bold yellow", *match.span())
+        elif not match[0].isascii():  # a run of Chinese: its parts that the query has, of two characters or more
+            for token in (token for token in tokens & query_tokens if len(token) > 1):
+                for part in re.finditer(re.escape(token), match[0]):
+                    result.stylize("bold yellow", match.start() + part.start(), match.start() + part.end())
     return result
 
 

@@ -14,28 +14,26 @@ from pointsman.errors import InputError
 
 
 def serve(
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine only with keys.")
-    ] = ("127.0.0.1"),
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on; other machines need keys.")] = (
+        "127.0.0.1"
+    ),
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any that is free.")] = 8080,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that take requests.")] = 1,
-    keyless: Annotated[
-        bool, typer.Option("--open", help="Let everybody on this machine in without a key, whatever keys there are.")
-    ] = False,
+    keyless: Annotated[bool, typer.Option("--open", help="Allow requests from this machine without a key.")] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A name it is served under, beside localhost; may be repeated."),
+        typer.Option(metavar="NAME", help="Host name to answer to, besides localhost; may be repeated."),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="A site whose pages may change things; may be repeated."),
+        typer.Option(metavar="URL", help="Origin whose pages may make changes; may be repeated."),
     ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=NUMBER", help="Such as max_k=100 or requests_per_minute=0; may be repeated."),
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Instead of pointsman.toml in this folder.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./pointsman.toml.", show_default=False)
     ] = None,
     log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
     log_text: Annotated[bool, typer.Option("--log-text", help="Log text rather than JSON.")] = False,
@@ -50,7 +48,7 @@ def serve(
     first; SIGHUP reads the settings again.
     """
     if is_service(workspace):
-        raise InputError(f"{redacted(workspace)} is a service already; name the place where its workspace is")
+        raise InputError(f"{redacted(workspace)} is already a service; give the location of its workspace")
     from pointsman.server.run import Options
     from pointsman.server.run import serve as run
 
@@ -72,17 +70,17 @@ def serve(
     run(options, on_listening=announcer(workspace))
 
 
-def _limits(given: list[str] | tuple[()]) -> dict[str, Any]:
+def _limits(options: list[str] | tuple[()]) -> dict[str, Any]:
     from pointsman.server.limits import Limits
 
-    known = [one.name for one in fields(Limits)]
-    found: dict[str, Any] = {}
-    for text in given:
+    names = [field.name for field in fields(Limits)]
+    values: dict[str, Any] = {}
+    for text in options:
         name, _, value = text.partition("=")
         try:
-            found[name] = float(value) if name.endswith("_seconds") else int(value)
+            values[name] = float(value) if name.endswith("_seconds") else int(value)
         except ValueError:
             raise InputError(f"a limit is given as NAME=NUMBER, not {text!r}") from None
-        if name not in known:
-            raise InputError(f"there is no limit {name!r}; there are {', '.join(known)}")
-    return found
+        if name not in names:
+            raise InputError(f"there is no limit {name!r}; there are {', '.join(names)}")
+    return values

@@ -13,7 +13,7 @@ import { sign } from "./signs.mjs";
 import { asTable, summary, timetable } from "./railway.mjs";
 import { stepsOf, verdict, wayFigure, wayTable } from "./way.mjs";
 
-const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n"]; // of the address that a search depends on
+const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n", "w"]; // of the address that a search depends on
 const K = 5;
 
 /** `<pm-ask>` */
@@ -109,7 +109,7 @@ export class AskView extends HTMLElement {
   #answered(view, asked, answer) {
     this.#answer = answer;
     const insist = () => this.#go({ ...Object.fromEntries(here().params), n: "0" });
-    const asIs = address("ask", { ...Object.fromEntries(here().params), e: "fast" });
+    const asIs = address("ask", { ...Object.fromEntries(here().params), w: "1" });
     view.answer(answer, insist, asIs);
     const why = new Why(asked, (id, dataset) => {
       const params = Object.fromEntries(here().params);
@@ -142,6 +142,7 @@ function body(params) {
     effort: ["fast", "thorough"].includes(params.get("e")) ? params.get("e") : "balanced",
     use_rerank: { 0: false, 1: true }[params.get("r")] ?? null,
     refuse: params.get("n") === "0" ? false : null,
+    spelling: params.get("w") !== "1", // as written
   };
 }
 
@@ -337,14 +338,17 @@ class Result {
   }
 
   answer(answer, insist, asIs) {
-    const { results, refused, degraded, trace, query, asked } = answer;
+    const { query, results, refused, degraded, trace, spelling } = answer;
     const steps = trace ? stepsOf(answer) : null;
     const headline = h("p.headline", {}, () => t(refused ? "ask.refused" : "ask.answered",
       { n: results.length, time: milliseconds(answer.performance.latency_ms) }));
     this.#main.replaceChildren(h("h2.unseen", {}, () => t("ask.hits")), headline);
-    if (query !== asked)
-      this.#main.append(h("p.corrected", {}, () => t("ask.showing"), " ", h("q", { "data-content": true }, plain(query)),
-        " · ", h("a", { href: asIs }, () => t("ask.instead"), " ", h("q", { "data-content": true }, plain(asked)))));
+    if (spelling) {
+      const quote = (text) => h("q", { "data-content": true }, plain(text));
+      this.#main.append(h("p.corrected", {}, () => t("ask.showing"), " ", quote(spelling.text),
+        spelling.both ? [" + ", quote(spelling.instead)] : null,
+        " · ", h("a", { href: asIs }, () => t("ask.instead"), " ", quote(spelling.instead))));
+    }
     if (degraded.length) this.#notes.append(degradation(degraded));
     if (refused) this.#main.append(refusal(refused, this.#asked, insist));
     else if (results.length) this.#main.append(hitList(results, query, steps));

@@ -185,7 +185,7 @@ const TEXTS = {
   "way.too_low": ["{list} scores it {score}, and the last of its {n} has {lowest}", "{list}给它 {score} 分，而 {n} 条中最后一条为 {lowest}", "{list}: у него {score}, а у последнего из {n} — {lowest}"],
   "way.filtered": ["{list} scores it {score}, more than the last of its {n} with {lowest}: a filter must have kept it out", "{list}给它 {score} 分，高于 {n} 条中最后的 {lowest}：应是被过滤条件排除", "{list}: у него {score}, больше, чем {lowest} у последнего из {n}: его отсеял фильтр"],
   "way.fell": ["It was number {rank} of {n} after “{stage}”; the answer has {answered}.", "在“{stage}”之后它是 {n} 中第 {rank}；结果只有 {answered} 条。", "После «{stage}» он был на месте {rank} из {n}; в ответе {answered}."],
-  "way.unknown": ["None of the datasets that were searched has a document of this id.", "所搜索的数据集中没有此编号的文档。", "Ни в одном из наборов, где искали, нет документа с таким id."],
+  "way.unknown": ["No dataset that was searched has a document with this id.", "所搜索的数据集中没有此编号的文档。", "Ни в одном из наборов, где искали, нет документа с таким id."],
 
   // why not
   "why.title": ["Why is a document not here?", "为什么某文档不在此？", "Почему документа здесь нет?"],
@@ -320,16 +320,16 @@ const TEXTS = {
   "problem.interrupted": ["The answer broke off", "应答中断", "Ответ оборвался"],
   "problem.strange": ["The answer is not one of this service", "应答并非来自本服务", "Ответила не эта служба"],
   "problem.malformed": ["The request cannot be read", "无法读取请求", "Запрос не читается"],
-  "problem.invalid-input": ["This cannot be done as asked", "无法按要求执行", "Так сделать нельзя"],
+  "problem.invalid-input": ["Invalid input", "无法按要求执行", "Так сделать нельзя"],
   "problem.unauthorized": ["A valid key is needed", "需要有效的密钥", "Нужен действующий ключ"],
   "problem.forbidden": ["The key does not allow this", "密钥不允许此操作", "Ключ этого не позволяет"],
-  "problem.not-found": ["There is no such thing", "没有找到", "Такого нет"],
+  "problem.not-found": ["Not found", "没有找到", "Такого нет"],
   "problem.too-large": ["This is too large", "内容过大", "Слишком много"],
   "problem.misdirected": ["This host is not served here", "此处不提供该主机的服务", "Этот адрес здесь не обслуживается"],
   "problem.too-many-requests": ["Too many requests", "请求过多", "Слишком много запросов"],
-  "problem.internal": ["Something went wrong in the service", "服务内部出错", "В службе что-то сломалось"],
+  "problem.internal": ["Internal error", "服务内部出错", "В службе что-то сломалось"],
   "problem.locked": ["Another process is writing", "另一个进程正在写入", "Другой процесс пишет"],
-  "problem.unavailable": ["It cannot be answered now", "目前无法应答", "Сейчас ответить нельзя"],
+  "problem.unavailable": ["Unavailable", "目前无法应答", "Сейчас ответить нельзя"],
 
   // help
   "help.title": ["Keys and signs", "按键与图例", "Клавиши и знаки"],
@@ -349,7 +349,7 @@ const TEXTS = {
   "help.sign.halt": ["refused: nothing is relevant enough", "拒答：没有足够相关的内容", "отказ: ничего достаточно близкого"],
 
   // what the service says in words that are known
-  "said.asked": ["asked for", "按要求", "так задано"],
+  "said.asked": ["requested", "按要求", "так задано"],
   "said.calibrated": ["keyword and vector evidence together, by the calibrated sum", "关键词与向量的证据按校准后的总和合并", "слова и векторы вместе, по калиброванной сумме"],
   "said.foreign": ["every list there is, by reciprocal rank where scores are foreign", "合并所有列表；分数不可比时按倒数排名", "все списки; где оценки чужие — по обратным рангам"],
   "said.vectors": ["the datasets keep vectors only", "数据集只有向量", "в наборах только векторы"],
@@ -359,12 +359,11 @@ const TEXTS = {
   "said.weight": ["vectors count {weight}: the best lies {span} σ above chance", "向量权重 {weight}：最佳者高出随机 {span} σ", "вес векторов {weight}: лучший на {span} σ выше случайного"],
   "said.model": ["it needs a language model", "需要语言模型", "нужна языковая модель"],
   "said.nothing": ["nothing was searched", "没有进行搜索", "ничего не искали"],
-  "said.no_word": ["there is no word in the question", "问题中没有词语", "в вопросе нет слов"],
+  "said.no_word": ["the question has no words", "问题中没有词语", "в вопросе нет слов"],
   "said.documents": ["documents", "文档", "документы"],
   "said.already": ["the scores are the calibrated sum already", "分数已是校准后的总和", "оценки — уже калиброванная сумма"],
   "said.nothing_to_add": ["there is nothing to add", "无需再加", "добавить нечего"],
   "said.both_scores": ["the calibrated sum of the two raw scores of {n} hits", "{n} 条结果两种原始分数的校准总和", "калиброванная сумма двух исходных оценок ({n})"],
-  "said.relevant": ["the best hit is relevant with probability {chance}", "最佳结果的相关概率为 {chance}", "лучший результат подходит с вероятностью {chance}"],
   "said.answerable": ["there is an answer with probability {chance}, and {wanted} is needed", "有答案的概率为 {chance}，需要 {wanted}", "ответ есть с вероятностью {chance}, а нужно {wanted}"],
   "said.refused": ["refused: {chance}, and {wanted} is needed", "拒答：{chance}，需要 {wanted}", "отказ: {chance}, а нужно {wanted}"],
   "said.cut": ["below the cut", "未进入前列", "ниже границы"],
@@ -383,7 +382,7 @@ export const MESSAGES = Object.fromEntries(
  * @type {[RegExp, string][]}
  */
 export const SAID = [
-  [/^asked for$/, "said.asked"],
+  [/^requested$/, "said.asked"],
   [/^keyword and vector evidence together, by the calibrated sum$/, "said.calibrated"],
   [/^every list there is, by reciprocal rank where scores are foreign$/, "said.foreign"],
   [/^the datasets keep vectors only$/, "said.vectors"],
@@ -391,16 +390,15 @@ export const SAID = [
   [/^there is no dataset yet$/, "said.no_dataset"],
   [/^(?:calibrated: )?vectors count (?<weight>[\d.]+): the best lies (?<span>[\d.]+) σ above chance$/, "said.weight"],
   [/^it needs a language model$/, "said.model"],
-  [/^none of the datasets that were searched has a document of this id$/, "way.unknown"],
+  [/^no dataset that was searched has a document with this id$/, "way.unknown"],
   [/^nothing was searched$/, "said.nothing"],
-  [/^there is no word in the question$/, "said.no_word"],
+  [/^the question has no words$/, "said.no_word"],
   [/^below the cut$/, "said.cut"],
   [/^(?:calibrated(?: with variants)?: )?the best vector lies (?<span>[\d.]+) σ above chance$/, "said.span"],
   [/^documents$/, "said.documents"],
   [/^the scores are the calibrated sum already$/, "said.already"],
   [/^there is nothing to add$/, "said.nothing_to_add"],
   [/^the calibrated sum of the two raw scores of (?<n>\d+) hits$/, "said.both_scores"],
-  [/^hit '.*' is relevant with probability (?<chance>[\d.]+)$/s, "said.relevant"],
   [/^there is an answer with probability (?<chance>[\d.]+), and (?<wanted>[\d.]+) is needed$/, "said.answerable"],
   [/^refused: (?<chance>[\d.]+) < (?<wanted>[\d.]+)$/, "said.refused"],
 ];

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pointsman.evaluation.collection import TestCollection, read_collection
-from pointsman.evaluation.metrics import Measured, measure
+from pointsman.evaluation.metrics import Figures, measure
 from pointsman.evaluation.report import Report, StrategyReport, draw, render
 from pointsman.evaluation.run import STRATEGIES, evaluate, evaluate_workspace, indexed, rankings, run_eval
 from pointsman.evaluation.significance import Comparison, compare
@@ -12,7 +12,7 @@ from pointsman.evaluation.tune import Tuning, tune
 __all__ = [
     "STRATEGIES",
     "Comparison",
-    "Measured",
+    "Figures",
     "Report",
     "StrategyReport",
     "TestCollection",

@@ -48,11 +48,11 @@ class TestCollection:
             return self
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise InputError(f"the number of queries is an int from 1 up, not {count!r}")
-        chosen = list(self.queries)[:count]
+        ids = list(self.queries)[:count]
         return replace(
             self,
-            queries={query: self.queries[query] for query in chosen},
-            qrels={query: self.qrels[query] for query in chosen},
+            queries={query: self.queries[query] for query in ids},
+            qrels={query: self.qrels[query] for query in ids},
         )
 
 
@@ -70,12 +70,12 @@ def read_collection(folder: str | Path) -> TestCollection:
         raise InputError(f"{folder} is not a folder; name one that holds corpus.jsonl, queries.jsonl and qrels.tsv")
     documents = _read_corpus(folder / "corpus.jsonl")
     texts = _read_queries(folder / "queries.jsonl")
-    judged = _read_qrels(_qrels_path(folder), texts)
-    missing = {document for grades in judged.values() for document in grades} - {document.id for document in documents}
+    qrels = _read_qrels(_qrels_path(folder), texts)
+    missing = {document for grades in qrels.values() for document in grades} - {document.id for document in documents}
     if missing:
         log.warning("%s: %d judged documents are not in the corpus; they count as not found", folder, len(missing))
-    queries = {query: text for query, text in texts.items() if query in judged}
-    return TestCollection(folder.resolve().name, tuple(documents), queries, {query: judged[query] for query in queries})
+    queries = {query: text for query, text in texts.items() if query in qrels}
+    return TestCollection(folder.resolve().name, tuple(documents), queries, {query: qrels[query] for query in queries})
 
 
 def read_labels(folder: str | Path) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
@@ -96,11 +96,11 @@ def _read_corpus(path: Path) -> list[Document]:
     for where, item in _objects(path):
         id_ = _string(item, "_id", where)
         if id_ in documents:
-            raise InputError(f"{where}: document {id_!r:.80} is there already; ids must differ")
+            raise InputError(f"{where}: document {id_!r:.80} is a duplicate; ids must be unique")
         title = _string(item, "title", where, absent="")
         documents[id_] = Document(id_, _string(item, "text", where), {"title": title} if title else {})
     if not documents:
-        raise InputError(f"{path} holds no document")
+        raise InputError(f"{path} contains no documents")
     return list(documents.values())
 
 
@@ -109,13 +109,13 @@ def _read_queries(path: Path) -> dict[str, str]:
     for where, item in _objects(path):
         id_ = _string(item, "_id", where)
         if id_ in queries:
-            raise InputError(f"{where}: query {id_!r:.80} is there already; ids must differ")
+            raise InputError(f"{where}: query {id_!r:.80} is a duplicate; ids must be unique")
         queries[id_] = _string(item, "text", where)
     return queries
 
 
 def _read_qrels(path: Path, queries: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    judged: dict[str, dict[str, int]] = {}
+    qrels: dict[str, dict[str, int]] = {}
     lines = _lines(path)
     where, header = next(lines, (f"{path}:1", ""))
     if header.split("\t") != _HEADER:
@@ -123,15 +123,15 @@ def _read_qrels(path: Path, queries: Mapping[str, str]) -> dict[str, dict[str, i
     for where, line in lines:
         fields = line.split("\t")
         if len(fields) != 3:
-            raise InputError(f"{where}: three fields with tabs between are wanted, not {line!r:.80}")
+            raise InputError(f"{where}: expected three fields separated by tabs, not {line!r:.80}")
         query, document, grade = fields
         if query not in queries:
             raise InputError(f"{where}: query {query!r:.80} is not in queries.jsonl; add it there or drop the line")
-        if judged.setdefault(query, {}).setdefault(document, _grade(grade, where)) != _grade(grade, where):
+        if qrels.setdefault(query, {}).setdefault(document, _grade(grade, where)) != _grade(grade, where):
             raise InputError(f"{where}: document {document!r:.80} has two grades for query {query!r:.80}; keep one")
-    if not judged:
-        raise InputError(f"{path} holds no judgment")
-    return judged
+    if not qrels:
+        raise InputError(f"{path} contains no judgments")
+    return qrels
 
 
 def _qrels_path(folder: Path) -> Path:
@@ -156,7 +156,7 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         except ValueError as error:
             raise InputError(f"{where}: this is not JSON ({error}): {line!r:.80}") from None
         if not isinstance(item, dict):
-            raise InputError(f"{where}: a JSON object is wanted, not {line!r:.80}")
+            raise InputError(f"{where}: expected a JSON object, not {line!r:.80}")
         yield where, item
 
 
@@ -180,6 +180,6 @@ def _string(item: Mapping[str, Any], name: str, where: str, *, absent: str | Non
     if value is None and absent is not None:
         return absent  # null says the same as nothing
     if not isinstance(value, str) or (name == "_id" and not value):
-        wanted = "a non-empty string" if name == "_id" else "a string"
-        raise InputError(f"{where}: {name!r} is {wanted}, not {value!r:.80}")
+        expected = "a non-empty string" if name == "_id" else "a string"
+        raise InputError(f"{where}: {name!r} is {expected}, not {value!r:.80}")
     return value

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import Any
-
-from pointsman.errors import MissingDependencyError
 
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> grade; above 0 is relevant."""
@@ -17,7 +14,7 @@ Rankings = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Figures:
     """Figures by the name of the measure, then by the id of the query."""
 
     per_query: Mapping[str, Mapping[str, float]]
@@ -28,7 +25,7 @@ class Measured:
         return {name: fsum(values.values()) / max(len(values), 1) for name, values in self.per_query.items()}
 
 
-def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> Measured:
+def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> Figures:
     """``ndcg@k``, ``recall@k``, ``recall@depth`` and ``mrr@k`` of rankings.
 
     As in trec_eval: nDCG takes the grade itself as the gain; a query without judgments is left out; a judged query
@@ -41,37 +38,27 @@ def measure(qrels: Qrels, rankings: Rankings, k: int = 10, depth: int = 100) -> 
         k: the cutoff of nDCG, recall and reciprocal rank.
         depth: the cutoff of the second recall.
 
-    Raises:
-        MissingDependencyError: ``ir_measures`` is not installed.
-
     >>> measure({"q": {"a": 1, "b": 1}}, {"q": ["x", "a"]}, k=2).means["recall@2"]
     0.5
     """
-    ir = _ir_measures()
+    import ir_measures as ir  # only measuring needs it
+
     # trec_eval takes no id with a NUL or a lone surrogate in it, so queries and documents go by number.
     grades: dict[str, dict[str, int]] = {}
     scores: dict[str, dict[str, float]] = {}
-    for number, (query, judged) in enumerate(qrels.items()):
+    for number, (query, relevant) in enumerate(qrels.items()):
         ranking = list(dict.fromkeys(rankings.get(query, ())))[: max(k, depth)]
-        names = {document: str(name) for name, document in enumerate(dict.fromkeys((*ranking, *judged)))}
-        grades[str(number)] = {names[document]: max(grade, 0) for document, grade in judged.items()}
+        names = {document: str(name) for name, document in enumerate(dict.fromkeys((*ranking, *relevant)))}
+        grades[str(number)] = {names[document]: max(grade, 0) for document, grade in relevant.items()}
         # trec_eval orders by score, and equal scores by id: scores that fall with the rank leave it nothing to decide
         scores[str(number)] = {names[document]: float(-rank) for rank, document in enumerate(ranking)}
-    top = {query: dict(list(found.items())[:k]) for query, found in scores.items()}
-    wanted = {f"ndcg@{k}": ir.nDCG @ k, f"recall@{k}": ir.R @ k, f"recall@{depth}": ir.R @ depth}
-    found = [*ir.iter_calc(list(set(wanted.values())), grades, scores), *ir.iter_calc([ir.RR], grades, top)]
-    values = {(metric.measure, metric.query_id): float(metric.value) for metric in found}
-    return Measured(
+    top = {query: dict(list(scored.items())[:k]) for query, scored in scores.items()}
+    metrics = {f"ndcg@{k}": ir.nDCG @ k, f"recall@{k}": ir.R @ k, f"recall@{depth}": ir.R @ depth}
+    figures = [*ir.iter_calc(list(set(metrics.values())), grades, scores), *ir.iter_calc([ir.RR], grades, top)]
+    values = {(metric.measure, metric.query_id): float(metric.value) for metric in figures}
+    return Figures(
         {
             name: {query: values.get((kind, str(number)), 0.0) for number, query in enumerate(qrels)}
-            for name, kind in {**wanted, f"mrr@{k}": ir.RR}.items()
+            for name, kind in {**metrics, f"mrr@{k}": ir.RR}.items()
         }
     )
-
-
-def _ir_measures() -> Any:
-    try:
-        import ir_measures
-    except ImportError as error:
-        raise MissingDependencyError("ir-measures", "eval", "evaluation") from error
-    return ir_measures

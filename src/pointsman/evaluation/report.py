@@ -55,15 +55,17 @@ class Report:
 
     @property
     def best_fixed(self) -> str | None:
-        """The one way to rank with the highest nDCG that decides nothing by query; None where there is none."""
+        """The fixed strategy with the highest nDCG; None if no fixed strategy was measured."""
         fixed = [name for name in self.strategies if name in LISTS]
         return max(fixed, key=lambda name: _mean(self.strategies[name].per_query), default=None)
 
     @property
     def oracle(self) -> float:
-        """The mean nDCG of choosing the best strategy anew for every query, knowing the answers."""
-        found = [strategy.per_query for strategy in self.strategies.values()]
-        return _mean({query: max(values[query] for values in found) for query in found[0]}) if found else 0.0
+        """The mean nDCG if the best strategy were chosen for every query with the answers known."""
+        per_query = [strategy.per_query for strategy in self.strategies.values()]
+        return (
+            _mean({query: max(values[query] for values in per_query) for query in per_query[0]}) if per_query else 0.0
+        )
 
     def against_best(self) -> dict[str, Comparison]:
         """Every other strategy against the best fixed one, by a paired test."""
@@ -71,11 +73,11 @@ class Report:
         if best is None or not self.queries:
             return {}
         base = self.strategies[best].per_query
-        return {name: compare(one.per_query, base) for name, one in self.strategies.items() if name != best}
+        return {name: compare(strategy.per_query, base) for name, strategy in self.strategies.items() if name != best}
 
     def to_json(self) -> dict[str, Any]:
         """What ``pointsman eval --json`` prints; measures with 4 decimals, latencies with 2."""
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "dataset": self.dataset,
             "documents": self.documents,
             "queries": self.queries,
@@ -88,14 +90,14 @@ class Report:
             },
         }
         if self.compared:
-            found["best_fixed"] = self.best_fixed
-            found["oracle"] = round(self.oracle, 4)
-            found["against_best_fixed"] = {
-                name: {"difference": round(one.difference, 4), "p": round(one.p, 4)}
-                for name, one in self.against_best().items()
+            result["best_fixed"] = self.best_fixed
+            result["oracle"] = round(self.oracle, 4)
+            result["against_best_fixed"] = {
+                name: {"difference": round(comparison.difference, 4), "p": round(comparison.p, 4)}
+                for name, comparison in self.against_best().items()
             }
-            found["llm_calls"] = {name: strategy.llm_calls for name, strategy in self.strategies.items()}
-        return found
+            result["llm_calls"] = {name: strategy.llm_calls for name, strategy in self.strategies.items()}
+        return result
 
 
 def render(report: Report) -> Table:
@@ -113,16 +115,16 @@ def render(report: Report) -> Table:
         measures, times = measures[:2], ["p50 ms", "llm calls", f"vs {report.best_fixed}", "p"]
     for heading in (*measures, *times):
         table.add_column(heading, justify="right")
-    best = {measure: max(found.measures[measure] for found in report.strategies.values()) for measure in measures}
-    for name, found in report.strategies.items():
+    best = {measure: max(each.measures[measure] for each in report.strategies.values()) for measure in measures}
+    for name, strategy in report.strategies.items():
         cells = [
-            Text(f"{found.measures[measure]:.4f}", "bold" if found.measures[measure] == best[measure] else "")
+            Text(f"{strategy.measures[measure]:.4f}", "bold" if strategy.measures[measure] == best[measure] else "")
             for measure in measures
         ]
-        row = [f"{found.p50:.2f}", f"{found.p95:.2f}"]
+        row = [f"{strategy.p50:.2f}", f"{strategy.p95:.2f}"]
         if report.compared:
             against = [f"{versus[name].difference:+.4f}", f"{versus[name].p:.4f}"] if name in versus else ["", ""]
-            row = [f"{found.p50:.2f}", f"{found.llm_calls:.1f}", *against]
+            row = [f"{strategy.p50:.2f}", f"{strategy.llm_calls:.1f}", *against]
         table.add_row(name, *cells, *row)
     if report.compared:
         table.caption = f"choosing the best for every query, knowing the answers: nDCG {report.oracle:.4f}"
@@ -144,10 +146,10 @@ def draw(report: Report, path: str | Path) -> None:
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
     measure = next(iter(next(iter(report.strategies.values())).measures))
-    for place, (name, found) in enumerate(report.strategies.items()):
+    for place, (name, strategy) in enumerate(report.strategies.items()):
         shape = "*" if name == "auto" else "osD^vPX"[place // 10 % 7]
         size = 14 if name == "auto" else 8
-        axes.plot(found.p50, found.measures[measure], shape, markersize=size, color=f"C{place % 10}", label=name)
+        axes.plot(strategy.p50, strategy.measures[measure], shape, markersize=size, color=f"C{place % 10}", label=name)
     axes.axhline(report.oracle, linestyle=":", color="grey")
     axes.annotate(
         "oracle",

@@ -73,7 +73,6 @@ def evaluate(
 
     Raises:
         InputError: folder, strategies or numbers cannot be used.
-        MissingDependencyError: ``ir_measures`` is not installed.
     """
     names = tuple(dict.fromkeys([strategies] if isinstance(strategies, str) else strategies))
     if not names:
@@ -128,21 +127,21 @@ def indexed(
         on_progress: told how many documents are done.
         words_only: build no vectors, and load no embedder.
     """
-    told = on_progress or _untold
+    report = on_progress or _untold
     total = len(collection.documents)
     with (
         tempfile.TemporaryDirectory(prefix="pointsman-eval-") as folder,
         Workspace(folder, embedder=None if words_only else _cached(embedder)) as workspace,
     ):
         dataset = workspace.dataset(_DATASET, indexing_technique="keyword" if words_only else "hybrid")
-        done = 0
+        total_done = 0
 
         def indexed_more(count: int) -> None:
-            nonlocal done
-            done += count
-            told(done, total, "indexing")
+            nonlocal total_done
+            total_done += count
+            report(total_done, total, "indexing")
 
-        told(0, total, "indexing")
+        report(0, total, "indexing")
         dataset.add(collection.documents, on_progress=indexed_more)
         yield workspace
 
@@ -169,15 +168,15 @@ def evaluate_workspace(
             unless given.
         rerank: as `Workspace.search` takes it; True counts as not given.
     """
-    told = on_progress or _untold
+    report = on_progress or _untold
     rerank = None if rerank is True else rerank
-    found = {}
+    reports = {}
     for strategy in strategies:
-        ranked = rankings(workspace, collection, strategy, max(DEPTH, k), told, rerank=rerank)
+        ranked = rankings(workspace, collection, strategy, max(DEPTH, k), report, rerank=rerank)
         figures = measure(collection.qrels, ranked, k)
-        p50, p95 = _latency(workspace, collection, strategy, k, told, timed_with, rerank)
-        found[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
-    return Report(collection.name, len(collection.documents), len(collection.queries), found)
+        p50, p95 = _latency(workspace, collection, strategy, k, report, timed_with, rerank)
+        reports[strategy] = StrategyReport(figures.means, p50, p95, figures.per_query[f"ndcg@{k}"])
+    return Report(collection.name, len(collection.documents), len(collection.queries), reports)
 
 
 def rankings(
@@ -190,13 +189,13 @@ def rankings(
     rerank: bool | BaseRefiner | None = None,
 ) -> dict[str, list[str]]:
     """The ids that a strategy finds, best first, for each query of a collection; `measure` takes them."""
-    told = on_progress or _untold
-    found = {}
+    report = on_progress or _untold
+    results = {}
     for number, (query, text) in enumerate(collection.queries.items(), 1):
         context = workspace.search(text, depth, strategy=RegisteredStrategy(strategy), rerank=rerank, refuse=False)
-        found[query] = [hit.id for hit in context]
-        told(number, len(collection.queries), f"{strategy}: asking")
-    return found
+        results[query] = [hit.id for hit in context]
+        report(number, len(collection.queries), f"{strategy}: asking")
+    return results
 
 
 def _latency(
@@ -204,7 +203,7 @@ def _latency(
     collection: TestCollection,
     strategy: str,
     k: int,
-    told: Progress,
+    report: Progress,
     embedder: Embedder | None,
     rerank: bool | BaseRefiner | None,
 ) -> tuple[float, float]:
@@ -216,13 +215,13 @@ def _latency(
     with Workspace(workspace.path, embedder=embedder) as fresh:
         for number in range(_WARM_UP):
             fresh.search(f"warm-up {number}", k, strategy=name, rerank=rerank)
-        taken = []
+        times = []
         for number, text in enumerate(texts, 1):
             began = perf_counter()
             fresh.search(text, k, strategy=name, rerank=rerank)
-            taken.append((perf_counter() - began) * 1000)
-            told(number, len(texts), f"{strategy}: timing")
-    p50, p95 = np.percentile(taken, [50, 95])
+            times.append((perf_counter() - began) * 1000)
+            report(number, len(texts), f"{strategy}: timing")
+    p50, p95 = np.percentile(times, [50, 95])
     return float(p50), float(p95)
 
 

@@ -31,15 +31,15 @@ def keep(backend: Backend, report: Report, *, now: datetime | None = None) -> No
     backend.put_record(EVALUATIONS, f"{time:%Y%m%dT%H%M%S.%f}", json.dumps(value))
 
 
-def kept(backend: Backend, most: int = MOST) -> list[dict[str, Any]]:
+def latest(backend: Backend, most: int = MOST) -> list[dict[str, Any]]:
     """The latest evaluations as `Report.to_json` gave them, with their ``time``, newest first.
 
     What cannot be read is left out, and the log says so.
     """
     runs: list[dict[str, Any]] = []
-    for name, read in _newest(backend, most):
+    for name, load in _newest(backend, most):
         try:
-            run = json.loads(read())
+            run = json.loads(load())
             if not isinstance(run, dict) or not isinstance(run.get("strategies"), dict):
                 raise ValueError("it has no strategies")  # noqa: TRY004  (of the file, not of an argument)
         except (OSError, ValueError, RecursionError) as error:

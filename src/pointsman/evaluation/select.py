@@ -124,8 +124,8 @@ class SelectorReport:
             "calibration": {
                 "ece": None if self.calibration_error is None else round(self.calibration_error, 4),
                 "bins": [
-                    {name: round(value, 4) for name, value in asdict(one).items()}  # a count stays a whole number
-                    for one in self.bins
+                    {name: round(value, 4) for name, value in asdict(each).items()}  # a count stays a whole number
+                    for each in self.bins
                 ],
             },
             "latency_ms": {
@@ -165,14 +165,14 @@ def read_selection(folder: str | Path, *, examples: int = 20, limit: int | None 
     collection = read_collection(folder)
     documents = collection.documents
     titled = len({document.title for document in documents} - {""}) == len(documents)
-    choices = tuple(ToolMetadata(one.title if titled else one.id, one.text) for one in documents)
+    choices = tuple(ToolMetadata(document.title if titled else document.id, document.text) for document in documents)
     places = {document.id: place for place, document in enumerate(documents)}
-    asked = _spread(list(collection.queries), limit)
+    query_ids = _spread(list(collection.queries), limit)
     right = tuple(
-        frozenset(places[one] for one, grade in collection.qrels[query].items() if grade > 0 and one in places)
-        for query in asked
+        frozenset(places[id_] for id_, grade in collection.qrels[query].items() if grade > 0 and id_ in places)
+        for query in query_ids
     )
-    return SelectionTask(collection.name, choices, tuple(collection.queries[query] for query in asked), right)
+    return SelectionTask(collection.name, choices, tuple(collection.queries[query] for query in query_ids), right)
 
 
 def evaluate_selector(
@@ -214,18 +214,18 @@ def evaluate_task(
     on_progress: Progress | None = None,
 ) -> SelectorReport:
     """`evaluate_selector` on a task that is in memory."""
-    told = on_progress or _untold
+    report = on_progress or _untold
     if isinstance(selector, BaseSelector):
-        return _asked(task, type(selector).__name__, [(selector, task.choices, range(len(task.queries)))], told)
+        return _report(task, type(selector).__name__, [(selector, task.choices, range(len(task.queries)))], report)
     if selector == "random":
-        return _asked(task, selector, [(_MAKE[selector](None), task.choices, range(len(task.queries)))], told)
-    told(0, len(task.queries), "embedding queries")
+        return _report(task, selector, [(_MAKE[selector](None), task.choices, range(len(task.queries)))], report)
+    report(0, len(task.queries), "embedding queries")
     prepared = _Prepared(_loaded(embedder), [*task.queries, *(text for text, _ in task.taught)])
     if selector == FITTED:
         parts = list(_fitted_parts(task, prepared))
     else:
         parts = [(_MAKE[selector](prepared), task.choices, range(len(task.queries)))]
-    return _asked(task, selector, parts, told, prepared.milliseconds(task.queries))
+    return _report(task, selector, parts, report, prepared.milliseconds(task.queries))
 
 
 def render_selection(reports: SelectorReport | Sequence[SelectorReport]) -> Table:
@@ -274,8 +274,8 @@ def _fitted_parts(task: SelectionTask, embedder: _Prepared) -> Iterator[Part]:
     # Equal texts stay together, so that none is learned from and asked.
     numbers: dict[str, int] = {}
     fold = [numbers.setdefault(text, len(numbers)) % _FOLDS for text in task.queries]
-    for one in sorted(set(fold)):
-        others = [place for place, its in enumerate(fold) if its != one]
+    for number in sorted(set(fold)):
+        others = [place for place, its in enumerate(fold) if its != number]
         if not others:
             raise InputError(f"{task.name}: fitting needs at least two queries, to learn from one and ask the other")
         selector = DescriptionSelector(embedder).fit(
@@ -285,15 +285,15 @@ def _fitted_parts(task: SelectionTask, embedder: _Prepared) -> Iterator[Part]:
         )
         # A learned threshold would abstain; here the first selection is measured.
         selector.threshold, selector.allow_abstain = None, False
-        yield selector, task.choices, [place for place, its in enumerate(fold) if its == one]
+        yield selector, task.choices, [place for place, its in enumerate(fold) if its == number]
 
 
-def _asked(
-    task: SelectionTask, name: str, parts: Sequence[Part], told: Progress, embedding_ms: float | None = None
+def _report(
+    task: SelectionTask, name: str, parts: Sequence[Part], report: Progress, embedding_ms: float | None = None
 ) -> SelectorReport:
     milliseconds, confidences = [], []
     correct = np.zeros(len(task.queries), bool)
-    abstained = fallbacks = done = 0
+    abstained = fallbacks = count = 0
     recalls: dict[int, list[float]] = {}
     for selector, choices, places in parts:
         if isinstance(selector, ScoresChoices):
@@ -308,10 +308,10 @@ def _asked(
             fallbacks += result.fallback is not None
             if result.confidence is not None and not result.abstained:
                 confidences.append((result.confidence, bool(correct[place])))
-            for k, found in _recalls(selector, choices, query, result.inds, right):
-                recalls.setdefault(k, []).append(found)
-            done += 1
-            told(done, len(task.queries), f"{name}: selecting")
+            for k, recall in _recalls(selector, choices, query, result.inds, right):
+                recalls.setdefault(k, []).append(recall)
+            count += 1
+            report(count, len(task.queries), f"{name}: selecting")
     p50, p95 = np.percentile(milliseconds, [50, 95])
     sure = np.array([confidence for confidence, _ in confidences])
     was_right = np.array([right for _, right in confidences], bool)
@@ -353,13 +353,13 @@ def _recalls(
 
 def _bins(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> tuple[ConfidenceBin, ...]:
     belongs = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
-    found = []
-    for one in range(_BINS):
-        inside = belongs == one
+    bins = []
+    for number in range(_BINS):
+        inside = belongs == number
         if count := int(inside.sum()):
             sure, right = float(confidence[inside].mean()), float(correct[inside].mean())
-            found.append(ConfidenceBin(one / _BINS, (one + 1) / _BINS, count, sure, right))
-    return tuple(found)
+            bins.append(ConfidenceBin(number / _BINS, (number + 1) / _BINS, count, sure, right))
+    return tuple(bins)
 
 
 class _Prepared:
@@ -387,17 +387,17 @@ class _Prepared:
     def milliseconds(self, queries: Sequence[str]) -> float:
         """Median time to embed one query, without the memory on disk in front of the embedder."""
         self._bare.embed_queries(["warm-up"])
-        taken = []
+        times = []
         for text in _spread(list(queries), _EMBEDDED_ALONE):
             began = perf_counter()
             self._bare.embed_queries([text])
-            taken.append((perf_counter() - began) * 1000)
-        return float(np.median(taken))
+            times.append((perf_counter() - began) * 1000)
+        return float(np.median(times))
 
 
 def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTask:
-    asked = _spread(_labelled(folder / "test.jsonl"), limit)
-    asked_texts = {text for text, _ in asked}
+    test_pairs = _spread(_labelled(folder / "test.jsonl"), limit)
+    asked_texts = {text for text, _ in test_pairs}
     by_label: dict[str, list[str]] = {}
     for text, label in _labelled(folder / "train.jsonl"):
         by_label.setdefault(label, [])
@@ -405,22 +405,22 @@ def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTas
             by_label[label].append(text)
     names = sorted(by_label)
     places = {name: place for place, name in enumerate(names)}
-    if strange := sorted({label for _, label in asked} - places.keys()):
+    if strange := sorted({label for _, label in test_pairs} - places.keys()):
         raise InputError(f"{folder / 'test.jsonl'}: train.jsonl has no such label: {', '.join(strange):.80}")
-    taught = {name: _spread(by_label[name], examples) if examples else [] for name in names}
-    choices = tuple(ToolMetadata(name, "", {"examples": taught[name]} if taught[name] else None) for name in names)
+    training = {name: _spread(by_label[name], examples) if examples else [] for name in names}
+    choices = tuple(ToolMetadata(name, "", {"examples": training[name]} if training[name] else None) for name in names)
     return SelectionTask(
         folder.resolve().name,
         choices,
-        tuple(text for text, _ in asked),
-        tuple(frozenset([places[label]]) for _, label in asked),
-        tuple((text, places[name]) for name in names for text in taught[name]),
+        tuple(text for text, _ in test_pairs),
+        tuple(frozenset([places[label]]) for _, label in test_pairs),
+        tuple((text, places[name]) for name in names for text in training[name]),
     )
 
 
 def _labelled(path: Path) -> list[tuple[str, str]]:
     """Text and label of each line."""
-    found = []
+    examples = []
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -429,13 +429,13 @@ def _labelled(path: Path) -> list[tuple[str, str]]:
                 item = json.loads(line)
                 text, label = item["text"], item["label"]
             except (ValueError, KeyError, TypeError) as error:
-                raise InputError(f"{path}:{number}: a JSON object with text and label is wanted: {error}") from None
+                raise InputError(f"{path}:{number}: expected a JSON object with text and label: {error}") from None
             if not isinstance(text, str) or not isinstance(label, str) or not label:
                 raise InputError(f"{path}:{number}: text and label are strings, not {item!r:.80}")
-            found.append((text, label))
-    if not found:
-        raise InputError(f"{path} holds no labelled text")
-    return found
+            examples.append((text, label))
+    if not examples:
+        raise InputError(f"{path} contains no labelled texts")
+    return examples
 
 
 def _loaded(embedder: str | Embedder | None) -> Embedder:

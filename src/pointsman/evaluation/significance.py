@@ -51,17 +51,17 @@ def compare(
     """
     if first.keys() != second.keys() or not first:
         raise InputError(
-            f"a paired test wants the same queries twice, not {len(first)} and {len(second)} of which "
+            f"a paired test needs the same queries on both sides, not {len(first)} and {len(second)} of which "
             f"{len(first.keys() & second.keys())} are common"
         )
     differences = np.array([first[query] - second[query] for query in first])
     tossed = differences[differences != 0]  # a sign does not matter to 0
     observed = abs(tossed.sum())
     generator = np.random.default_rng(seed)
-    extreme, left = 0, permutations
-    while left:
-        count = min(left, max(1, _BLOCK // max(len(tossed), 1)))
+    extreme, remaining = 0, permutations
+    while remaining:
+        count = min(remaining, max(1, _BLOCK // max(len(tossed), 1)))
         signs = generator.integers(0, 2, (count, len(tossed)), dtype=np.int8) * np.int8(2) - np.int8(1)
         extreme += int((np.abs(signs @ tossed) >= observed - 1e-9).sum())  # sums of floats are not quite equal
-        left -= count
+        remaining -= count
     return Comparison(float(differences.mean()), (extreme + 1) / (permutations + 1))

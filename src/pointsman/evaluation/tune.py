@@ -86,37 +86,37 @@ def tune(
     """
     checked(k)
     if dataset.lists_for("auto") != (True, True):
-        raise InputError(f"dataset {dataset.name!r} keeps one list only; there is nothing to weigh")
+        raise InputError(f"dataset {dataset.name!r} keeps only one list; there is nothing to weigh")
     default = replace(policy or measured(), vector_weight=1.0, strategy=None)
-    judged = _judged(dataset, queries, qrels)
-    if len(judged) < FEWEST:
+    labelled = _judged(dataset, queries, qrels)
+    if len(labelled) < FEWEST:
         raise InputError(
-            f"{len(judged)} labelled queries have relevant documents in {dataset.name!r}; "
+            f"{len(labelled)} labelled queries have relevant documents in {dataset.name!r}; "
             f"with fewer than {FEWEST} the default is safer than anything fitted"
         )
-    told = on_progress or (lambda *_: None)
+    report = on_progress or (lambda *_: None)
     curves: list[list[float]] = []
     fixed: dict[str, list[float]] = {name: [] for name in FIXED}
     spread = dataset.cosine_spread
     if spread is None:
         raise InputError(f"dataset {dataset.name!r} holds no vectors yet; add documents first")
-    for number, (text, grades) in enumerate(judged, 1):
+    for number, (text, grades) in enumerate(labelled, 1):
         pool = dataset.candidates(Query(text), absent_script=default.absent_script)
         curves.append(_curve(pool, spread, default, grades, k))
         for name in FIXED:
             fixed[name].append(_ndcg([key for key, _ in pool.lists[name]], grades, k))
-        told(number, len(judged), "looking")
+        report(number, len(labelled), "looking")
     return _decided(default, np.array(curves), {name: np.array(values) for name, values in fixed.items()})
 
 
 def _judged(dataset: Dataset, queries: Mapping[str, str], qrels: Grades) -> list[tuple[str, dict[int, int]]]:
-    found = []
+    rows = []
     for query, text in queries.items():
         grades = {name: grade for name, grade in qrels.get(query, {}).items() if grade > 0}
         keys = dataset.store.keys(list(grades))
         if keys:
-            found.append((text, {key: grades[name] for name, key in keys.items()}))
-    return found
+            rows.append((text, {key: grades[name] for name, key in keys.items()}))
+    return rows
 
 
 def _curve(pool: Pool[int], spread: CosineSpread, policy: Policy, grades: Mapping[int, int], k: int) -> list[float]:
@@ -149,22 +149,22 @@ def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
     lower = {name: _lower(values - base) for name, values in candidates.items()}
     ndcg = {"default": float(base.mean()), **{name: float(values.mean()) for name, values in candidates.items()}}
     sure = [name for name in candidates if lower[name] > 0]
-    shown = ", ".join(f"{name} {ndcg[name]:.4f} (gain at least {lower[name]:+.4f})" for name in candidates)
+    figures = ", ".join(f"{name} {ndcg[name]:.4f} (gain at least {lower[name]:+.4f})" for name in candidates)
     if not sure:
-        reason = f"the default is kept: on {count} queries it has {ndcg['default']:.4f}, and no gain is sure: {shown}"
+        reason = f"the default is kept: on {count} queries it has {ndcg['default']:.4f}, and no gain is sure: {figures}"
         return Tuning(default, "default", reason, count, ndcg, lower)
-    chosen = max(sure, key=ndcg.__getitem__)
-    if chosen == "fitted":
+    best = max(sure, key=ndcg.__getitem__)
+    if best == "fitted":
         weight = WEIGHTS[_best(curves)]
         note = {"vector_weight": f"fitted to {count} labelled queries by pointsman tune"}
         policy = replace(default, name="tuned", vector_weight=weight, origin={**default.origin, **note})
         what = f"vectors count {weight:.2f}"
     else:
         note = {"strategy": f"beats the default on {count} labelled queries, by pointsman tune"}
-        policy = replace(default, name="tuned", strategy=chosen, origin={**default.origin, **note})
-        what = f"the fixed strategy {chosen!r}"
-    reason = f"{what}: on {count} queries the default has {ndcg['default']:.4f}; {shown}"
-    return Tuning(policy, chosen, reason, count, ndcg, lower)
+        policy = replace(default, name="tuned", strategy=best, origin={**default.origin, **note})
+        what = f"the fixed strategy {best!r}"
+    reason = f"{what}: on {count} queries the default has {ndcg['default']:.4f}; {figures}"
+    return Tuning(policy, best, reason, count, ndcg, lower)
 
 
 def _best(curves: Any) -> int:

@@ -6,19 +6,19 @@ Converters are imported when a file of their kind is met.
 from pointsman.ingest.builtin import installed_package_documents, own_documents, standard_library_documents
 from pointsman.ingest.chunk import chunk, document_digest, estimate_tokens
 from pointsman.ingest.convert import convert
-from pointsman.ingest.folder import FoundFile, Sync, find_files, plan_sync, read_paths, text_of
+from pointsman.ingest.folder import Sync, find_files, plan_sync, read_paths, text_of
 from pointsman.ingest.limits import FileLimits
 from pointsman.ingest.reader import FileReader, Ingested
-from pointsman.ingest.source import Problem, Section, Source
+from pointsman.ingest.source import FoundFile, ParsedDocument, Problem, Section
 
 __all__ = [
     "FileLimits",
     "FileReader",
     "FoundFile",
     "Ingested",
+    "ParsedDocument",
     "Problem",
     "Section",
-    "Source",
     "Sync",
     "chunk",
     "convert",

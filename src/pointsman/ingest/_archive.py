@@ -57,12 +57,12 @@ class Archive:
         rels = posixpath.join(folder, "_rels", f"{name}.rels")
         if rels not in self.names:
             return {}
-        found = {}
+        targets = {}
         for event, element in self.elements(rels, f"{_RELATIONS}Relationship"):
             if event == "end" and element.get("TargetMode") != "External":
                 target = posixpath.normpath(posixpath.join("/", folder, element.get("Target", "")))
-                found[element.get("Id", "")] = target.lstrip("/")
-        return found
+                targets[element.get("Id", "")] = target.lstrip("/")
+        return targets
 
     def read(self, name: str) -> bytes:
         """The whole content of a part; see `open`."""

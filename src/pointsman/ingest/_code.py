@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from pointsman.ingest.source import Lines, Section, Source
+from pointsman.ingest.source import Lines, ParsedDocument, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,8 +28,8 @@ Span = tuple[tuple[str, ...], int, int]
 """Names around a stretch of code, and its first and last line (exclusive), counted from 0."""
 
 
-def code(path: str, text: str, kind: str) -> Source:
-    """The file as it is, cut where definitions begin."""
+def code(path: str, text: str, kind: str) -> ParsedDocument:
+    """The file unchanged, split where definitions begin."""
     lines = text.split("\n")
     offsets = [0]
     for line in lines:
@@ -44,7 +44,7 @@ def code(path: str, text: str, kind: str) -> Source:
         if body.strip():
             start = offsets[first] + len(raw) - len(raw.lstrip("\n"))
             sections.append(Section(names, body, start))
-    return Source(
+    return ParsedDocument(
         path=path,
         title=PurePosixPath(path).name,
         sections=tuple(sections),
@@ -93,9 +93,9 @@ def _block_spans(text: str) -> list[Span]:
     """Stretches between empty lines, where the next one starts at the left margin."""
     starts = [0]
     line, position = 0, 0
-    for found in _BLOCK_START.finditer(text):
-        line += text.count("\n", position, found.end())
-        position = found.end()
+    for match in _BLOCK_START.finditer(text):
+        line += text.count("\n", position, match.end())
+        position = match.end()
         starts.append(line)
     starts.append(line + text.count("\n", position) + 1)
     lines = text.split("\n")

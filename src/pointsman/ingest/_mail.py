@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pointsman.errors import InputError
 from pointsman.ingest._markup import html_blocks
 from pointsman.ingest.encoding import decode
-from pointsman.ingest.source import Block, Problem, Source, clean, outline
+from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, outline
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -21,8 +21,8 @@ _SHOWN = ("From", "To", "Cc", "Date")
 
 
 def mail(
-    path: str, data: bytes, attached: Callable[[str, bytes], Iterator[Source | Problem]]
-) -> Iterator[Source | Problem]:
+    path: str, data: bytes, attached: Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
+) -> Iterator[ParsedDocument | Problem]:
     """The subject as title, the addresses and the date, the text, and each attachment below its name.
 
     Args:
@@ -32,9 +32,9 @@ def mail(
     """
     message = message_from_bytes(data)
     if not message.keys():
-        raise InputError("no e-mail: it has no header")
-    shown = {name: _header(message, name) for name in _SHOWN}
-    blocks = [Block(0, "\n".join(f"{name}: {value}" for name, value in shown.items() if value))]
+        raise InputError("not an e-mail: it has no header")
+    fields = {name: _header(message, name) for name in _SHOWN}
+    blocks = [Block(0, "\n".join(f"{name}: {value}" for name, value in fields.items() if value))]
     for part in message.walk():
         content = None if part.is_multipart() else part.get_payload(decode=True)
         if not isinstance(content, bytes):
@@ -52,7 +52,7 @@ def mail(
                     blocks.append(Block(0, item.text))
         except InputError as error:
             yield Problem(path, f"attachment {name!r}: {error}")
-    metadata = {name.lower(): value for name, value in shown.items() if value} | _date(message)
+    metadata = {name.lower(): value for name, value in fields.items() if value} | _date(message)
     yield outline(path, "eml", blocks, title=_header(message, "Subject"), metadata=metadata)
 
 
@@ -96,6 +96,6 @@ def _has_plain_twin(message: Message, part: Message) -> bool:
     """Whether the same text stands beside it without marks."""
     for around in message.walk():
         parts = around.get_payload() if around.get_content_type() == "multipart/alternative" else None
-        if isinstance(parts, list) and any(one is part for one in parts):
-            return any(one.get_content_type() == "text/plain" for one in parts if not isinstance(one, str))
+        if isinstance(parts, list) and any(item is part for item in parts):
+            return any(item.get_content_type() == "text/plain" for item in parts if not isinstance(item, str))
     return False

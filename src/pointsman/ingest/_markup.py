@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
-from pointsman.ingest.source import Block, Problem, Source, clean, join_wrapped, outline
+from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, join_wrapped, outline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ _LAST_LINE = 65_000  # the parser counts lines up to 65,535
 _BREAK = "\x00"  # stands for <br> while white space is folded
 
 
-def markdown(path: str, text: str) -> Source:
+def markdown(path: str, text: str) -> ParsedDocument:
     """Sections by heading; the text stays Markdown, less badges, link targets and raw HTML."""
     title, skipped = "", 0
     if front := _FRONT_MATTER.match(text):
@@ -85,7 +85,7 @@ def _plain(text: str) -> str:
     return _LINK.sub(r"\1", _BADGE.sub("", text))
 
 
-def restructured(path: str, text: str) -> Source:
+def restructured(path: str, text: str) -> ParsedDocument:
     """Sections by underlined headings, whose levels are in the order in which their underlines appear."""
     return outline(path, "rst", _rst_blocks(text.split("\n")))
 
@@ -135,11 +135,11 @@ def _rst_plain(text: str) -> str:
     return _RST_LINK.sub(r"\1", _RST_ROLE.sub(r"\1", _RST_SUBSTITUTION.sub("", text)))
 
 
-def html(path: str, text: str) -> Source:
+def html(path: str, text: str) -> ParsedDocument:
     """Sections by ``h1`` to ``h6``; scripts, styles and navigation are dropped, entities are decoded."""
     title, blocks = html_blocks(text)
     if not blocks:
-        raise InputError("HTML without text; if a script fills the page, save it from a browser")
+        raise InputError("HTML without text; if a script renders the page, save it from a browser")
     return outline(path, "html", blocks, title=title)
 
 
@@ -159,7 +159,7 @@ def html_blocks(text: str) -> tuple[str, list[Block]]:
     except etree.XMLSyntaxError as error:
         raise InputError(f"HTML that cannot be parsed: {error}") from error
     if any("depth" in entry.message for entry in parser.error_log):
-        raise InputError("HTML nested deeper than its parser goes; flatten the page")
+        raise InputError("HTML nested too deeply for its parser; flatten the page")
     if root is None:
         return "", []
     title = " ".join("".join(map(str, element.itertext())) for element in root.iterfind("head/title"))
@@ -217,7 +217,7 @@ class _Collector:
             self.begins.append(self._line)
 
 
-def notebook(path: str, text: str, most_cells: int) -> Iterator[Source | Problem]:
+def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument | Problem]:
     """A Jupyter notebook: cells as pages, Markdown with its headings, code, and the text that it printed.
 
     Raises:
@@ -228,7 +228,7 @@ def notebook(path: str, text: str, most_cells: int) -> Iterator[Source | Problem
         cells = content["cells"] if "cells" in content else content["worksheets"][0]["cells"]
         language = content.get("metadata", {}).get("kernelspec", {}).get("language", "")
         if not isinstance(cells, list):
-            raise TypeError("its cells are no list")
+            raise TypeError("its cells are not a list")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"no notebook: {type(error).__name__}: {error}") from error
     if len(cells) > most_cells:

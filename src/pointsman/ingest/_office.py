@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
 from pointsman.ingest._archive import Archive, Paragraphs, document_title
-from pointsman.ingest.source import Block, Problem, Row, Source, outline, table_blocks
+from pointsman.ingest.source import Block, ParsedDocument, Problem, Row, outline, table_blocks
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -22,7 +22,7 @@ _BY_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}i
 _HEADING_STYLE = re.compile(r"heading ([1-9])", re.IGNORECASE)
 
 
-def docx(path: str, data: bytes) -> Source:
+def docx(path: str, data: bytes) -> ParsedDocument:
     """Paragraphs, headings by their styles, tables by rows, foot- and endnotes last."""
     archive = Archive(data, "Word document")
     return outline(path, "docx", _word_blocks(archive), title=document_title(archive))
@@ -83,7 +83,7 @@ _WORD_SKIPPED = (
 )
 
 
-def pptx(path: str, data: bytes, most_pages: int) -> Iterator[Source | Problem]:
+def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | Problem]:
     """Slides as pages: the title as heading, text, tables, and the speaker's notes."""
     archive = Archive(data, "PowerPoint presentation")
     relations = archive.relations("ppt/presentation.xml")
@@ -99,11 +99,11 @@ def pptx(path: str, data: bytes, most_pages: int) -> Iterator[Source | Problem]:
         if slide not in archive.names:
             yield Problem(path, f"slide {page} is not in the file")
             continue
-        found = sorted(_slide_blocks(archive, slide, page), key=lambda block: not block.level)
-        if found and not found[0].level:
-            found[0] = found[0]._replace(level=1)  # or its text would stand below the slide before
+        slide_blocks = sorted(_slide_blocks(archive, slide, page), key=lambda block: not block.level)
+        if slide_blocks and not slide_blocks[0].level:
+            slide_blocks[0] = slide_blocks[0]._replace(level=1)  # or its text would stand below the slide before
         notes = [name for name in archive.relations(slide).values() if "notesSlide" in name and name in archive.names]
-        blocks += found + [block for name in notes for block in _slide_blocks(archive, name, page, only="body")]
+        blocks += slide_blocks + [block for name in notes for block in _slide_blocks(archive, name, page, only="body")]
     yield outline(path, "pptx", blocks, title=document_title(archive))
 
 
@@ -128,7 +128,7 @@ def _slide_blocks(archive: Archive, slide: str, page: int, *, only: str | None =
             yield from text.open(tag) if event == "start" else text.close(tag, page=page)
 
 
-def xlsx(path: str, data: bytes) -> Source:
+def xlsx(path: str, data: bytes) -> ParsedDocument:
     """Sheets as pages, each below its name: rows in stretches below the header, with their numbers."""
     archive = Archive(data, "Excel workbook")
     return outline(path, "xlsx", _workbook_blocks(archive), title=document_title(archive))
@@ -182,7 +182,7 @@ def _date_styles(archive: Archive) -> list[bool]:
             formats[element.get("numFmtId", "")] = any(char in "ymdhs" for char in code.lower())
         elif event == "end":
             ids = (style.get("numFmtId", "") for style in element.iter(f"{_SHEET}xf"))
-            styles = [formats.get(one, one in _DATE_FORMATS) for one in ids]
+            styles = [formats.get(format_id, format_id in _DATE_FORMATS) for format_id in ids]
     return styles
 
 

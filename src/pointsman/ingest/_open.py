@@ -11,7 +11,7 @@ from pointsman.errors import InputError
 from pointsman.ingest._archive import Archive, Paragraphs, document_title
 from pointsman.ingest._markup import html_blocks
 from pointsman.ingest.encoding import decode
-from pointsman.ingest.source import Block, Problem, Source, clean, outline
+from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, outline
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -27,7 +27,7 @@ _ODF_SKIPPED = (f"{_ODF['text']}tracked-changes", f"{_ODF['office']}annotation")
 _ODF_CHARACTERS = {f"{_ODF['text']}tab": "\t", f"{_ODF['text']}line-break": "\n"}
 
 
-def opendocument(path: str, data: bytes, kind: str) -> Source:
+def opendocument(path: str, data: bytes, kind: str) -> ParsedDocument:
     """Text (``odt``), sheets (``ods``) or slides (``odp``): headings, paragraphs, tables by rows."""
     archive = Archive(data, "OpenDocument file")
     return outline(path, kind, _odf_blocks(archive, kind), title=document_title(archive, "meta.xml"))
@@ -77,7 +77,7 @@ def _odf_text(paragraph: _Element) -> str:
     return "".join(parts)
 
 
-def epub(path: str, data: bytes) -> Iterator[Source | Problem]:
+def epub(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
     """The chapters of a book in reading order; one that cannot be read is reported alone."""
     archive = Archive(data, "EPUB book")
     containers = archive.elements("META-INF/container.xml", "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile")
@@ -94,8 +94,8 @@ def epub(path: str, data: bytes) -> Iterator[Source | Problem]:
     blocks: list[Block] = []
     for chapter in dict.fromkeys(chapters):
         try:
-            _, found = html_blocks(clean(decode(archive.read(chapter), may_declare=True)))
-            blocks += [block._replace(lines=None) for block in found]
+            _, chapter_blocks = html_blocks(clean(decode(archive.read(chapter), may_declare=True)))
+            blocks += [block._replace(lines=None) for block in chapter_blocks]
         except InputError as error:
             yield Problem(path, f"chapter {chapter!r:.200}: {error}")
     if not blocks:

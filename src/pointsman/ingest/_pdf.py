@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
 from pointsman.ingest import _pictures
-from pointsman.ingest.source import Block, Problem, Source, clean, join_wrapped, outline
+from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, join_wrapped, outline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _HYPHEN = re.compile(r"(?<=[a-zа-яё])[-\u00ad]\n(?=[a-zа-яё])")
 
 
-def pdf(path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Iterator[Source | Problem]:
+def pdf(
+    path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]
+) -> Iterator[ParsedDocument | Problem]:
     """The text of all pages as one section, with the offsets of the pages; a bad page is reported alone.
 
     A page without text is read as a picture where an OCR engine is here.

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pointsman.errors import InputError
-from pointsman.ingest.source import Block, Problem, Source, clean, outline
+from pointsman.ingest.source import Block, ParsedDocument, Problem, clean, outline
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -72,7 +72,7 @@ class Words(tuple[Line, ...]):
         return self.letters > max(10, 0.85 * sum(map(str.isalnum, self.text)))
 
 
-def picture(path: str, data: bytes) -> Iterator[Source | Problem]:
+def picture(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
     """The words in a picture.
 
     Raises:
@@ -129,7 +129,7 @@ def read_words(image: Image) -> tuple[Words, str | None]:
     wordless = sum(line.wordless for line in lines)
     if languages() and (wordless or not any(words.is_sure for words in readings)):
         readings += _by_tesseract(image)
-    words = max(readings, key=lambda one: one.letters)
+    words = max(readings, key=lambda reading: reading.letters)
     if not wordless or "rus" in languages():
         return words, None
     return words, (
@@ -155,8 +155,8 @@ def languages() -> tuple[str, ...]:
     if not program:
         return ()
     command = [program, "--list-langs"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603  (fixed)
-    there = listed.stdout.split()
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)  # noqa: S603  (fixed)
+    there = process.stdout.split()
     return tuple(language for language in _LANGUAGES if language in there)
 
 
@@ -179,13 +179,13 @@ def _tesseract(image: Image) -> Words:
     command = ["tesseract", "stdin", "stdout", "-l", "+".join(languages()), "--psm", "3", "tsv"]
     one_thread = os.environ | {"OMP_THREAD_LIMIT": "1"}
     try:
-        done = subprocess.run(  # noqa: S603  (a fixed command)
+        process = subprocess.run(  # noqa: S603  (a fixed command)
             command, input=data.getvalue(), capture_output=True, check=False, timeout=_SECONDS, env=one_thread
         )
     except subprocess.TimeoutExpired:
         return Words()  # another engine may be quicker
     lines: dict[tuple[str, ...], list[tuple[str, float]]] = {}
-    for row in done.stdout.decode("utf-8", "replace").splitlines()[1:]:
+    for row in process.stdout.decode("utf-8", "replace").splitlines()[1:]:
         fields = row.split("\t")
         if len(fields) == 12 and fields[11].strip() and float(fields[10]) >= _LEAST_CONFIDENCE:
             lines.setdefault(tuple(fields[1:5]), []).append((fields[11], float(fields[10]) / 100))
@@ -208,8 +208,8 @@ def _rapidocr(image: Image) -> Words:
     boxes = _engine()(pixels, use_det=True, use_cls=False, use_rec=False).boxes
     if boxes is None:
         return Words()
-    found = _engine()(pixels, use_det=True, use_cls=True, use_rec=True)
-    texts = () if found.txts is None else zip(found.txts, found.scores, found.boxes, strict=True)
+    result = _engine()(pixels, use_det=True, use_cls=True, use_rec=True)
+    texts = () if result.txts is None else zip(result.txts, result.scores, result.boxes, strict=True)
     lines = [Line(clean(text).strip(), float(score), _is_wordless(text, box)) for text, score, box in texts]
     # Lines that are blank to it are not among its results, so they are those that it saw and says nothing about.
     return Words([*lines, *[Line("", 0.0, wordless=True)] * (len(boxes) - len(lines))])
@@ -237,7 +237,7 @@ def _engine() -> Any:
 
 def _is_wordless(text: str, box: Any) -> bool:
     """Whether a line says less than a third of what letters of its height would make on its width."""
-    sides = sorted(float(((box[one] - box[one - 1]) ** 2).sum()) ** 0.5 for one in range(4))
+    sides = sorted(float(((box[corner] - box[corner - 1]) ** 2).sum()) ** 0.5 for corner in range(4))
     height, width = max(sides[0], 1.0), sides[3]
     letters = sum(2 if char >= "\u2e80" else 1 for char in text if char.isalnum())
     return bool(letters < 0.35 * width / (0.6 * height))

@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError
-from pointsman.ingest.source import LONGEST_HEADING, Lines, Problem, Section, Source, clean
+from pointsman.ingest.source import LONGEST_HEADING, Lines, ParsedDocument, Problem, Section, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ Label = tuple["Label | None", str, int]
 """The label around it, its own name, and the length of both."""
 
 
-def json_lines(path: str, text: str) -> Iterator[Source | Problem]:
+def json_lines(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
     """A document a line; a line that is no JSON object is reported by its number."""
     records = _Records(path, "jsonl")
     for number, line in enumerate(io.StringIO(text), start=1):
@@ -50,10 +50,10 @@ def json_lines(path: str, text: str) -> Iterator[Source | Problem]:
         if isinstance(value, dict):
             yield from records.read(value, number)
         else:
-            yield Problem(path, f"line {number}: a JSON object is wanted, not {type(value).__name__}")
+            yield Problem(path, f"line {number}: expected a JSON object, not {type(value).__name__}")
 
 
-def json_file(path: str, text: str) -> Iterator[Source | Problem]:
+def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
     """A list of objects gives a document each; anything else is one document."""
     value = _parse(text)
     records = _Records(path, "json", unit="record")
@@ -64,7 +64,7 @@ def json_file(path: str, text: str) -> Iterator[Source | Problem]:
         yield from records.read(value if isinstance(value, dict) else {"": value}, 1)
 
 
-def table(path: str, text: str, kind: str) -> Iterator[Source | Problem]:
+def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]:
     """A document a row; the first row names the fields."""
     delimiter = "\t" if kind == "tsv" else _delimiter(text)
     rows = _rows(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), len(text))
@@ -138,12 +138,12 @@ class _Records:
         self._labels, self._room = labels, 4000
         self._reported = False
 
-    def row(self, header: list[str], cells: list[str], first: int, last: int) -> Iterator[Source | Problem]:
+    def row(self, header: list[str], cells: list[str], first: int, last: int) -> Iterator[ParsedDocument | Problem]:
         """The source of a table's row, which stands on these lines."""
         self._room += sum(map(len, cells)) + 200
         if self._labels > self._room:
             text = clean("\n".join(cell for cell in cells if cell.strip())).strip()
-            yield Source(
+            yield ParsedDocument(
                 self._path, "", (Section((), text, 0),), text, self._kind, lines=(Lines(0, first, last, exact=False),)
             )
             return
@@ -151,7 +151,9 @@ class _Records:
         names = header + [""] * (len(cells) - len(header))
         yield from self.read(_fields(zip(names, cells, strict=False)), first, last)
 
-    def read(self, record: Mapping[str, Any], number: int, last: int | None = None) -> Iterator[Source | Problem]:
+    def read(
+        self, record: Mapping[str, Any], number: int, last: int | None = None
+    ) -> Iterator[ParsedDocument | Problem]:
         """The source of a record that has this number, or stands on these lines; and what cannot be used of it."""
         id_field = next((name for name in ID_FIELDS if _is_id(record.get(name))), None)
         text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name))), None)
@@ -168,20 +170,20 @@ class _Records:
         if len(title) > LONGEST_HEADING:
             title, text = "", text if text == title else f"{title}\n\n{text}"
         if not text:
-            yield Problem(self._path, f"{self._unit} {number}: no text in it")
+            yield Problem(self._path, f"{self._unit} {number}: it has no text")
             return
         record_id = clean(str(record[id_field])).strip() if id_field else None
         if record_id is not None and (first := self._ids.setdefault(record_id, number)) != number:
             yield Problem(
                 self._path,
-                f"{self._unit} {number}: the id {record_id!r} is already that of {self._unit} {first}",
+                f"{self._unit} {number}: the id {record_id!r} is already used by {self._unit} {first}",
             )
             return
         nested = rest.pop("metadata", None)
         extra = {**(nested if isinstance(nested, dict) else {}), **rest}
         has_lines = self._unit == "line"
-        fields = self._kept(extra, _LONGEST_VALUE if text_field is None else None)
-        yield Source(
+        fields = self._filter_fields(extra, _LONGEST_VALUE if text_field is None else None)
+        yield ParsedDocument(
             path=self._path,
             title=title,
             sections=(Section((), text, 0),),
@@ -199,11 +201,11 @@ class _Records:
                 "a file are kept for filters",
             )
 
-    def _kept(self, record: Mapping[str, Any], longest: int | None) -> dict[str, Any]:
+    def _filter_fields(self, record: Mapping[str, Any], longest: int | None) -> dict[str, Any]:
         """Fields that can be filtered on: scalars and lists of scalars."""
-        kept: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name, value in record.items():
-            if len(kept) == MOST_FIELDS:
+            if len(fields) == MOST_FIELDS:
                 break
             key = clean(name)
             usable = _filterable(value)
@@ -215,8 +217,8 @@ class _Records:
                 if len(self._names) == MOST_NAMES:
                     continue
                 self._names.add(key)
-            kept[key] = usable
-        return kept
+            fields[key] = usable
+        return fields
 
 
 def _filterable(value: Any) -> Any:

@@ -15,7 +15,7 @@ from pointsman.ingest import _markup
 from pointsman.ingest.chunk import chunk
 from pointsman.ingest.convert import plain
 from pointsman.ingest.folder import read_paths
-from pointsman.ingest.source import Section, Source, clean
+from pointsman.ingest.source import ParsedDocument, Section, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -72,7 +72,7 @@ def standard_library_documents(limit: int | None = 1500, modules: Iterable[str] 
 
 def _module_documents(module: str) -> Iterator[Document]:
     for name, kind, text in _docstrings(module):
-        source = Source(
+        source = ParsedDocument(
             path=f"python/{module}",
             title=name,
             sections=(Section((), text, 0),),
@@ -139,15 +139,15 @@ def _description(item: Distribution) -> Iterator[Document]:
 
 
 def _docstrings(module: str) -> Iterator[Docstring]:
-    found: dict[str, Docstring] = {}
+    docstrings: dict[str, Docstring] = {}
     for name in (_PYTHON_TWINS.get(module, module), module):
         base = Path(sysconfig.get_path("stdlib"), *name.split("."))
         for path in (base.with_suffix(".py"), base / "__init__.py"):
-            if path.is_file() and not found:
-                found = {item[0]: item for item in _parsed_docstrings(module, path)}
+            if path.is_file() and not docstrings:
+                docstrings = {item[0]: item for item in _parsed_docstrings(module, path)}
     if module in _COMPILED:
-        found = {item[0]: item for item in _imported_docstrings(module)} | found
-    yield from found.values()
+        docstrings = {item[0]: item for item in _imported_docstrings(module)} | docstrings
+    yield from docstrings.values()
 
 
 def _parsed_docstrings(module: str, path: Path) -> Iterator[Docstring]:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pointsman.errors import InputError
-from pointsman.ingest.source import Lines, Section, Source
+from pointsman.ingest.source import Lines, ParsedDocument, Section
 from pointsman.text import detect, sentences
 from pointsman.types import Document
 
@@ -78,7 +78,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def chunk(
-    text: str | Source, *, name: str = "text", max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP
+    text: str | ParsedDocument, *, name: str = "text", max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP
 ) -> list[Document]:
     """Cut a text, or a source that `convert` gave, into passages.
 
@@ -88,7 +88,7 @@ def chunk(
     written there, not on all that comes before, and an edit changes the passages around it, not the rest of the file.
 
     Args:
-        text: A plain text, or a `Source`.
+        text: A plain text, or a `ParsedDocument`.
         name: What a plain text goes by: the ``source`` of its passages, and the beginning of their ids.
         max_tokens: Upper limit of a passage, in estimated tokens.
         overlap: Estimated tokens of whole sentences repeated from the passage before, within one section; not in code.
@@ -104,11 +104,13 @@ def chunk(
     >>> [passage.text for passage in chunk("Trains run on rails. " * 30, max_tokens=16, overlap=0)][:1]
     ['Trains run on rails. Trains run on rails.']
     """
-    source = text if isinstance(text, Source) else Source(name, "", (Section((), text, 0),), text, "txt")
+    source = (
+        text if isinstance(text, ParsedDocument) else ParsedDocument(name, "", (Section((), text, 0),), text, "txt")
+    )
     return list(passages(source, max_tokens, overlap))
 
 
-def passages(source: Source, max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP) -> Iterator[Document]:
+def passages(source: ParsedDocument, max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP) -> Iterator[Document]:
     """The passages of `chunk` one by one, so that a long text need not be cut as a whole before the first is there."""
     check_sizes(max_tokens, overlap)
     cuts = _cuts(source, max_tokens, overlap)
@@ -152,7 +154,7 @@ class _Writer:
     the file: 1,000 passages of one record would carry 1,000 copies of its fields.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ParsedDocument) -> None:
         self._source = source
         self._seen: Counter[str] = Counter()
         self._anchor: Lines | None = None  # of the line that was last asked for, with its place
@@ -191,13 +193,13 @@ class _Writer:
     def _copied(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
         """Title, headings and fields, as far as they fit once the first passage has carried them all."""
         self._room += 2.0 * len(text)
-        wanted: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if title := _title(self._source.title, cut.names):
-            wanted["title"] = title
+            fields["title"] = title
         if cut.names:
-            wanted["headings"] = list(cut.names)
+            fields["headings"] = list(cut.names)
         copied: dict[str, Any] = {}
-        for key, value in (wanted | (self._small_fields if position else self._fields)).items():
+        for key, value in (fields | (self._small_fields if position else self._fields)).items():
             length = len(key) + _length(value)
             if position == 0 or length <= self._room:
                 copied[key] = value
@@ -207,7 +209,7 @@ class _Writer:
     def _line_at(self, offset: int, *, last: bool = False) -> int:
         """The line of the file that a place in the text is from."""
         anchors = self._source.lines
-        anchor = anchors[max(bisect_right(anchors, offset - last, key=lambda one: one.offset) - 1, 0)]
+        anchor = anchors[max(bisect_right(anchors, offset - last, key=lambda each: each.offset) - 1, 0)]
         if not anchor.exact:
             return anchor.last if last else anchor.first
         if anchor is not self._anchor:
@@ -232,7 +234,7 @@ def _title(title: str, names: tuple[str, ...]) -> str:
     return whole[: next(_cut(whole, 0, len(whole), _TITLE_LIMIT), (0, 0))[1]]
 
 
-def _cuts(source: Source, max_tokens: int, overlap: int) -> Iterator[_Cut]:
+def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cut]:
     """Each section's passages, tiny sections joined."""
     text, sections = source.text, source.sections
     index = 0
@@ -266,11 +268,11 @@ def _cuts(source: Source, max_tokens: int, overlap: int) -> Iterator[_Cut]:
                 yield _Cut(number, names, low, high)
 
 
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+def _common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     same = 0
-    while same < min(len(one), len(other)) and one[same] == other[same][:_HEADING_LENGTH]:
+    while same < min(len(first), len(second)) and first[same] == second[same][:_HEADING_LENGTH]:
         same += 1
-    return one[:same]
+    return first[:same]
 
 
 def _strip(text: str, start: int, end: int) -> Span:
@@ -298,7 +300,7 @@ class _Unit(NamedTuple):
     cost: float
 
 
-def _pack(source: Source, start: int, end: int, limit: float, overlap: int) -> Iterator[Span]:
+def _pack(source: ParsedDocument, start: int, end: int, limit: float, overlap: int) -> Iterator[Span]:
     """Fill passages with units up to ``limit``, each repeating up to ``overlap`` tokens of the one before."""
     text, room = source.text, limit - overlap
     units = _units(source, start, end, room)
@@ -339,7 +341,7 @@ def _rank(text: str, before: _Unit, after: _Unit) -> tuple[bool, int]:
     return "\n\n" not in text[before.end : after.start], checksum
 
 
-def _units(source: Source, start: int, end: int, room: float) -> Iterator[_Unit]:
+def _units(source: ParsedDocument, start: int, end: int, room: float) -> Iterator[_Unit]:
     text = source.text
     for low, high in _windows(text, start, end):
         costs = _running_costs(text[low:high])

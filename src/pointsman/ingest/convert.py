@@ -11,9 +11,9 @@ from pointsman.errors import InputError
 from pointsman.ingest import _code, _mail, _markup, _office, _open, _pdf, _pictures, _records
 from pointsman.ingest.encoding import decode
 from pointsman.ingest.limits import FileLimits
-from pointsman.ingest.source import Lines, Problem, Section, Source, clean, stem
+from pointsman.ingest.source import Lines, ParsedDocument, Problem, Section, clean, stem
 
-Converted = Iterator[Source | Problem]
+Converted = Iterator[ParsedDocument | Problem]
 
 CODE_ENDINGS = frozenset(
     "py pyi js mjs cjs jsx ts tsx java go rs c cc cpp cxx h hh hpp cs rb php sh bash zsh sql toml yaml yml ini cfg "  # noqa: SIM905  (a list would fill pages)
@@ -103,7 +103,9 @@ def text_of_bytes(
     path: str, data: bytes, limits: FileLimits | None = None, before_picture: Callable[[], None] = lambda: None
 ) -> str:
     """The text of a whole file, in which `Source.offset` and the ``start`` and ``end`` of passages count."""
-    return _BETWEEN.join(item.text for item in convert(path, data, limits, before_picture) if isinstance(item, Source))
+    return _BETWEEN.join(
+        item.text for item in convert(path, data, limits, before_picture) if isinstance(item, ParsedDocument)
+    )
 
 
 def _converted(path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
@@ -124,7 +126,7 @@ def _converted(path: str, data: bytes, limits: FileLimits, before_picture: Calla
 
 def _attached(name: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
     if format_of(name, data) == "eml":
-        raise InputError("a message within a message is not read")  # each could hold the next, without end
+        raise InputError("nested messages are not read")  # each could hold the next, without end
     return _converted(name, data, limits, before_picture)
 
 
@@ -161,8 +163,8 @@ def _zipped_format(data: bytes) -> str | None:
     return next((kind for mark, kind in parts.items() if mark in data), None)
 
 
-def plain(path: str, text: str) -> Source:
+def plain(path: str, text: str) -> ParsedDocument:
     """Text without marks: one section, titled by the name of the file; a log's units are its lines."""
     is_log = path.lower().endswith(".log")
     lines = (Lines(0, 1, text.count("\n") + 1),)
-    return Source(path, stem(path), (Section((), text, 0),), text, "txt", lines=lines, is_code=is_log)
+    return ParsedDocument(path, stem(path), (Section((), text, 0),), text, "txt", lines=lines, is_code=is_log)

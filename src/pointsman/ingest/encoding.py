@@ -71,8 +71,8 @@ def _utf16_order(data: bytes) -> str:
     """Tell in which order UTF-16 without a mark makes sense; anything else with control characters is binary."""
     for name in ("utf-16-le", "utf-16-be"):
         text = data[:8192].decode(name, errors="replace")
-        known = sum(_is_plausible(char) for char in text)
-        if len(data) % 2 == 0 and known >= 0.95 * len(text):
+        plausible = sum(_is_plausible(char) for char in text)
+        if len(data) % 2 == 0 and plausible >= 0.95 * len(text):
             return name
     raise InputError("binary data, not text")
 
@@ -91,6 +91,6 @@ def _guess(data: bytes) -> str:
     matches = from_bytes(sample, cp_isolation=list(_CANDIDATES))
     best = matches.best()
     if best is None:
-        raise InputError("neither UTF-8 nor any other encoding that can be told; save the file as UTF-8")
+        raise InputError("unknown encoding; save the file as UTF-8")
     equals = {m.encoding for m in matches if m.chaos <= best.chaos and m.coherence >= best.coherence}
     return next((name for name in _CANDIDATES if name in equals), best.encoding)

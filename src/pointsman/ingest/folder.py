@@ -7,14 +7,13 @@ import os
 import re
 import stat
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.errors import InputError
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP, document_digest
 from pointsman.ingest.reader import FileReader, Ingested
-from pointsman.ingest.source import Problem
+from pointsman.ingest.source import FoundFile, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -29,19 +28,6 @@ SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "ve
 """Folders that hold other people's or generated files; those whose name starts with a dot are skipped as well."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file to read: where it is, the id it goes by, and its size in bytes.
-
-    ``alone`` says that it is all there is to index: then its records keep their own ids.
-    """
-
-    path: Path
-    id: str
-    size: int
-    alone: bool = False
 
 
 def find_files(
@@ -69,7 +55,7 @@ def find_files(
     """
     roots = list(dict.fromkeys(Path(path).absolute() for path in paths))
     if not roots:
-        raise InputError("no path given; name at least one file or folder")
+        raise InputError("no path given; give at least one file or folder")
     for root in roots:
         if not root.exists():
             raise InputError(f"no file or folder at {str(root)!r}; check the path")
@@ -93,13 +79,13 @@ def read_paths(
     ids are made and what is skipped. Records (JSON, JSON lines, tables) keep their own ids as they are when a single
     file is given, as in a BEIR folder's ``corpus.jsonl``; in all other cases their ids are ``path#id``.
     """
-    found = find_files(paths, max_bytes=max_bytes, skip=skip, hidden=hidden)
-    return _read_all(found, FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits))
+    files = find_files(paths, max_bytes=max_bytes, skip=skip, hidden=hidden)
+    return _read_all(files, FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits))
 
 
-def _read_all(found: Iterable[FoundFile | Problem], reader: FileReader) -> Iterator[Ingested]:
+def _read_all(items: Iterable[FoundFile | Problem], reader: FileReader) -> Iterator[Ingested]:
     with reader:
-        for item in found:
+        for item in items:
             if isinstance(item, Problem):
                 yield Ingested(item.path, problems=(item,))
             else:
@@ -147,9 +133,9 @@ class Sync:
     it.
     """
 
-    def __init__(self, stored: Iterable[Document]) -> None:
+    def __init__(self, documents: Iterable[Document]) -> None:
         self._stored = {
-            document.id: (str(document.metadata.get("source", "")), document_digest(document)) for document in stored
+            document.id: (str(document.metadata.get("source", "")), document_digest(document)) for document in documents
         }
         self._met: set[str] = set()
         self._gave: set[str] = set()
@@ -182,9 +168,9 @@ class Sync:
         ]
 
 
-def plan_sync(stored: Iterable[Document], ingested: Iterable[Ingested]) -> tuple[list[Document], list[str]]:
+def plan_sync(documents: Iterable[Document], ingested: Iterable[Ingested]) -> tuple[list[Document], list[str]]:
     """What to add and which ids to delete so that the stored documents become the ingested ones; see `Sync`."""
-    sync = Sync(stored)
+    sync = Sync(documents)
     to_add = [document for item in ingested for document in sync.changed(item)]
     return to_add, sync.gone()
 
@@ -206,7 +192,7 @@ def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool)
                     waiting.extend(reversed(_children(path, identity, skip, hidden)))
                 elif stat.S_ISLNK(status.st_mode):
                     if not Path(path).resolve(strict=True).is_relative_to(root):
-                        yield Problem(identity, "a link that leads outside; give its target as a path to index it")
+                        yield Problem(identity, "a link that leads outside; index its target directly")
                 elif not stat.S_ISREG(status.st_mode):
                     yield Problem(identity, "not a regular file")  # opening a pipe would wait for ever
                 elif status.st_size > max_bytes:
@@ -222,15 +208,15 @@ def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool)
 def _children(path: str, identity: str, skip: frozenset[str], hidden: bool) -> list[tuple[str, str]]:
     with os.scandir(path) as entries:
         children = sorted(entries, key=lambda entry: os.fsencode(entry.name))
-    kept = []
+    paths = []
     for entry in children:
         if entry.name.startswith(".") and not hidden:
             continue
         if entry.is_dir(follow_symlinks=False) and (entry.name in skip or _is_machinery(Path(entry.path))):
             continue
         name = _readable_name(entry.name)
-        kept.append((entry.path, f"{identity}/{name}" if identity else name))
-    return kept
+        paths.append((entry.path, f"{identity}/{name}" if identity else name))
+    return paths
 
 
 def _is_machinery(folder: Path) -> bool:
@@ -246,7 +232,7 @@ def _readable_name(name: str) -> str:
     'a\\x0ab'
     """
     text = os.fsencode(name).decode("utf-8", errors="backslashreplace")
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def _root_names(roots: list[Path]) -> list[str]:

@@ -22,7 +22,7 @@ from pointsman.ingest.source import Problem
 from pointsman.types import Document
 
 if TYPE_CHECKING:
-    from pointsman.ingest.folder import FoundFile
+    from pointsman.ingest.source import FoundFile
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pointsman.ingest.worker import main; main()"
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread would take memory of its own
@@ -138,7 +138,7 @@ class _Worker:
         while True:
             line = self._line(self._patience)
             if line is None:
-                reason = f"its converter did nothing for {self._patience} s"
+                reason = f"its converter made no progress for {self._patience} s"
             elif not line:
                 reason = self._cause_of_death()
             else:
@@ -192,8 +192,8 @@ class _Worker:
         if code == -signal.SIGXCPU:
             return f"takes more than {self._limits.seconds} s; raise the limit seconds to index it"
         self._errors.seek(0)
-        said = self._errors.read()[-4000:].decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
-        if "MemoryError" in said or "alloc" in said or code == -signal.SIGKILL:
+        output = self._errors.read()[-4000:].decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
+        if "MemoryError" in output or "alloc" in output or code == -signal.SIGKILL:
             return f"needs more than {self._limits.memory >> 20} MB of memory; raise the limit memory to index it"
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"its converter crashed ({how}){': ' + said if said else ''}"
+        return f"its converter crashed ({how}){': ' + output if output else ''}"

@@ -11,6 +11,7 @@ from pointsman.text import repair
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
 _LINE_END = re.compile(r"\r\n?|[\u2028\u2029]")
 _SPACE = re.compile(r"[\x0b\x0c]")
@@ -48,8 +49,21 @@ class Lines(NamedTuple):
     exact: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file to read: its path, its id, and its size in bytes.
+
+    ``alone`` says that it is all there is to index: then its records keep their own ids.
+    """
+
+    path: Path
+    id: str
+    size: int
+    alone: bool = False
+
+
 class Block(NamedTuple):
-    """A stretch of a document on its way into a `Source`.
+    """A stretch of a document on its way into a `ParsedDocument`.
 
     Attributes:
         level: Of a heading, from 1; 0 for text.
@@ -69,7 +83,7 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ParsedDocument:
     """One document, extracted.
 
     Attributes:
@@ -100,11 +114,11 @@ class Source:
     offset: int = 0
     sha256: str = ""
 
-    def under(self, record_id: str) -> Source:
+    def under(self, record_id: str) -> ParsedDocument:
         """The same source with another id."""
         return replace(self, record_id=record_id)
 
-    def shortened(self, length: int) -> Source:
+    def shortened(self, length: int) -> ParsedDocument:
         """The same source without what comes after ``length`` characters."""
         sections = tuple(
             replace(section, text=section.text[: max(length - section.start, 0)]) for section in self.sections
@@ -148,7 +162,7 @@ def outline(
     *,
     title: str = "",
     metadata: Mapping[str, Any] | None = None,
-) -> Source:
+) -> ParsedDocument:
     """Assemble a source from headings (level 1 and up) and blocks of text (level 0), in order.
 
     A heading that has neither text nor headings below it becomes a section of its own words, so nothing is lost.
@@ -196,7 +210,7 @@ def outline(
     if bare:
         spans.append((names, *bare))
     full = "\n\n".join(parts)
-    return Source(
+    return ParsedDocument(
         path=path,
         title=" ".join(clean(title).split())[:LONGEST_HEADING] or stem(path),
         sections=tuple(Section(names, full[start:end], start) for names, start, end in spans),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, ModelError, PointsmanError, UnmetNeedError
-from pointsman.models.base import BaseEmbedder, Progress
+from pointsman.models.base import BaseEmbedder, EmbedFunction, Progress
 from pointsman.retrieval.base import checked
 from pointsman.retrieval.diversity import mmr
-from pointsman.types import Query
+from pointsman.retrieval.foreign import failed
+from pointsman.types import Document, Hit, Query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pointsman.dataset import Dataset
     from pointsman.filters import Filter
-    from pointsman.types import Document, Hit
+    from pointsman.retrieval.rerank.base import BaseReranker
 
     Filters = str | Mapping[str, Any] | Filter | None
 
@@ -72,7 +72,7 @@ class GivenVectors(BaseEmbedder):
 
     def _cannot(self) -> UnmetNeedError:
         return UnmetNeedError(
-            f"the vectors of {self._name!r} come from outside; give them along, or search by a vector"
+            f"the vectors of {self._name!r} are computed elsewhere; pass them in, or search by a vector"
         )
 
 
@@ -91,7 +91,7 @@ def check_source(source: object) -> None:
 def hits_of(
     source: Any, text: str, k: int, filters: Filter | None = None, options: dict[str, Any] | None = None
 ) -> Sequence[Hit]:
-    """The hits of anything of ours that can search.
+    """Searches anything of Pointsman's that can search, and returns the hits.
 
     Args:
         source: has ``search`` (`Workspace`, `Dataset`, `Client`, …) or ``retrieve`` (any retriever).
@@ -107,8 +107,8 @@ def hits_of(
         hits: Sequence[Hit] = source.search(Query(text, filters), k, **(options or {})).hits
         return hits
     _no_options(source, options)
-    found: Sequence[Hit] = source.retrieve(Query(text, filters), k)
-    return found
+    results: Sequence[Hit] = source.retrieve(Query(text, filters), k)
+    return results
 
 
 async def ahits_of(
@@ -121,13 +121,13 @@ async def ahits_of(
     if callable(getattr(source, "search", None)) or not callable(getattr(source, "aretrieve", None)):
         return await in_thread(hits_of, source, text, k, filters, options)
     _no_options(source, options)
-    found: Sequence[Hit] = await source.aretrieve(Query(text, filters), k)
-    return found
+    results: Sequence[Hit] = await source.aretrieve(Query(text, filters), k)
+    return results
 
 
 def _no_options(source: object, options: dict[str, Any] | None) -> None:
     if options:
-        raise InputError(f"{type(source).__name__} is a retriever, and takes no {', '.join(sorted(options))}")
+        raise InputError(f"{type(source).__name__} is a retriever and does not accept {', '.join(sorted(options))}")
 
 
 def add_in_order(
@@ -166,41 +166,65 @@ def diverse(
     import numpy as np
 
     hits = dataset.search_vector(vector, max(fetch, checked(k)), filters=filters)
-    stored = dataset.get_vectors([hit.id for hit in hits])
-    pairs = [(hit, row) for hit, row in zip(hits, stored, strict=True) if row is not None]  # None: deleted since
+    vectors = dataset.get_vectors([hit.id for hit in hits])
+    pairs = [(hit, row) for hit, row in zip(hits, vectors, strict=True) if row is not None]  # None: deleted since
     if not pairs:
         return []
     rows = np.stack([row for _, row in pairs])
     return [pairs[place][0] for place in mmr([hit.score for hit, _ in pairs], rows @ rows.T, weight, k)]
 
 
-def without_filters(query: str | Query, top_k: int, name: str) -> Query:
-    """The query for a retriever of another framework.
+class ForeignEmbedder(EmbedFunction):
+    """An embedding model of another framework as one of ours.
 
-    Raises:
-        InputError: it has filters, which those do not take, or the number is none.
+    Args:
+        model: the model.
+        query: embeds a query.
+        documents: embeds documents.
+        name: the model's own name; None: it has none, and vectors are not remembered between runs.
     """
-    query = Query.of(query)
-    checked(top_k)
-    if query.filters is not None:
-        raise InputError(f"{name} takes no filters; filter in the retriever itself")
-    return query
+
+    def __init__(
+        self,
+        model: object,
+        query: Callable[[str], list[float]],
+        documents: Callable[[list[str]], list[list[float]]],
+        name: str | None,
+    ) -> None:
+        super().__init__(_Embeddings(model, query, documents))
+        self.identified = name is not None
+        self._name = name or type(model).__qualname__
 
 
-def id_for(text: str) -> str:
-    """An id for a document that has none: the same text always gets the same one.
+class _Embeddings:
+    """The methods under the names that `EmbedFunction` knows."""
 
-    >>> id_for("a red signal")
-    '9a6ca5212d2abc4b51fce0c06f2acf03'
-    """
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    def __init__(
+        self, model: object, query: Callable[[str], list[float]], documents: Callable[[list[str]], list[list[float]]]
+    ) -> None:
+        self.model, self.query, self.documents = model, query, documents
+
+    def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
+        try:
+            return [self.query(text) for text in texts]
+        except Exception as error:
+            raise model_error(self.model, error) from error
+
+    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        try:
+            return self.documents(list(texts))
+        except Exception as error:
+            raise model_error(self.model, error) from error
+
+
+def offline_reranker() -> BaseReranker:
+    """The reranker that needs no network, over the default embedder."""
+    from pointsman.models import default_embedder
+    from pointsman.retrieval.rerank.calibrated import CalibratedReranker
+
+    return CalibratedReranker(default_embedder())
 
 
 def model_error(model: object, error: Exception) -> PointsmanError:
-    """What a model of another framework raised, as an error of ours; one of ours stays as it is."""
+    """Converts an error of another framework's model to ours; our own errors stay unchanged."""
     return error if isinstance(error, PointsmanError) else ModelError(str(failed(model, error)))
-
-
-def failed(source: object, error: Exception) -> PointsmanError:
-    """An error of another framework as one of ours."""
-    return PointsmanError(f"{type(source).__name__} failed: {type(error).__name__}: {error}")

@@ -16,21 +16,21 @@ from uuid import uuid4
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, ModelError
-from pointsman.filters import And, Equals, Filter, In, Not, Or, Range, parse_filter
+from pointsman.filters import And, Contains, Filter, Not, Or, Range, StartsWith, equal_to, one_of, parse_filter
 from pointsman.integrations._shared import (
+    ForeignEmbedder,
     ahits_of,
     check_source,
     diverse,
-    failed,
     hits_of,
-    id_for,
     model_error,
-    without_filters,
+    offline_reranker,
 )
 from pointsman.llm import BaseLLM, Completion, Usage
-from pointsman.models.base import EmbedFunction, as_embedder
-from pointsman.retrieval.base import BaseRetriever, checked
-from pointsman.types import Document, Hit, Provenance, Query
+from pointsman.models.base import as_embedder
+from pointsman.retrieval.base import checked
+from pointsman.retrieval.foreign import ForeignRetriever, id_for
+from pointsman.types import Document, Hit
 
 try:
     from langchain_core import documents as theirs
@@ -150,7 +150,7 @@ class PointsmanVectorStore(VectorStore):
         wait: float = 30.0,
     ) -> None:
         if dataset is not None and embedding is not None:
-            raise InputError("give a dataset, which has an embedder of its own, or an embedding, not both")
+            raise InputError("give either a dataset, which has its own embedder, or an embedding")
         if dataset is None:
             dataset = Dataset("langchain", embedder=None if embedding is None else LangChainEmbedder(embedding))
         self.dataset, self.strategy, self.wait = dataset, strategy, wait
@@ -191,7 +191,7 @@ class PointsmanVectorStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[theirs.Document]:
         """The documents of these ids, of those that exist."""
-        return [_theirs(one) for one in self.dataset.get_many(list(ids)) if one is not None]
+        return [_theirs(document) for document in self.dataset.get_many(list(ids)) if document is not None]
 
     def similarity_search(
         self,
@@ -353,7 +353,7 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
             InputError: no ids are given.
         """
         if ids is None:
-            raise InputError("name the ids of the documents to delete")
+            raise InputError("give the ids of the documents to delete")
         with self.source.writing(self.wait):
             there = [document.id for document in self.source.get_many(ids) if document is not None]
             number = self.source.delete(there)
@@ -361,7 +361,7 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
 
     def get(self, ids: Sequence[str], /, **_: Any) -> list[theirs.Document]:
         """The documents of these ids, of those that exist."""
-        return [_theirs(one) for one in self.source.get_many(list(ids)) if one is not None]
+        return [_theirs(document) for document in self.source.get_many(list(ids)) if document is not None]
 
 
 class PointsmanEmbeddings(Embeddings):
@@ -409,11 +409,7 @@ class PointsmanReranker(BaseDocumentCompressor):
     def model_post_init(self, context: Any, /) -> None:
         """Choose the reranker."""
         super().model_post_init(context)
-        if self.reranker is None:
-            from pointsman.models import default_embedder
-            from pointsman.retrieval.rerank.calibrated import CalibratedReranker
-
-            self.reranker = CalibratedReranker(default_embedder())
+        self.reranker = self.reranker or offline_reranker()
 
     def compress_documents(
         self,
@@ -437,10 +433,11 @@ class PointsmanReranker(BaseDocumentCompressor):
 class PointsmanTranslator(Visitor):
     """Structured queries, as LangChain's self-query retriever makes them, as filters of Pointsman.
 
-    What cannot be expressed raises: ``like``, and ``contain`` of anything but a member of a list.
+    ``contain`` asks for a member of a list, ``like`` for a part of a text: ``%part%`` or ``part`` anywhere, ``part%``
+    at its beginning, letters in their case. Patterns with other wildcards raise.
     """
 
-    allowed_comparators = tuple(one for one in Comparator if one is not Comparator.LIKE)
+    allowed_comparators = tuple(Comparator)
     allowed_operators = tuple(Operator)
 
     def visit_operation(self, operation: Operation) -> Filter:
@@ -463,18 +460,18 @@ class PointsmanTranslator(Visitor):
             FilterError: the comparator cannot be expressed, or the value cannot be compared.
         """
         key, value, name = comparison.attribute, comparison.value, comparison.comparator
-        if isinstance(value, Mapping) and "date" in value:  # as the query constructor writes dates
-            value = value["date"]
+        if isinstance(value, Mapping):  # as the query constructor writes dates
+            value = value.get("datetime", value.get("date"))
         if name in {Comparator.EQ, Comparator.CONTAIN}:
-            return Equals(key, value)
+            return equal_to(key, value)
         if name is Comparator.NE:
-            return Not(Equals(key, value))
+            return Not(equal_to(key, value))
         if name is Comparator.IN:
-            return In(key, value)
+            return one_of(key, value)
         if name is Comparator.NIN:
-            return Not(In(key, value))
+            return Not(one_of(key, value))
         if name is Comparator.LIKE:
-            raise FilterError(f"{key!r}: there is no filter for 'like'; search for the words instead")
+            return _like(key, value)
         return Range(key, **{name.value: value})
 
     def visit_structured_query(self, structured_query: StructuredQuery) -> tuple[str, dict[str, Any]]:
@@ -487,10 +484,25 @@ class PointsmanTranslator(Visitor):
         return structured_query.query, arguments
 
 
+def _like(key: str, pattern: object) -> Filter:
+    """An SQL pattern.
+
+    Raises:
+        FilterError: it has wildcards that no filter has.
+    """
+    text = pattern if isinstance(pattern, str) else ""
+    at_its_beginning = text.endswith("%") and not text.startswith("%")
+    part = text.removesuffix("%").removeprefix("%")
+    suffix_alone = text.startswith("%") and not text.endswith("%")
+    if not part or suffix_alone or "%" in part or "_" in part:
+        raise FilterError(f"{key!r}: like takes part, %part% or part%, not {pattern!r:.80}")
+    return (StartsWith if at_its_beginning else Contains)(key, part)
+
+
 # ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class LangChainRetriever(BaseRetriever):
+class LangChainRetriever(ForeignRetriever):
     """A LangChain retriever as one of Pointsman.
 
     A document without an id gets one made of its text. LangChain's documents have no scores, so a hit's score is
@@ -501,41 +513,19 @@ class LangChainRetriever(BaseRetriever):
         name: what the list is called in traces; its class's name unless given.
     """
 
-    def __init__(self, retriever: Runnable[str, list[theirs.Document]], name: str | None = None) -> None:
-        self.retriever, self.name = retriever, name or type(retriever).__name__
+    retriever: Runnable[str, list[theirs.Document]]
 
-    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits, best first.
+    def _ask(self, text: str, top_k: int) -> list[theirs.Document]:  # noqa: ARG002  (its number is its own)
+        return self.retriever.invoke(text)
 
-        Raises:
-            InputError: the query has filters, which LangChain's retrievers do not take.
-            PointsmanError: the retriever failed.
-        """
-        query = without_filters(query, top_k, self.name)
-        try:
-            documents = self.retriever.invoke(query.text)
-        except Exception as error:
-            raise failed(self.retriever, error) from error
-        return self._hits(documents, top_k)
+    async def _aask(self, text: str, top_k: int) -> list[theirs.Document]:  # noqa: ARG002  (as above)
+        return await self.retriever.ainvoke(text)
 
-    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """The same, awaited."""
-        query = without_filters(query, top_k, self.name)
-        try:
-            documents = await self.retriever.ainvoke(query.text)
-        except Exception as error:
-            raise failed(self.retriever, error) from error
-        return self._hits(documents, top_k)
-
-    def _hits(self, documents: Sequence[theirs.Document], top_k: int) -> list[Hit]:
-        hits = []
-        for rank, one in enumerate(documents[:top_k], 1):
-            document = Document(one.id or id_for(one.page_content), one.page_content, one.metadata)
-            hits.append(Hit(document, 1 / rank, None, (Provenance(self.name, rank, None),)))
-        return hits
+    def _scored(self, item: theirs.Document) -> tuple[Document, None]:
+        return Document(item.id or id_for(item.page_content), item.page_content, item.metadata), None
 
 
-class LangChainEmbedder(EmbedFunction):
+class LangChainEmbedder(ForeignEmbedder):
     """LangChain embeddings as an embedder of Pointsman.
 
     Args:
@@ -545,29 +535,9 @@ class LangChainEmbedder(EmbedFunction):
     """
 
     def __init__(self, embeddings: Embeddings, name: str | None = None) -> None:
-        super().__init__(_Embeddings(embeddings))
         own = name or getattr(embeddings, "model", None) or getattr(embeddings, "model_name", None)
-        self.identified = isinstance(own, str)
-        self._name = own if isinstance(own, str) else type(embeddings).__qualname__
-
-
-class _Embeddings:
-    """The methods under the names that `EmbedFunction` knows."""
-
-    def __init__(self, embeddings: Embeddings) -> None:
-        self.embeddings = embeddings
-
-    def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
-        try:
-            return [self.embeddings.embed_query(text) for text in texts]
-        except Exception as error:
-            raise model_error(self.embeddings, error) from error
-
-    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        try:
-            return self.embeddings.embed_documents(list(texts))
-        except Exception as error:
-            raise model_error(self.embeddings, error) from error
+        own = own if isinstance(own, str) else None
+        super().__init__(embeddings, embeddings.embed_query, embeddings.embed_documents, own)
 
 
 class LangChainLLM(BaseLLM):
@@ -610,8 +580,8 @@ def _filter(filters: Filters) -> Filter | None:
 
 def _write(dataset: Dataset, documents: Sequence[theirs.Document], ids: Sequence[str | None], wait: float) -> list[str]:
     ours = [
-        Document(id_ or one.id or str(uuid4()), one.page_content, one.metadata)
-        for one, id_ in zip(documents, ids, strict=True)
+        Document(id_ or document.id or str(uuid4()), document.page_content, document.metadata)
+        for document, id_ in zip(documents, ids, strict=True)
     ]
     if ours:
         with dataset.writing(wait):
@@ -631,14 +601,14 @@ def _with_score(hit: Hit) -> theirs.Document:
 
 def _numbered(documents: Sequence[theirs.Document]) -> list[Document]:
     """As documents of ours whose ids are their places: theirs may have none, or the same one twice."""
-    return [Document(str(place), one.page_content, one.metadata) for place, one in enumerate(documents)]
+    return [Document(str(place), document.page_content, document.metadata) for place, document in enumerate(documents)]
 
 
 def _reranked(documents: Sequence[theirs.Document], ranked: Sequence[Document]) -> list[theirs.Document]:
     copies = []
-    for one in ranked:
-        original = documents[int(one.id)]
-        metadata = {**original.metadata, "relevance_score": float(one.metadata["score"])}
+    for item in ranked:
+        original = documents[int(item.id)]
+        metadata = {**original.metadata, "relevance_score": float(item.metadata["score"])}
         copies.append(theirs.Document(id=original.id, page_content=original.page_content, metadata=metadata))
     return copies
 
@@ -647,6 +617,6 @@ def _completion(model: object, answer: BaseMessage | str) -> Completion:
     text = answer if isinstance(answer, str) else answer.text
     if not isinstance(text, str):
         raise ModelError(f"{type(model).__name__} answered without a text: {answer!r:.80}")
-    spent = getattr(answer, "usage_metadata", None)
-    usage = Usage(spent["input_tokens"], spent["output_tokens"], 1) if spent else None
+    counts = getattr(answer, "usage_metadata", None)
+    usage = Usage(counts["input_tokens"], counts["output_tokens"], 1) if counts else None
     return Completion(str(text), usage=usage)

@@ -14,22 +14,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pointsman._twins import in_thread
+from pointsman._values import ID
 from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, UnmetNeedError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, equal_to, one_of
 from pointsman.integrations._shared import (
+    ForeignEmbedder,
     GivenVectors,
     add_in_order,
     ahits_of,
     check_source,
     diverse,
-    failed,
     hits_of,
-    model_error,
-    without_filters,
+    offline_reranker,
 )
-from pointsman.models.base import EmbedFunction, as_embedder
-from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.models.base import as_embedder
+from pointsman.retrieval.base import checked
+from pointsman.retrieval.foreign import ForeignRetriever
 from pointsman.retrieval.fusion import fuse
 from pointsman.types import Document, Hit, Provenance, Query, Ranked
 
@@ -81,19 +82,18 @@ __all__ = [
 
 _NODE: Final = "_node"
 """The metadata that holds what else there is of a node: a mapping, which filters do not see."""
-_ID: Final = "_node_id"
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def query_of(query: str | QueryBundle) -> Query:
-    """LlamaIndex's query as ours."""
+    """Converts a LlamaIndex query to ours."""
     return Query(query if isinstance(query, str) else query.query_str)
 
 
 def node_of(hit: Hit) -> NodeWithScore:
-    """A hit as a node with its score; its text is the excerpt where there is one."""
+    """Converts a hit to a node with its score; the text is the excerpt if there is one."""
     node = _node(hit.document)
     if hit.excerpt is not None:
         node.set_content(hit.excerpt.text)
@@ -172,15 +172,18 @@ class PointsmanSelector(BaseSelector):
 
 def _choices(choices: Sequence[TheirToolMetadata]) -> list[ToolMetadata]:
     return [
-        ToolMetadata(one.name, one.description) if one.name else ToolMetadata(one.description, "") for one in choices
+        ToolMetadata(choice.name, choice.description) if choice.name else ToolMetadata(choice.description, "")
+        for choice in choices
     ]
 
 
 def _selected(result: OurResult, count: int) -> SelectorResult:
     if result.abstained:
-        reason = "no choice was thought to fit, so all of them are taken"
+        reason = "no choice fits, so all of them are selected"
         return SelectorResult(selections=[SingleSelection(index=index, reason=reason) for index in range(count)])
-    return SelectorResult(selections=[SingleSelection(index=one.index, reason=one.reason) for one in result.selections])
+    return SelectorResult(
+        selections=[SingleSelection(index=selection.index, reason=selection.reason) for selection in result.selections]
+    )
 
 
 class PointsmanRerank(BaseNodePostprocessor):
@@ -197,11 +200,7 @@ class PointsmanRerank(BaseNodePostprocessor):
     def model_post_init(self, context: Any, /) -> None:
         """Choose the reranker."""
         super().model_post_init(context)
-        if self.reranker is None:
-            from pointsman.models import default_embedder
-            from pointsman.retrieval.rerank.calibrated import CalibratedReranker
-
-            self.reranker = CalibratedReranker(default_embedder())
+        self.reranker = self.reranker or offline_reranker()
 
     @classmethod
     def class_name(cls) -> str:
@@ -211,12 +210,12 @@ class PointsmanRerank(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        return _in_order(nodes, self.reranker.rerank(_asked(query_bundle), _numbered(nodes), self.top_n))
+        return _in_order(nodes, self.reranker.rerank(_question(query_bundle), _numbered(nodes), self.top_n))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        return _in_order(nodes, await self.reranker.arerank(_asked(query_bundle), _numbered(nodes), self.top_n))
+        return _in_order(nodes, await self.reranker.arerank(_question(query_bundle), _numbered(nodes), self.top_n))
 
 
 class PointsmanRefine(BaseNodePostprocessor):
@@ -242,31 +241,31 @@ class PointsmanRefine(BaseNodePostprocessor):
     ) -> list[NodeWithScore]:
         if not nodes:
             return []
-        return self._kept(nodes, self.refiner.refine(Query(_asked(query_bundle)), *self._ranked(nodes)))
+        return self._refined(nodes, self.refiner.refine(Query(_question(query_bundle)), *self._ranked(nodes)))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if not nodes:
             return []
-        return self._kept(nodes, await self.refiner.arefine(Query(_asked(query_bundle)), *self._ranked(nodes)))
+        return self._refined(nodes, await self.refiner.arefine(Query(_question(query_bundle)), *self._ranked(nodes)))
 
     def _ranked(self, nodes: list[NodeWithScore]) -> tuple[Ranked, int]:
         hits = [
-            replace(hit_of(one, rank), document=document)
-            for rank, (one, document) in enumerate(zip(nodes, _numbered(nodes), strict=True), 1)
+            replace(hit_of(node, rank), document=document)
+            for rank, (node, document) in enumerate(zip(nodes, _numbered(nodes), strict=True), 1)
         ]
         return Ranked(tuple(hits), self.scale), self.top_k or len(nodes)
 
-    def _kept(self, nodes: list[NodeWithScore], ranked: Ranked) -> list[NodeWithScore]:
-        kept = []
+    def _refined(self, nodes: list[NodeWithScore], ranked: Ranked) -> list[NodeWithScore]:
+        nodes_left = []
         for hit in ranked.hits[: self.top_k]:
             node = nodes[int(hit.id)].node
             if hit.excerpt is not None:
                 node = node.model_copy(deep=True)
                 node.set_content(hit.excerpt.text)
-            kept.append(NodeWithScore(node=node, score=float(hit.score)))
-        return kept
+            nodes_left.append(NodeWithScore(node=node, score=float(hit.score)))
+        return nodes_left
 
 
 class PointsmanEmbedding(BaseEmbedding):
@@ -369,7 +368,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             InputError: neither is given; `clear` deletes everything.
         """
         if node_ids is None and filters is None:
-            raise InputError("name the nodes to delete by ids or by filters; clear deletes everything")
+            raise InputError("give ids or filters of the nodes to delete; clear deletes everything")
         with self._dataset.writing(self.wait):
             self._dataset.delete(node_ids, filters=None if filters is None else _filter(filters))
 
@@ -390,14 +389,16 @@ class PointsmanVectorStore(BasePydanticVectorStore):
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
         """The nodes of these ids that match; without ids, all that match."""
-        wanted = None if filters is None else _filter(filters)
+        condition = None if filters is None else _filter(filters)
         if node_ids:
-            documents = [one for one in self._dataset.get_many(node_ids) if one is not None]
-            return [_node(one) for one in documents if wanted is None or wanted.matches(one.metadata)]
+            documents = [document for document in self._dataset.get_many(node_ids) if document is not None]
+            return [
+                _node(document) for document in documents if condition is None or condition.matches(document.fields)
+            ]
         nodes: list[BaseNode] = []
         after: int | None = 0
         while after is not None:
-            page, after = self._dataset.page(after, 1000, filters=wanted)
+            page, after = self._dataset.page(after, 1000, filters=condition)
             nodes += map(_node, page)
         return nodes
 
@@ -429,8 +430,8 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         return await in_thread(self.query, query)
 
 
-def _near(dataset: Dataset, query: VectorStoreQuery, wanted: Filter | None) -> list[Hit]:
-    return dataset.search_vector(_embedding(query), query.similarity_top_k, filters=wanted)
+def _near(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
+    return dataset.search_vector(_embedding(query), query.similarity_top_k, filters=filters)
 
 
 def _embedding(query: VectorStoreQuery) -> list[float]:
@@ -439,26 +440,26 @@ def _embedding(query: VectorStoreQuery) -> list[float]:
     return query.query_embedding
 
 
-def _words(dataset: Dataset, query: VectorStoreQuery, wanted: Filter | None) -> list[Hit]:
+def _words(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
     if query.query_str is None:
         raise InputError(f"a query in mode {query.mode.value!r} has a query_str")
     k = query.sparse_top_k or query.similarity_top_k
-    return dataset.retriever("bm25").retrieve(Query(query.query_str, wanted), k)
+    return dataset.retriever("bm25").retrieve(Query(query.query_str, filters), k)
 
 
-def _both(dataset: Dataset, query: VectorStoreQuery, wanted: Filter | None) -> list[Hit]:
+def _both(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
     """Fused by rank: how the scores of a foreign model compare with BM25 nobody has measured."""
-    lists = [_words(dataset, query, wanted), _near(dataset, query, wanted)]
+    lists = [_words(dataset, query, filters), _near(dataset, query, filters)]
     by_id = {hit.id: hit for hits in lists for hit in hits}
     weights = None if query.alpha is None else [1 - query.alpha, query.alpha]
     fused = fuse([[(hit.id, hit.score) for hit in hits] for hits in lists], "weighted_rrf", weights)
     return [replace(by_id[id_], score=score) for id_, score in fused[: query.hybrid_top_k or query.similarity_top_k]]
 
 
-def _diverse(dataset: Dataset, query: VectorStoreQuery, wanted: Filter | None) -> list[Hit]:
+def _diverse(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
     weight = 0.5 if query.mmr_threshold is None else query.mmr_threshold
     k = query.similarity_top_k
-    return diverse(dataset, _embedding(query), k, 4 * k, weight, wanted)
+    return diverse(dataset, _embedding(query), k, 4 * k, weight, filters)
 
 
 _MODES: Final[dict[VectorStoreQueryMode, Callable[[Dataset, VectorStoreQuery, Filter | None], list[Hit]]]] = {
@@ -474,7 +475,7 @@ _MODES: Final[dict[VectorStoreQueryMode, Callable[[Dataset, VectorStoreQuery, Fi
 # ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class LlamaIndexRetriever(BaseRetriever):
+class LlamaIndexRetriever(ForeignRetriever):
     """A LlamaIndex retriever as one of Pointsman; its scores count within its own list only.
 
     Args:
@@ -482,39 +483,19 @@ class LlamaIndexRetriever(BaseRetriever):
         name: what the list is called in traces; its class's name unless given.
     """
 
-    def __init__(self, retriever: TheirRetriever, name: str | None = None) -> None:
-        self.retriever, self.name = retriever, name or type(retriever).__name__
+    retriever: TheirRetriever
 
-    def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits, best first.
+    def _ask(self, text: str, top_k: int) -> list[NodeWithScore]:  # noqa: ARG002  (its number is its own)
+        return self.retriever.retrieve(text)
 
-        Raises:
-            InputError: the query has filters, which LlamaIndex's retrievers do not take.
-            PointsmanError: the retriever failed.
-        """
-        query = without_filters(query, top_k, self.name)
-        try:
-            nodes = self.retriever.retrieve(query.text)
-        except Exception as error:
-            raise failed(self.retriever, error) from error
-        return self._hits(nodes, top_k)
+    async def _aask(self, text: str, top_k: int) -> list[NodeWithScore]:  # noqa: ARG002  (as above)
+        return await self.retriever.aretrieve(text)
 
-    async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """The same, awaited."""
-        query = without_filters(query, top_k, self.name)
-        try:
-            nodes = await self.retriever.aretrieve(query.text)
-        except Exception as error:
-            raise failed(self.retriever, error) from error
-        return self._hits(nodes, top_k)
-
-    def _hits(self, nodes: Sequence[NodeWithScore], top_k: int) -> list[Hit]:
-        if any(one.score is None for one in nodes):  # then none counts, or they would be on two scales
-            nodes = [NodeWithScore(node=one.node) for one in nodes]
-        return [hit_of(one, rank, self.name) for rank, one in enumerate(nodes[:top_k], 1)]
+    def _scored(self, item: NodeWithScore) -> tuple[Document, float | None]:
+        return hit_of(item).document, item.score
 
 
-class LlamaIndexEmbedder(EmbedFunction):
+class LlamaIndexEmbedder(ForeignEmbedder):
     """A LlamaIndex embedding model as an embedder of Pointsman.
 
     Args:
@@ -525,35 +506,14 @@ class LlamaIndexEmbedder(EmbedFunction):
     """
 
     def __init__(self, model: BaseEmbedding, name: str | None = None) -> None:
-        super().__init__(_Embeddings(model))
         own = name or (None if model.model_name in {"", "unknown"} else model.model_name)
-        self.identified = own is not None
-        self._name = own or type(model).__qualname__
-
-
-class _Embeddings:
-    """The methods under the names that `EmbedFunction` knows."""
-
-    def __init__(self, model: BaseEmbedding) -> None:
-        self.model = model
-
-    def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
-        try:
-            return [self.model.get_query_embedding(text) for text in texts]
-        except Exception as error:
-            raise model_error(self.model, error) from error
-
-    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
-        try:
-            return self.model.get_text_embedding_batch(list(texts))
-        except Exception as error:
-            raise model_error(self.model, error) from error
+        super().__init__(model, model.get_query_embedding, model.get_text_embedding_batch, own)
 
 
 # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asked(query: QueryBundle | None) -> str:
+def _question(query: QueryBundle | None) -> str:
     if query is None:
         raise InputError("this postprocessor needs the question; give query_str or query_bundle")
     return query.query_str
@@ -562,20 +522,20 @@ def _asked(query: QueryBundle | None) -> str:
 def _numbered(nodes: Sequence[NodeWithScore]) -> list[Document]:
     """The nodes as documents whose ids are their places: one node may come twice."""
     return [
-        Document(str(place), one.node.get_content(MetadataMode.NONE), one.node.metadata)
-        for place, one in enumerate(nodes)
+        Document(str(place), node.node.get_content(MetadataMode.NONE), node.node.metadata)
+        for place, node in enumerate(nodes)
     ]
 
 
 def _in_order(nodes: Sequence[NodeWithScore], ranked: Sequence[Document]) -> list[NodeWithScore]:
-    return [NodeWithScore(node=nodes[int(one.id)].node, score=float(one.metadata["score"])) for one in ranked]
+    return [NodeWithScore(node=nodes[int(item.id)].node, score=float(item.metadata["score"])) for item in ranked]
 
 
 def _document(node: BaseNode) -> Document:
     """A node as a document: its metadata for filters, and all else of it beside that."""
     metadata = node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
     rest = {"content": metadata.pop("_node_content"), "type": metadata.pop("_node_type")}
-    return Document(node.node_id, node.get_content(MetadataMode.NONE), {**metadata, _ID: node.node_id, _NODE: rest})
+    return Document(node.node_id, node.get_content(MetadataMode.NONE), {**metadata, _NODE: rest})
 
 
 def _node(document: Document) -> BaseNode:
@@ -591,7 +551,7 @@ def _of_query(query: VectorStoreQuery) -> Filter | None:
     if query.filters is not None and query.filters.filters:
         parts.append(_filter(query.filters))
     if query.node_ids:
-        parts.append(In(_ID, tuple(query.node_ids)))
+        parts.append(In(ID, tuple(query.node_ids)))
     if query.doc_ids:
         parts.append(In("ref_doc_id", tuple(query.doc_ids)))
     return And(tuple(parts)) if parts else None
@@ -603,17 +563,17 @@ def _filter(filters: MetadataFilters) -> Filter:
     Raises:
         FilterError: an operator cannot be expressed, or a value cannot be compared.
     """
-    parts = tuple(_filter(one) if isinstance(one, MetadataFilters) else _condition(one) for one in filters.filters)
+    parts = tuple(_filter(part) if isinstance(part, MetadataFilters) else _condition(part) for part in filters.filters)
     if filters.condition is FilterCondition.NOT:
         return Not(Or(parts))
     return Or(parts) if filters.condition is FilterCondition.OR and parts else And(parts)
 
 
-def _condition(one: MetadataFilter) -> Filter:
-    key, value, operator = one.key, cast("Any", one.value), one.operator
+def _condition(condition: MetadataFilter) -> Filter:
+    key, value, operator = condition.key, cast("Any", condition.value), condition.operator
     make = _OPERATORS.get(operator)
     if make is None:
-        raise FilterError(f"{key!r}: there is no filter for {operator.value!r}; search for the words instead")
+        raise FilterError(f"{key!r}: there is no filter for {operator.value!r}")
     if operator in _OF_LISTS and not isinstance(value, list):
         raise FilterError(f"{key!r}: {operator.value} takes a list, not {value!r:.80}")
     return make(key, value)
@@ -621,16 +581,18 @@ def _condition(one: MetadataFilter) -> Filter:
 
 _OF_LISTS: Final = frozenset({FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL})
 _OPERATORS: Final[dict[FilterOperator, Callable[[str, Any], Filter]]] = {
-    FilterOperator.EQ: Equals,
-    FilterOperator.NE: lambda key, value: Not(Equals(key, value)),
+    FilterOperator.EQ: equal_to,
+    FilterOperator.NE: lambda key, value: Not(equal_to(key, value)),
     FilterOperator.GT: lambda key, value: Range(key, gt=value),
     FilterOperator.GTE: lambda key, value: Range(key, gte=value),
     FilterOperator.LT: lambda key, value: Range(key, lt=value),
     FilterOperator.LTE: lambda key, value: Range(key, lte=value),
-    FilterOperator.IN: lambda key, value: In(key, tuple(value)),
-    FilterOperator.NIN: lambda key, value: Not(In(key, tuple(value))),
+    FilterOperator.IN: one_of,
+    FilterOperator.NIN: lambda key, value: Not(one_of(key, value)),
     FilterOperator.ANY: lambda key, value: In(key, tuple(value)),
     FilterOperator.ALL: lambda key, value: And(tuple(Equals(key, each) for each in value)),
     FilterOperator.CONTAINS: Equals,
+    FilterOperator.TEXT_MATCH: Contains,
+    FilterOperator.TEXT_MATCH_INSENSITIVE: lambda key, value: Contains(key, value, ignore_case=True),
     FilterOperator.IS_EMPTY: lambda key, _: Or((Not(Exists(key)), Equals(key, ""))),
 }

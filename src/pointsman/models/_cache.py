@@ -44,15 +44,15 @@ def artefact(path: Path, build: Callable[[], bytes]) -> bytes:
     Returns:
         The bytes, without the checksum.
     """
-    kept = _read(path)
-    if kept is not None:
-        return kept
+    cached = _read(path)
+    if cached is not None:
+        return cached
     content = build()
     try:
         _write(path, content)
     except OSError as error:
         log.warning(
-            "%s cannot be written (%s), so it is prepared anew by every process; set %s to a folder that can",
+            "%s cannot be written (%s), so every process rebuilds it; set %s to a writable folder",
             path,
             error,
             ENVIRONMENT_VARIABLE,
@@ -66,11 +66,11 @@ def _read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        log.warning("%s cannot be read (%s) and is prepared anew", path, error)
+        log.warning("%s cannot be read (%s); rebuilding it", path, error)
         return None
     content, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     if xxhash.xxh3_128_digest(content) != digest:
-        log.warning("%s is damaged and is prepared anew", path)
+        log.warning("%s is damaged; rebuilding it", path)
         return None
     return content
 

@@ -68,15 +68,15 @@ class Graph:
         """The whole model, in the form that onnxruntime opens."""
         from onnx import TensorProto, helper
 
-        hidden = self.weights.header.hidden
+        width = self.weights.header.hidden
         self.add_shared()
         state = self.normalise("input rows", "emb.ln", "embedded")
         for layer in range(self.weights.header.layers):
             state = self.layer(f"l{layer}.", state)
         self.add("Reshape", [state, "sequence"], "last layer")
         self.add("ReduceMean", ["last layer", "last axis"], OUTPUT, keepdims=0)
-        sequence = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["texts", "tokens", hidden])
-        pooled = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["texts", hidden])
+        sequence = helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["texts", "tokens", width])
+        pooled = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["texts", width])
         model = helper.make_model(
             helper.make_graph(self.nodes, "multilingual-e5-small", [sequence], [pooled], self.constants),
             opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(_MICROSOFT, 1)],

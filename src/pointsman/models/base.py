@@ -102,20 +102,20 @@ class EmbedFunction(BaseEmbedder):
     def _rows(self, method: str, texts: list[str]) -> NDArray[np.float32]:
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
-        made = (
+        vectors = (
             getattr(self._source, method)(texts) if _has(self._source, method) else list(map(self._source.embed, texts))
         )
         name = type(self._source).__name__
         try:
-            rows = np.asarray(made, np.float64)
+            rows = np.asarray(vectors, np.float64)
         except (TypeError, ValueError) as error:
-            raise ModelError(f"{name} gave vectors that cannot be read as numbers of one length: {error}") from error
+            raise ModelError(f"{name} gave vectors that are not numbers or differ in length: {error}") from error
         if rows.ndim != 2 or len(rows) != len(texts) or not rows.shape[1]:
             raise ModelError(
-                f"{name} gave an array of shape {rows.shape} for {len(texts)} texts; one vector each is wanted"
+                f"{name} gave an array of shape {rows.shape} for {len(texts)} texts; expected one vector per text"
             )
         if not np.isfinite(rows).all():
-            raise ModelError(f"{name} gave a vector with a number that is not finite")
+            raise ModelError(f"{name} gave a vector with a non-finite number")
         if self._dimensions not in (None, rows.shape[1]):
             raise ModelError(f"{name} gave vectors of different lengths: {self._dimensions} and {rows.shape[1]}")
         self._dimensions = rows.shape[1]
@@ -144,7 +144,7 @@ def as_embedder(source: Any) -> Embedder:
     """
     if isinstance(source, str):
         raise InputError(
-            f"{source!r:.80} is the name of an embedder, not an embedder; pointsman.models.load_embedder makes one"
+            f"{source!r:.80} is an embedder's name, not an embedder; load it with pointsman.models.load_embedder"
         )
     if not isinstance(source, type):
         both = _has(source, "embed_queries") and _has(source, "embed_documents")
@@ -213,7 +213,9 @@ def text_list(texts: Sequence[str]) -> list[str]:
         InputError: One string was given, whose characters would be embedded one by one, or something is no string.
     """
     if isinstance(texts, str):
-        raise InputError(f"a list of texts is wanted, not the one text {texts!r:.80}; write [text], or use embed(text)")
+        raise InputError(
+            f"expected a list of texts, not the single text {texts!r:.80}; write [text], or use embed(text)"
+        )
     texts = list(texts)
     for position, text in enumerate(texts):
         if not isinstance(text, str):
@@ -229,7 +231,7 @@ def unit_rows(matrix: NDArray[np.floating], source: str) -> NDArray[np.float32]:
     """
     rows = np.array(matrix, np.float64)  # squares of large float32 numbers would overflow
     if not np.isfinite(rows).all():
-        raise ModelError(f"{source} gave a vector with a number that is not finite")
+        raise ModelError(f"{source} gave a vector with a non-finite number")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     empty = lengths[:, 0] < 1e-12
     rows[empty] = 0

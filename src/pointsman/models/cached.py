@@ -89,21 +89,21 @@ class CachedEmbedder(BaseEmbedder):
         places: dict[bytes, list[int]] = {}
         for place, key in enumerate(self._keys(kind, texts)):
             places.setdefault(key, []).append(place)
-        found = self._file.look_up(list(places), self.dimensions)
-        for key, vector in found.items():
+        vectors_by_key = self._file.look_up(list(places), self.dimensions)
+        for key, vector in vectors_by_key.items():
             vectors[places[key]] = vector
-        told = sum(len(places[key]) for key in found)
-        if on_progress is not None and told:
-            on_progress(told)
-        missing = [key for key in places if key not in found]
+        reported = sum(len(places[key]) for key in vectors_by_key)
+        if on_progress is not None and reported:
+            on_progress(reported)
+        missing = [key for key in places if key not in vectors_by_key]
         for start in range(0, len(missing), _STORE):
             keys = missing[start : start + _STORE]
             new = self._compute(kind, [texts[places[key][0]] for key in keys], on_progress)
             for key, vector in zip(keys, new, strict=True):
                 vectors[places[key]] = vector
             self._file.store(keys, new)
-        if on_progress is not None and len(texts) > told + len(missing):
-            on_progress(len(texts) - told - len(missing))  # new texts that occurred again
+        if on_progress is not None and len(texts) > reported + len(missing):
+            on_progress(len(texts) - reported - len(missing))  # new texts that occurred again
         return vectors
 
     def _compute(self, kind: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
@@ -150,24 +150,24 @@ class _VectorFile:
         self, connection: sqlite3.Connection, keys: list[bytes], dimensions: int
     ) -> dict[bytes, NDArray[np.float32]]:
         now = self._hour()
-        found, stale = {}, []
+        vectors, stale = {}, []
         for start in range(0, len(keys), _LOOKUP):
             some = keys[start : start + _LOOKUP]
-            wanted = set(some)
+            requested = set(some)
             marks = ",".join("?" * len(some))
             query = f"SELECT key, vector, used FROM vectors WHERE key IN ({marks})"  # noqa: S608 - only marks
             for key, blob, used in connection.execute(query, some):
-                if key not in wanted or not isinstance(blob, bytes) or len(blob) != 4 * dimensions + _DIGEST:
+                if key not in requested or not isinstance(blob, bytes) or len(blob) != 4 * dimensions + _DIGEST:
                     continue  # damaged: made again and written over
                 values = blob[:-_DIGEST]
                 if _checksum(key, values) == blob[-_DIGEST:]:
-                    found[key] = np.frombuffer(values, "<f4")
+                    vectors[key] = np.frombuffer(values, "<f4")
                     if used != now:
                         stale.append((now, key))
         if stale:
             with connection:
                 connection.executemany("UPDATE vectors SET used = ? WHERE key = ?", stale)
-        return found
+        return vectors
 
     def _write(self, connection: sqlite3.Connection, keys: list[bytes], vectors: NDArray[np.float32]) -> None:
         now = self._hour()

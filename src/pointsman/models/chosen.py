@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChosenLLM:
-    """A language model for a task, or why there is none."""
+    """The language model for a task, or the reason why none is available."""
 
     llm: LLM | None
     reason: str
@@ -67,17 +67,17 @@ class SettingsModels(Mapping[str, "LLM"]):
         given: models by task that go before those; ``"general"`` for all that are not named.
     """
 
-    def __init__(self, settings: Settings, given: Mapping[str, LLM] | None = None) -> None:
+    def __init__(self, settings: Settings, models: Mapping[str, LLM] | None = None) -> None:
         self._settings = settings
-        self._given = dict(given or {})
+        self._given = dict(models or {})
         self._chosen: dict[str, ChosenLLM] = {}
 
     def chosen(self, task: str) -> ChosenLLM:
-        """The model for a task, or why there is none; what is no task of its own takes the general one."""
+        """The model for a task, or the reason why none is available; other tasks use the general one."""
         task = task if task in TASKS else "general"
         if task not in self._chosen:
-            given = self._given.get(task) or self._given.get("general")
-            self._chosen[task] = llm_for(self._settings, task) if given is None else ChosenLLM(given, "given")
+            model = self._given.get(task) or self._given.get("general")
+            self._chosen[task] = llm_for(self._settings, task) if model is None else ChosenLLM(model, "given")
         return self._chosen[task]
 
     def __getitem__(self, task: str) -> LLM:
@@ -108,7 +108,7 @@ def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
 
 
 def model_for(models: LLM | Mapping[str, LLM] | None, task: str) -> ChosenLLM:
-    """The model of a task, or why there is none.
+    """The model for a task, or the reason why none is available.
 
     Args:
         models: one for all tasks; or by task, with ``"general"`` for those that are not named.

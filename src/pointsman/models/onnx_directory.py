@@ -85,21 +85,21 @@ class OnnxTextModel:
             ModelError: it wants another input, or fails.
         """
         tokens = np.array(ids, np.int64)
-        known = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)}
-        known["token_type_ids"] = np.zeros_like(tokens) if types is None else np.array(types, np.int64)
-        known["position_ids"] = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+        inputs = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)}
+        inputs["token_type_ids"] = np.zeros_like(tokens) if types is None else np.array(types, np.int64)
+        inputs["position_ids"] = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
         try:
             feed = {
-                name: known[name].astype(np.int32 if kind == "tensor(int32)" else np.int64)
+                name: inputs[name].astype(np.int32 if kind == "tensor(int32)" else np.int64)
                 for name, kind in self._inputs.items()
             }
         except KeyError as error:
             raise ModelError(f"{self.name} wants the input {error}, which is not that of a text model") from error
         try:
-            found: NDArray[np.float32] = self._session.run([output], feed)[0]
+            result: NDArray[np.float32] = self._session.run([output], feed)[0]
         except Exception as error:  # as in the constructor
             raise ModelError(f"{self.name} failed: {error}") from error
-        return found
+        return result
 
 
 class OnnxEmbedder(PrefixedEmbedder):
@@ -184,8 +184,8 @@ def _output(outputs: Sequence[Any], folder: Path) -> str:
             return name
     for output in outputs:
         if len(output.shape) in {2, 3}:
-            found: str = output.name
-            return found
+            choice: str = output.name
+            return choice
     names = ", ".join(output.name for output in outputs)
     raise ModelError(f"the model in {folder} has no output of rank 2 or 3; it has {names}")
 

@@ -95,21 +95,23 @@ class OpenAIEmbedder(PrefixedEmbedder):
 
     def _request(self, batch: list[str]) -> NDArray[np.float32]:
         # JSON cannot carry lone surrogates, and servers refuse empty input or stop at NUL: all three become blanks.
-        sent = [text.encode("utf-8", "replace").decode().replace("\0", " ") or " " for text in batch]
+        inputs = [text.encode("utf-8", "replace").decode().replace("\0", " ") or " " for text in batch]
         source = f"{self._model!r} at {self._base_url}"
         try:
-            answer = self._client.embeddings.create(model=self._model, input=sent, encoding_format="float")
+            answer = self._client.embeddings.create(model=self._model, input=inputs, encoding_format="float")
             by_index = {item.index: item.embedding for item in answer.data}
         except self._error as error:
             raise ModelError(f"{source} failed: {type(error).__name__}: {error}") from error
         except (AttributeError, TypeError, ValueError) as error:  # a page of HTML, broken JSON, other JSON
-            raise ModelError(f"{source} answered what is no list of embeddings: {error}") from error
+            raise ModelError(f"{source} did not answer with a list of embeddings: {error}") from error
         if set(by_index) != set(range(len(batch))):
             raise ModelError(f"{source} answered {len(by_index)} embeddings for {len(batch)} texts")
         try:
             vectors = np.array([by_index[index] for index in range(len(batch))], np.float64)
         except (TypeError, ValueError) as error:
-            raise ModelError(f"{source} gave vectors of several lengths, or not of numbers: {error}") from error
+            raise ModelError(
+                f"{source} gave vectors of different lengths or of something else than numbers: {error}"
+            ) from error
         with self._lock:
             length = vectors.shape[1] if vectors.ndim == 2 else 0
             if not length or length != (self._dimensions or length):

@@ -142,12 +142,12 @@ class OpenAILLM(BaseLLM):
         return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=limiter)
 
     def _structured(self, prompt: str, schema: Schema) -> Completion:
-        known = self.schema_mode
-        for mode in _MODES if known is None else (known,):
+        configured = self.schema_mode
+        for mode in _MODES if configured is None else (configured,):
             try:
                 completion = self._send(prompt, schema, mode)
             except _NotSupportedError as error:
-                if mode == _MODES[-1] or known is not None:
+                if mode == _MODES[-1] or configured is not None:
                     raise  # it is not the way of asking
                 _log.info("%s does not do %s: %s", self, mode, error)
                 continue
@@ -184,8 +184,10 @@ class OpenAILLM(BaseLLM):
                 1,
             )
         except (AttributeError, IndexError, TypeError) as error:
-            shown = self._safe(f"{answer!r:.200}")
-            raise ModelError(f"{self._model!r} at {self.base_url} answered no completion: {shown}") from error
+            excerpt = self._safe(f"{answer!r:.200}")
+            raise ModelError(
+                f"{self._model!r} at {self.base_url} did not answer with a completion: {excerpt}"
+            ) from error
         with self._lock:
             self._usage += cost
         return Completion(str(text), _json(text) if structured else None, cost)

@@ -29,12 +29,12 @@ def _rows_for(texts: Sequence[str], rows: Any, dimensions: int) -> NDArray[np.fl
     """
     import numpy as np
 
-    wanted = (len(texts), dimensions)
-    if not isinstance(rows, np.ndarray) or rows.shape != wanted:
-        told = f"an array of shape {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
-        raise ModelError(f"the embedder gave {told} for {len(texts)} texts; an array of shape {wanted} is wanted")
+    shape = (len(texts), dimensions)
+    if not isinstance(rows, np.ndarray) or rows.shape != shape:
+        description = f"an array of shape {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
+        raise ModelError(f"the embedder gave {description} for {len(texts)} texts; an array of shape {shape} is wanted")
     if not np.isfinite(rows).all():
-        raise ModelError("the embedder gave a vector with a number that is not finite")
+        raise ModelError("the embedder gave a vector with a non-finite number")
     for text, row in zip(texts, rows, strict=True):
         if not row.any() and text.strip():
             raise ModelError(f"the embedder gave a vector of zeros for {text!r:.80}")
@@ -91,27 +91,27 @@ class QueryVectors:
         mine: dict[str, _Embedding] = {}
         with self._lock:
             for text in texts:
-                known = self._known.pop(text, None)
-                if known is None or not (known.finished.is_set() or known.left()):
-                    known = mine[text] = _Embedding()
-                self._known[text] = known  # at the end: the least lately used are in front
+                entry = self._known.pop(text, None)
+                if entry is None or not (entry.finished.is_set() or entry.left()):
+                    entry = mine[text] = _Embedding()
+                self._known[text] = entry  # at the end: the least lately used are in front
             while len(self._known) > max(self._size, len(texts)):
                 del self._known[next(iter(self._known))]
         if not mine:
             return
         try:
-            for one, vector in zip(mine.values(), self._embed(list(mine)), strict=True):
-                one.vector = vector
+            for waiting, vector in zip(mine.values(), self._embed(list(mine)), strict=True):
+                waiting.vector = vector
         except BaseException as error:
             with self._lock:
-                for text, one in mine.items():
-                    one.error = error
-                    if self._known.get(text) is one:  # and not begun anew by somebody else
+                for text, waiting in mine.items():
+                    waiting.error = error
+                    if self._known.get(text) is waiting:  # and not begun anew by somebody else
                         del self._known[text]
             raise
         finally:
-            for one in mine.values():
-                one.finished.set()
+            for waiting in mine.values():
+                waiting.finished.set()
 
     def unlock(self) -> None:
         """Take a new lock; for a process in which nobody can hold the old one any more."""
@@ -123,12 +123,12 @@ class QueryVectors:
 
     def _wait(self, text: str) -> NDArray[np.float32]:
         with self._lock:
-            known = self._known.get(text)
-        if known is not None and (known.finished.is_set() or known.finished.wait(known.left())):
-            if known.error is not None:
-                raise known.error
-            if known.vector is not None:
-                return known.vector
+            entry = self._known.get(text)
+        if entry is not None and (entry.finished.is_set() or entry.finished.wait(entry.left())):
+            if entry.error is not None:
+                raise entry.error
+            if entry.vector is not None:
+                return entry.vector
         vector: NDArray[np.float32] = self._embed([text])[0]  # forgotten, failed or hanging meanwhile
         return vector
 
@@ -138,8 +138,8 @@ _all_query_vectors: weakref.WeakSet[QueryVectors] = weakref.WeakSet()
 
 def _unlock_query_vectors() -> None:
     """In a forked child a thread that is not there may hold the locks."""
-    for one in _all_query_vectors:
-        one.unlock()
+    for each in _all_query_vectors:
+        each.unlock()
 
 
 if hasattr(os, "register_at_fork"):  # not where nothing forks

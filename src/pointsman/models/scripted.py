@@ -71,6 +71,6 @@ class HashingEmbedder(BaseEmbedder):
 def _features(text: str) -> Iterator[str]:
     for word in text.lower().split():
         yield word
-        padded = f"<{word}>"
-        for start in range(len(padded) - 2):
-            yield padded[start : start + 3]
+        token = f"<{word}>"
+        for start in range(len(token) - 2):
+            yield token[start : start + 3]

@@ -68,12 +68,12 @@ class ChoiceSet:
             counts = Counter(DEFAULT_ANALYZER.tokens(f"{choice.name} {choice.description}"))
             own = []
             if examples := examples_of(choice):
-                given = centred(vectors.of(examples, "query"), query_mean.at(self.mean))
-                own.append(centroids(given, most_centroids))
+                example_vectors = centred(vectors.of(examples, "query"), query_mean.at(self.mean))
+                own.append(centroids(example_vectors, most_centroids))
                 for example in examples:
                     counts.update(DEFAULT_ANALYZER.query_tokens(example))
-            if (learned := labelled.centroids.get(choice.name)) is not None:
-                own.append(learned)
+            if (labelled_centroids := labelled.centroids.get(choice.name)) is not None:
+                own.append(labelled_centroids)
             counts.update(labelled.terms.get(choice.name, {}))
             terms.append(counts)
             if own:

@@ -68,7 +68,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JsonPiece:
     """A container and where it stands: ``text[start:end]``. ``cut`` when the text ends inside of it."""
 
     value: Object | list[Any]
@@ -89,7 +89,7 @@ class _TooDeepError(Exception):
     """Nested deeper than any answer is."""
 
 
-def find_values(text: str) -> list[Found]:
+def find_values(text: str) -> list[JsonPiece]:
     """Every outermost object or list in a text, in order.
 
     Raises:
@@ -98,12 +98,12 @@ def find_values(text: str) -> list[Found]:
     >>> [found.value for found in find_values("Sure: {choice: 2, 'why': “best”,} or [1]")]
     [Object(pairs=(('choice', 2), ('why', 'best'))), [1]]
     """
-    found: list[Found] = []
+    values: list[JsonPiece] = []
     position, budget = 0, 8 * len(text)
     for _ in range(_MOST_CONTAINERS):
         opener = _OPENERS.search(text, position)
         if opener is None:
-            return found
+            return values
         reader = _Reader(text, opener.start())
         try:
             value = reader.container(_DEEPEST)
@@ -115,7 +115,7 @@ def find_values(text: str) -> list[Found]:
         except _TooDeepError:
             position = reader.position  # what is inside is as deep: looking again would take quadratic time
         else:
-            found.append(Found(value, opener.start(), reader.position, reader.cut))
+            values.append(JsonPiece(value, opener.start(), reader.position, reader.cut))
             position = reader.position
     raise TooMuchError
 

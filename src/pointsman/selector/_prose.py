@@ -54,15 +54,15 @@ class Names:
 
     def spans(self, text: str) -> list[tuple[int, int, int]]:
         """Where names stand in a normalised, lower-case text: start, end, number; longest first, no overlaps."""
-        found: list[tuple[int, int, int]] = []
+        results: list[tuple[int, int, int]] = []
         for name, numbers in self._folded.items():
             if name.isdecimal():
                 continue  # the text's numbers are numbers of choices
             number = numbers[0] if len(numbers) == 1 else AMBIGUOUS
-            found.extend((match.start(), match.end(), number) for match in _pattern(name).finditer(text))
-        found.sort(key=lambda span: (span[0], -span[1]))
+            results.extend((match.start(), match.end(), number) for match in _pattern(name).finditer(text))
+        results.sort(key=lambda span: (span[0], -span[1]))
         spans: list[tuple[int, int, int]] = []
-        for span in found:
+        for span in results:
             if not spans or span[0] >= spans[-1][1]:
                 spans.append(span)
         return spans
@@ -283,11 +283,11 @@ def read_prose(text: str, names: Names) -> Reading:
     'none'
     """
     text = _FENCE_MARK.sub(" ", text).replace("№", "#")
-    if len(text) < 1000 and (named := names.lookup(_trim(text))):
-        return _reading((named,))
+    if len(text) < 1000 and (number := names.lookup(_trim(text))):
+        return _reading((number,))
     text = normalize(text).lower().replace("ё", "е").strip()
-    listed = _LIST_LINE.findall(text)
-    if len(listed) > 1:
+    lines = _LIST_LINE.findall(text)
+    if len(lines) > 1:
         # The lines of a numbered list count or repeat the options; what is said outside of it decides.
         rest = _LIST_LINE.sub("", text)
         reading = _decide(list(_tokens(rest, names)))
@@ -306,17 +306,17 @@ def _reading(numbers: Sequence[int]) -> Reading:
 
 def _read_list(text: str, names: Names) -> Reading:
     """A numbered list and nothing else: its numbers are the options' where the names beside them say so."""
-    numbers, named = [], []
+    numbers, name_numbers = [], []
     for match in _LIST_LINE.finditer(text):
         numbers.append(int(match[1]))
         spans = names.spans(match[0])
-        named.append(spans[0][2] if spans else None)
-    if named == numbers:
+        name_numbers.append(spans[0][2] if spans else None)
+    if name_numbers == numbers:
         return _reading(numbers) if len(numbers) < names.count else Reading(Verdict.AMBIGUOUS)
     counting = numbers == list(range(1, len(numbers) + 1))
-    if counting and None not in named:
-        return _reading([number for number in named if number is not None])
-    if not counting and not any(named):
+    if counting and None not in name_numbers:
+        return _reading([number for number in name_numbers if number is not None])
+    if not counting and not any(name_numbers):
         return _reading(numbers)
     return Reading(Verdict.AMBIGUOUS)
 
@@ -325,9 +325,9 @@ def _tokens(text: str, names: Names) -> Iterator[Token]:
     position = 0
     for start, end, number in names.spans(text):
         yield from _lex(text, position, start)
-        written = text[start:end]
+        name = text[start:end]
         quoted = start > 0 and text[start - 1] in "\"'`“‘«「『*([<（【《"
-        yield Token(Kind.NAME, number, firm=quoted or bool(re.search(r"[\s\d_-]", written)))
+        yield Token(Kind.NAME, number, firm=quoted or bool(re.search(r"[\s\d_-]", name)))
         position = end
     yield from _lex(text, position, len(text))
 
@@ -486,11 +486,11 @@ class _Walk:
 
     def firm(self, position: int, token: Token) -> bool:
         before, after = self.at(position - 1), self.at(position + 1)
-        named = before in {Kind.NOUN, Kind.HASH} or self.near(position, -1, _QUIET) is Kind.NOUN
+        has_noun = before in {Kind.NOUN, Kind.HASH} or self.near(position, -1, _QUIET) is Kind.NOUN
         if token.kind is Kind.NAME:
-            return token.firm or named or after is Kind.NOUN
+            return token.firm or has_noun or after is Kind.NOUN
         bracketed = before is Kind.OPEN and after in {Kind.CLOSE, Kind.COMMA}
-        return token.kind is not Kind.NUMBER or named or bracketed
+        return token.kind is not Kind.NUMBER or has_noun or bracketed
 
     # what a token does
 
@@ -624,10 +624,10 @@ class _Walk:
 
     def withdrawn(self, best: Tier) -> bool:
         """Whether the firmest references came before "wait, no", and others came after it."""
-        said = [group for group in self.groups[: self.corrected] if group.tier is best and not group.negated]
-        numbers = {number for group in said for number in group.numbers}
+        positive = [group for group in self.groups[: self.corrected] if group.tier is best and not group.negated]
+        numbers = {number for group in positive for number in group.numbers}
         later = (group for group in self.groups[self.corrected :] if not group.negated)
-        return bool(said) and any(not numbers.issuperset(group.numbers) for group in later)
+        return bool(positive) and any(not numbers.issuperset(group.numbers) for group in later)
 
     def label(self, position: int) -> bool:
         """Whether a line opens with "choice:"."""
@@ -670,16 +670,16 @@ class _Walk:
 def _decide(tokens: Sequence[Token]) -> Reading:
     walk = _Walk(tokens)
     walk.run()
-    said = [group for group in walk.groups if not group.negated]
-    best = max((group.tier for group in said), default=Tier.WEAK)
-    firmest = [group for group in said if group.tier is best]
+    positive = [group for group in walk.groups if not group.negated]
+    best = max((group.tier for group in positive), default=Tier.WEAK)
+    firmest = [group for group in positive if group.tier is best]
     if best >= Tier.CHOSEN or (best is Tier.NAMED and not walk.none and not walk.refused):
         if any(group.alternatives for group in firmest) or walk.withdrawn(best):
             return Reading(Verdict.AMBIGUOUS)
         if best in {Tier.NAMED, Tier.ANSWERED, Tier.FINAL} and len({tuple(group.numbers) for group in firmest}) > 1:
             return Reading(Verdict.AMBIGUOUS)
         return _reading([number for group in firmest for number in group.numbers])
-    if said and (walk.none or walk.refused or len({number for group in said for number in group.numbers}) > 1):
+    if positive and (walk.none or walk.refused or len({number for group in positive for number in group.numbers}) > 1):
         return Reading(Verdict.AMBIGUOUS)
     if walk.none:
         return Reading(Verdict.NONE)

@@ -70,11 +70,11 @@ def known_choices(choices: Choices) -> tuple[ToolMetadata, ...]:
     Raises:
         InputError: one is neither a `ToolMetadata` nor a string.
     """
-    known = tuple(ToolMetadata(choice, "") if isinstance(choice, str) else choice for choice in choices)
-    for choice in known:
+    metadata = tuple(ToolMetadata(choice, "") if isinstance(choice, str) else choice for choice in choices)
+    for choice in metadata:
         if not isinstance(choice, ToolMetadata):
             raise InputError(f"a choice is a ToolMetadata or a str, not {type(choice).__name__}: {choice!r:.80}")
-    return known
+    return metadata
 
 
 def examples_of(choice: ToolMetadata) -> tuple[str, ...]:
@@ -102,18 +102,18 @@ def embed_texts(embedder: Embedder, texts: Sequence[str], kind: Kind) -> NDArray
     Raises:
         ModelError: the embedder gave something else than one vector of finite numbers per text.
     """
-    made = embedder.embed_queries(texts) if kind == "query" else embedder.embed_documents(texts)
+    vectors = embedder.embed_queries(texts) if kind == "query" else embedder.embed_documents(texts)
     name = type(embedder).__name__
     try:
-        rows = np.asarray(made, np.float32)
+        rows = np.asarray(vectors, np.float32)
     except (TypeError, ValueError) as error:
-        raise ModelError(f"{name} gave vectors that cannot be read as numbers of one length: {error}") from error
+        raise ModelError(f"{name} gave vectors that are not numbers or differ in length: {error}") from error
     if rows.ndim != 2 or len(rows) != len(texts):
         raise ModelError(
-            f"{name} gave an array of shape {rows.shape} for {len(texts)} texts; one vector each is wanted"
+            f"{name} gave an array of shape {rows.shape} for {len(texts)} texts; expected one vector per text"
         )
     if not np.isfinite(rows).all():
-        raise ModelError(f"{name} gave a vector with a number that is not finite")
+        raise ModelError(f"{name} gave a vector with a non-finite number")
     return unit_or_zero(rows)
 
 
@@ -134,24 +134,24 @@ class TextVectors:
 
     def of(self, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
         """Shape ``(len(texts), dimensions)``, unit or zero rows."""
-        found: dict[str, NDArray[np.float32]] = {}
+        vectors: dict[str, NDArray[np.float32]] = {}
         with self._lock:
             for text in texts:
                 if (vector := self._kept.get((kind, text))) is not None:
                     self._kept.move_to_end((kind, text))
-                    found[text] = vector
-        if missing := [text for text in dict.fromkeys(texts) if text not in found]:
-            made = embed_texts(self.embedder, missing, kind)
-            found.update(zip(missing, made, strict=True))
+                    vectors[text] = vector
+        if missing := [text for text in dict.fromkeys(texts) if text not in vectors]:
+            rows = embed_texts(self.embedder, missing, kind)
+            vectors.update(zip(missing, rows, strict=True))
             with self._lock:
                 for text in missing:
-                    self._kept[kind, text] = found[text]
+                    self._kept[kind, text] = vectors[text]
                 while len(self._kept) > self._limit:
                     self._kept.popitem(last=False)
         try:
-            return np.stack([found[text] for text in texts])
+            return np.stack([vectors[text] for text in texts])
         except ValueError:
-            lengths = sorted({len(vector) for vector in found.values()})
+            lengths = sorted({len(vector) for vector in vectors.values()})
             raise ModelError(f"{type(self.embedder).__name__} gave vectors of different lengths: {lengths}") from None
 
 
@@ -171,12 +171,12 @@ class Recent(Generic[T]):
 
     def of(self, choices: tuple[ToolMetadata, ...]) -> T:
         """What belongs to these choices in this order."""
-        kept = self._kept
-        for known, value in kept:
-            if known == choices:
+        entries = self._kept
+        for entry_choices, value in entries:
+            if entry_choices == choices:
                 return value
         value = self._build(choices)
-        self._kept = ((choices, value), *kept[: self._MOST - 1])
+        self._kept = ((choices, value), *entries[: self._MOST - 1])
         return value
 
 
@@ -269,12 +269,12 @@ def centroids(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
     """
     if len(rows) <= count:
         return rows
-    chosen = [int((rows @ rows.mean(axis=0)).argmax())]
-    nearest = rows @ rows[chosen[0]]
-    while len(chosen) < count:
-        chosen.append(int(nearest.argmin()))
-        nearest = np.maximum(nearest, rows @ rows[chosen[-1]])
-    centres = rows[chosen]
+    indexes = [int((rows @ rows.mean(axis=0)).argmax())]
+    nearest = rows @ rows[indexes[0]]
+    while len(indexes) < count:
+        indexes.append(int(nearest.argmin()))
+        nearest = np.maximum(nearest, rows @ rows[indexes[-1]])
+    centres = rows[indexes]
     belongs = np.full(len(rows), -1)
     for _ in range(20):
         moved = (rows @ centres.T).argmax(axis=1)

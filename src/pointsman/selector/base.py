@@ -151,8 +151,8 @@ ASelect = Callable[..., Coroutine[Any, Any, SelectorResult]]
 def _checked(select: Select) -> Select:
     @functools.wraps(select)
     def checked(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
-        known, easy = _easy(self, choices)
-        return easy or _sound(self, known, select(self, known, Query.of(query)))
+        metadata, easy = _easy(self, choices)
+        return easy or _sound(self, metadata, select(self, metadata, Query.of(query)))
 
     return checked
 
@@ -160,8 +160,8 @@ def _checked(select: Select) -> Select:
 def _achecked(aselect: ASelect) -> ASelect:
     @functools.wraps(aselect)
     async def checked(self: BaseSelector, choices: Choices, query: Query | str) -> SelectorResult:
-        known, easy = _easy(self, choices)
-        return easy or _sound(self, known, await aselect(self, known, Query.of(query)))
+        metadata, easy = _easy(self, choices)
+        return easy or _sound(self, metadata, await aselect(self, metadata, Query.of(query)))
 
     return checked
 
@@ -171,14 +171,14 @@ def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata,
     if isinstance(choices, str) or not isinstance(choices, Sequence):
         raise InputError(f"choices are a list of ToolMetadata or strings, not {type(choices).__name__}")
     if set(map(type, choices)) == {ToolMetadata}:  # one pass in C: this stands before every selection
-        known = cast("tuple[ToolMetadata, ...]", tuple(choices))
+        metadata = cast("tuple[ToolMetadata, ...]", tuple(choices))
     else:
-        known = tuple(_choice(choice) for choice in choices)
-    if not known:
+        metadata = tuple(_choice(choice) for choice in choices)
+    if not metadata:
         raise InputError("there are no choices; give at least one to select from")
-    if len(known) == 1 and not selector.allow_abstain:
-        return known, SelectorResult([SingleSelection(0, "the only choice")], confidence=1.0)
-    return known, None
+    if len(metadata) == 1 and not selector.allow_abstain:
+        return metadata, SelectorResult([SingleSelection(0, "the only choice")], confidence=1.0)
+    return metadata, None
 
 
 def _choice(choice: object) -> ToolMetadata:
@@ -197,5 +197,5 @@ def _sound(selector: BaseSelector, choices: Sequence[ToolMetadata], result: Sele
     if len(set(result.inds)) != len(result.inds) or not all(0 <= index < len(choices) for index in result.inds):
         raise InputError(f"{name} selected {result.inds} of {len(choices)} choices; indices are 0-based and distinct")
     if result.abstained and not selector.allow_abstain:
-        raise InputError(f"{name} selected nothing, and nobody allowed it to; set allow_abstain to let it")
+        raise InputError(f"{name} selected nothing, which is not allowed; set allow_abstain to allow it")
     return result

@@ -97,7 +97,10 @@ class HybridSelector(BaseSelector):
 
     def _sums(self, embedding: list[float], rule: list[float]) -> list[float]:
         pairs = zip(_stretched(embedding), _stretched(rule), strict=True)
-        return [self.embedding_weight * one + self.rule_weight * other for one, other in pairs]
+        return [
+            self.embedding_weight * embedding_score + self.rule_weight * rule_score
+            for embedding_score, rule_score in pairs
+        ]
 
 
 class EnsembleSelector(BaseSelector):
@@ -130,9 +133,9 @@ class EnsembleSelector(BaseSelector):
                 raise InputError(
                     f"{selector!r:.80} is no selector: it has no select and aselect; subclass BaseSelector"
                 )
-        weighed = _weights([1.0] * len(selectors) if weights is None else weights, len(selectors))
+        shares = _weights([1.0] * len(selectors) if weights is None else weights, len(selectors))
         self.selectors = tuple(selectors)
-        self.weights = tuple(weighed)
+        self.weights = tuple(shares)
         self.allow_abstain = any(getattr(selector, "allow_abstain", False) for selector in selectors)
         self._voters = [pair for pair in zip(self.selectors, self.weights, strict=True) if pair[1] > 0]
 
@@ -182,19 +185,19 @@ class EnsembleSelector(BaseSelector):
             raise ModelError(f"all {len(errors)} selectors failed: {'; '.join(troubles)}") from ExceptionGroup(
                 "selectors of an ensemble", errors
             )
-        counted = decided or undecided
-        fallback = Fallback("; ".join(troubles), f"the votes of {len(counted)} of {len(self.selectors)} selectors")
-        return self._winner(counted, fallback if troubles else None)
+        votes = decided or undecided
+        fallback = Fallback("; ".join(troubles), f"the votes of {len(votes)} of {len(self.selectors)} selectors")
+        return self._winner(votes, fallback if troubles else None)
 
-    def _winner(self, counted: list[tuple[SelectorResult, float]], fallback: Fallback | None) -> SelectorResult:
+    def _winner(self, results: list[tuple[SelectorResult, float]], fallback: Fallback | None) -> SelectorResult:
         votes: dict[int, list[float]] = {}
         scores: dict[int, list[float]] = {}
-        abstained = math.fsum(weight for result, weight in counted if result.abstained)
-        for result, weight in counted:
+        abstained = math.fsum(weight for result, weight in results if result.abstained)
+        for result, weight in results:
             for selection in result.selections:
                 votes.setdefault(selection.index, []).append(weight)
                 scores.setdefault(selection.index, []).append(_finite_or_zero(selection.score))
-        total = math.fsum(weight for _, weight in counted)
+        total = math.fsum(weight for _, weight in results)
         if not votes or abstained > max(map(math.fsum, votes.values())):
             return SelectorResult((), abstained / total, fallback)
         best = max(sorted(votes), key=lambda index: (math.fsum(votes[index]), math.fsum(scores[index])))
@@ -212,8 +215,8 @@ class RandomSelector(BaseSelector):
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:  # noqa: ARG002
         """Select any choice, each with the same chance."""
-        chosen = self._random.randrange(len(choices))
-        return SelectorResult([SingleSelection(chosen, "Randomly selected")], 1 / len(choices))
+        index = self._random.randrange(len(choices))
+        return SelectorResult([SingleSelection(index, "Randomly selected")], 1 / len(choices))
 
 
 def _finite_or_zero(score: float | None) -> float:
@@ -238,8 +241,8 @@ def _stretched(scores: Sequence[float]) -> list[float]:
 def _finite(part: object, scores: Sequence[float], count: int) -> list[float]:
     numbers = [float(score) for score in scores]
     if len(numbers) != count or not all(map(math.isfinite, numbers)):
-        shown = ", ".join(map(str, numbers[:_SHOWN]))
-        raise InputError(f"{type(part).__name__}.scores gave [{shown}…] for {count} choices; one finite number each")
+        listing = ", ".join(map(str, numbers[:_SHOWN]))
+        raise InputError(f"{type(part).__name__}.scores gave [{listing}…] for {count} choices; one finite number each")
     return numbers
 
 

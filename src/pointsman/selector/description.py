@@ -167,7 +167,7 @@ class DescriptionSelector(BaseSelector):
             InputError: nothing was fitted.
         """
         if self.fitted is None:
-            raise InputError("there is nothing to save before fit(queries, labels, choices)")
+            raise InputError("nothing to save; call fit(queries, labels, choices) first")
         Path(path).write_text(self.fitted.to_json(), "utf-8")
 
     @classmethod
@@ -196,7 +196,7 @@ class DescriptionSelector(BaseSelector):
         if query.shape != choice_set.mean.shape:
             raise ModelError(
                 f"{type(self.embedder).__name__} gave {len(query)} numbers for the query and {len(choice_set.mean)} "
-                "for each choice; vectors of one length are wanted"
+                "for each choice; expected vectors of the same length"
             )
         return centred(query, self._query_mean.at(choice_set.mean))
 

@@ -132,13 +132,13 @@ class EmbeddingSelector(BaseSelector):
         best = best_first(scores, self.top_k)
         fallback = None
         if self.threshold is not None:
-            reached = [place for place in best if scores[place] >= self.threshold]
-            if not reached:
+            passing = [place for place in best if scores[place] >= self.threshold]
+            if not passing:
                 if self.allow_abstain:
                     return SelectorResult(())
                 why = f"the best cosine similarity, {scores[best[0]]:.4f}, is below the threshold of {self.threshold}"
-                reached, fallback = best[:1], Fallback(why, "best")
-            best = reached
+                passing, fallback = best[:1], Fallback(why, "best")
+            best = passing
         selections = []
         for place in best:
             score = float(scores[place])
@@ -151,14 +151,14 @@ class EmbeddingSelector(BaseSelector):
         if len(query) != rows.matrix.shape[1]:
             raise ModelError(
                 f"{type(self.embedder).__name__} gave {len(query)} numbers for the query and {rows.matrix.shape[1]} "
-                "for each choice; vectors of one length are wanted"
+                "for each choice; expected vectors of the same length"
             )
         if self._centre and len(choices) > 1:
             mean = self._query_mean.at(rows.mean)
             self._query_mean.met(query)
             query = centred(query, mean)
-        found = cosines(rows.matrix, query)
-        return found if rows.starts is None else np.maximum.reduceat(found, rows.starts)
+        similarities = cosines(rows.matrix, query)
+        return similarities if rows.starts is None else np.maximum.reduceat(similarities, rows.starts)
 
     def _build(self, choices: tuple[ToolMetadata, ...]) -> _Rows:
         descriptions = self._vectors.of([choice.description or choice.name for choice in choices], "document")

@@ -106,7 +106,7 @@ class Fitted:
         """
         if (name := embedder.name) != self.embedder:
             raise InputError(
-                f"this was fitted with the embedder {self.embedder!r}, not {name!r}; fit it anew, or use that"
+                f"this was fitted with the embedder {self.embedder!r}, not {name!r}; fit it again, or use that one"
             )
 
     def to_json(self) -> str:
@@ -162,7 +162,7 @@ class Fitted:
             raise InputError(f"this is not JSON: {error}") from None
         data = _object(data, "the file")
         if data.get("format") != _FORMAT or data.get("version") != _VERSION:
-            raise InputError(f"this is not a {_FORMAT} of version {_VERSION}; fit it anew")
+            raise InputError(f"this is not a {_FORMAT} of version {_VERSION}; fit it again")
         mean = _vector(data.get("query_mean"), "query_mean", None)
         weights = _object(data.get("weights"), "weights")
         threshold = data.get("threshold")
@@ -178,9 +178,9 @@ class Fitted:
                 term: _count(count, f"{where}: the term {term!r:.80}")
                 for term, count in _object(choice.get("terms"), f"{where}: terms").items()
             }
-        learned = [_number(weights.get(part), f"the weight of {part}") for part in PARTS]
-        if min(learned) < 0:
-            raise InputError(f"a weight is a number from 0 up, not {min(learned)}")
+        values = [_number(weights.get(part), f"the weight of {part}") for part in PARTS]
+        if min(values) < 0:
+            raise InputError(f"a weight is a number from 0 up, not {min(values)}")
         calibration = data.get("calibration")
         if calibration is not None and not (isinstance(calibration, list) and len(calibration) == 3):
             raise InputError("calibration is a list of three numbers, or null")
@@ -192,7 +192,7 @@ class Fitted:
             raise InputError(f"embedder is a name, not {embedder!r:.80}")
         return cls(
             embedder,
-            (learned[0], learned[1], learned[2]),
+            (values[0], values[1], values[2]),
             mean,
             (slopes[0], slopes[1], slopes[2]) if slopes else None,
             threshold,
@@ -254,7 +254,7 @@ def learn(
     own_mean = selector.usual_query_mean()
     # Equal texts go into one fold, or the same query would be learned from and held out.
     fold = np.array([xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) % folds for text in queries])
-    known = _Labels(queries, right, vectors, fold)
+    training = _Labels(queries, right, vectors, fold)
     mean = learned_mean(vectors, own_mean)
     plain = DescriptionSelector(selector.embedder, query_mean=own_mean, **selector.options)
     shifted = DescriptionSelector(selector.embedder, query_mean=mean, **selector.options)
@@ -262,9 +262,9 @@ def learn(
     start = SCALE * np.array(WEIGHTS)
 
     samples = {
-        "unfitted": _held_out(plain, choices, known, measured, None),
-        "weighted": _held_out(shifted, choices, known, measured, None),
-        "with_examples": _held_out(shifted, choices, known, measured, mean),
+        "unfitted": _held_out(plain, choices, training, measured, None),
+        "weighted": _held_out(shifted, choices, training, measured, None),
+        "with_examples": _held_out(shifted, choices, training, measured, mean),
     }
     labelled = np.array([bool(right[place]) for place in measured])
     sums = {}
@@ -272,7 +272,7 @@ def learn(
         if way == "unfitted":
             sums[way] = _weighted(sample, np.tile(start, (len(measured), 1)))
         else:
-            sums[way] = _weighted(sample, _weights_by_fold(sample, known.fold[measured], start))
+            sums[way] = _weighted(sample, _weights_by_fold(sample, training.fold[measured], start))
     hits = {way: _is_right(total, samples[way])[labelled] for way, total in sums.items()}
     used = "unfitted"
     if labelled.sum() >= _FEWEST:
@@ -284,9 +284,9 @@ def learn(
     correct = _is_right(total, sample) & labelled
     calibration = None
     if len(measured) < _FEWEST_TO_CALIBRATE:
-        held_out_confidence = np.array([softmax_share(one, 1.0) for one in total])
+        held_out_confidence = np.array([softmax_share(row, 1.0) for row in total])
     else:
-        held_out_confidence = _confidence_by_fold(evidence, correct, known.fold[measured])
+        held_out_confidence = _confidence_by_fold(evidence, correct, training.fold[measured])
         slopes = _fit_logistic(evidence, correct)
         calibration = float(slopes[0]), float(slopes[1]), float(slopes[2])
     rates = {way: float(hit.mean()) if len(hit) else 0.0 for way, hit in hits.items()}
@@ -307,7 +307,7 @@ def learn(
         query_mean=own_mean if used == "unfitted" else mean,
         calibration=calibration,
         threshold=_threshold(held_out_confidence, correct, labelled),
-        labelled=_examples(known, choices, np.ones(len(queries), bool), mean, selector.options["centroids"])
+        labelled=_examples(training, choices, np.ones(len(queries), bool), mean, selector.options["centroids"])
         if used == "with_examples"
         else LabelledExamples(),
         report=report,
@@ -343,7 +343,7 @@ def _checked_labels(
     if len(choices) < 2 or len(places) != len(choices):
         twice = [name for name, count in Counter(choice.name for choice in choices).items() if count > 1]
         raise InputError(
-            f"at least two choices with names that differ are wanted; given {len(choices)}, twice: {twice!r:.80}"
+            f"expected at least two choices with distinct names; given {len(choices)}, twice: {twice!r:.80}"
         )
 
     def place(label: object) -> int:
@@ -361,29 +361,31 @@ def _checked_labels(
 
 
 def _examples(
-    known: _Labels,
+    training: _Labels,
     choices: tuple[ToolMetadata, ...],
-    taught: NDArray[np.bool_],
+    mask: NDArray[np.bool_],
     mean: NDArray[np.float32],
     most: int,
 ) -> LabelledExamples:
     """The examples that the taught queries make."""
     by_choice: dict[int, list[int]] = {}
-    for query in np.flatnonzero(taught):
-        for choice in known.right[query]:
+    for query in np.flatnonzero(mask):
+        for choice in training.right[query]:
             by_choice.setdefault(choice, []).append(int(query))
     means, terms = {}, {}
     for choice, queries in sorted(by_choice.items()):
         name = choices[choice].name
-        means[name] = centroids(centred(known.vectors[queries], mean), most)
-        terms[name] = Counter(token for query in queries for token in DEFAULT_ANALYZER.query_tokens(known.texts[query]))
+        means[name] = centroids(centred(training.vectors[queries], mean), most)
+        terms[name] = Counter(
+            token for query in queries for token in DEFAULT_ANALYZER.query_tokens(training.texts[query])
+        )
     return LabelledExamples(means, terms)
 
 
 def _held_out(
     selector: DescriptionSelector,
     choices: tuple[ToolMetadata, ...],
-    known: _Labels,
+    training: _Labels,
     measured: NDArray[np.intp],
     mean: NDArray[np.float32] | None,
 ) -> _Sample:
@@ -393,18 +395,18 @@ def _held_out(
     right = np.zeros((len(measured), count), bool)
     highest = np.zeros(len(measured))
     one_set = selector.choice_set(choices, LabelledExamples()) if mean is None else None
-    for fold in np.unique(known.fold[measured]):
+    for fold in np.unique(training.fold[measured]):
         choice_set = one_set or selector.choice_set(
             choices,
-            _examples(known, choices, known.fold != fold, mean, selector.options["centroids"]),  # type: ignore[arg-type]
+            _examples(training, choices, training.fold != fold, mean, selector.options["centroids"]),  # type: ignore[arg-type]
         )
-        for row in np.flatnonzero(known.fold[measured] == fold):
+        for row in np.flatnonzero(training.fold[measured] == fold):
             query = measured[row]
-            direction = selector.centred_query(known.vectors[query], choice_set)
-            tokens = DEFAULT_ANALYZER.query_tokens(known.texts[query])
+            direction = selector.centred_query(training.vectors[query], choice_set)
+            tokens = DEFAULT_ANALYZER.query_tokens(training.texts[query])
             everything, highest[row] = choice_set.features(direction, tokens)
             foremost = everything.max(axis=0)
-            if answer := known.right[query]:
+            if answer := training.right[query]:
                 foremost[list(answer)] = np.inf  # the right ones are always among those compared
             places = np.sort(np.argsort(-foremost, kind="stable")[:count])
             features[row] = everything[:, places]
@@ -438,8 +440,8 @@ def _beats(hits: NDArray[np.bool_], others: NDArray[np.bool_]) -> bool:
 def _weights_by_fold(sample: _Sample, fold: NDArray[np.intp], start: NDArray[np.float64]) -> NDArray[np.float64]:
     """For each query the weights learned on the queries of the other folds."""
     weights = np.tile(start, (len(fold), 1))
-    for one in np.unique(fold):
-        others = fold != one
+    for number in np.unique(fold):
+        others = fold != number
         rest = _Sample(sample.features[others], sample.right[others], sample.highest[others])
         weights[~others] = _fit_weights(rest, start)
     return weights
@@ -516,8 +518,8 @@ def _confidence_by_fold(
 ) -> NDArray[np.float64]:
     """For each query the confidence that the queries of the other folds teach."""
     confidence = np.zeros(len(evidence))
-    for one in np.unique(fold):
-        others = fold != one
+    for number in np.unique(fold):
+        others = fold != number
         learned_from = others if others.any() else ~others
         confidence[~others] = _logistic(
             evidence[~others] @ _fit_logistic(evidence[learned_from], correct[learned_from])
@@ -549,7 +551,7 @@ def _threshold(
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _rounded(row: NDArray[np.float32]) -> list[float]:
@@ -582,14 +584,14 @@ def _vector(value: object, what: str, dimensions: int | None) -> NDArray[np.floa
 
 def _report(value: object) -> FitReport:
     data = _object(value, "report")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(FitReport):
         item = data.get(field.name)
         if field.name == "used":
             if item not in ("unfitted", "weighted", "with_examples"):
                 raise InputError(f"report: used is unfitted, weighted or with_examples, not {item!r:.80}")
-            found[field.name] = item
+            values[field.name] = item
         else:
             number = _number(item, f"report: {field.name}")
-            found[field.name] = int(number) if field.type == "int" else number
-    return FitReport(**found)
+            values[field.name] = int(number) if field.type == "int" else number
+    return FitReport(**values)

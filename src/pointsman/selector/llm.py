@@ -112,8 +112,8 @@ class _Attempts:
         self.selector = selector
         self.choices = [choice for choice in choices if isinstance(choice, ToolMetadata)]  # all of them: see the base
         text = Query.of(query).text
-        known = selector.prompts
-        self.prompts = known.get(detect(text)) or known["en"]
+        prompts = selector.prompts
+        self.prompts = prompts.get(detect(text)) or prompts["en"]
         self.first_prompt = self.prompt = self._first(text)
         self.schema = _schema(len(self.choices), selector)
         self.left = 1 + selector.retries
@@ -166,7 +166,7 @@ class _Attempts:
             return
         _log.info("a model's answer cannot be followed (%s); %d more attempts", why, self.left)
         # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
-        told = fill(
+        message = fill(
             self.prompts.retry,
             problem=self.prompts.problems.get(problem, problem),
             options="",
@@ -174,7 +174,7 @@ class _Attempts:
             count=len(self.choices),
             most=self.selector.max_outputs,
         )
-        self.prompt = f"{self.first_prompt}\n\n{told}" if problem != "failed" else self.first_prompt
+        self.prompt = f"{self.first_prompt}\n\n{message}" if problem != "failed" else self.first_prompt
 
     def delegated(self, result: SelectorResult) -> SelectorResult:
         """Another selector's result, marked as such."""
@@ -193,10 +193,10 @@ class _Attempts:
             raise ModelError(f"no usable selection from the model: {self.why}") from self.error
         _log.warning("LLMSelector falls back to %r: %s", policy, self.why)
         first = policy == "first"
-        told = "default to first option" if first else "every option is kept"
+        message = "default to first option" if first else "every option is kept"
         indices = range(1 if first else len(self.choices))
         return SelectorResult(
-            [SingleSelection(index, f"Parse error, {told} ({self.why})") for index in indices],
+            [SingleSelection(index, f"Parse error, {message} ({self.why})") for index in indices],
             fallback=Fallback(self.why, policy),
         )
 

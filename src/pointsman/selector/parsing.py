@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from pointsman.errors import InputError
-from pointsman.selector._loose_json import Cut, Found, Object, TooMuchError, find_values, literal
+from pointsman.selector._loose_json import Cut, JsonPiece, Object, TooMuchError, find_values, literal
 from pointsman.selector._prose import AMBIGUOUS, Names, Verdict, read_prose
 from pointsman.selector.base import SingleSelection, ToolMetadata
 from pointsman.text import fold, repair
@@ -160,23 +160,23 @@ class _Reader:
         """The options named, none of them checked yet."""
         text = self.answer(repair(text))
         try:
-            found = find_values(text)
-            if not found and '\\"' in text:
+            pieces = find_values(text)
+            if not pieces and '\\"' in text:
                 # JSON inside of a JSON string
-                found = find_values(text := text.replace('\\"', '"'))
+                pieces = find_values(text := text.replace('\\"', '"'))
         except TooMuchError:
             raise _DefectError(Defect.AMBIGUOUS, "it holds more brackets than an answer can have") from None
-        outside = _FENCES.sub("", _without(text, found)).strip()
+        outside = _FENCES.sub("", _without(text, pieces)).strip()
         answers = [
             (value, picks)
-            for value in found
+            for value in pieces
             if (not outside or not _plain_list(value.value)) and (picks := self.container(value)) is not None
         ]
         if answers:
             if outside:
                 self.repairs.append("JSON inside of other text")
             return self.combine(text, answers)
-        if found and found[-1].cut and not _plain_list(found[-1].value):
+        if pieces and pieces[-1].cut and not _plain_list(pieces[-1].value):
             raise _DefectError(Defect.TRUNCATED, "the JSON ends before it names an option")
         return self.prose(text)
 
@@ -192,12 +192,12 @@ class _Reader:
             raise _DefectError(Defect.EMPTY, "there is no text")
         return text
 
-    def combine(self, text: str, answers: list[tuple[Found, _Picks]]) -> _Picks:
+    def combine(self, text: str, answers: list[tuple[JsonPiece, _Picks]]) -> _Picks:
         """One answer out of several pieces of JSON."""
         pieces = {tuple(pick.number for pick in picks): picks for _, picks in answers}
         if len(pieces) == 1:
             return answers[0][1]
-        gaps = [text[one.end : two.start] for (one, _), (two, _) in itertools.pairwise(answers)]
+        gaps = [text[first.end : second.start] for (first, _), (second, _) in itertools.pairwise(answers)]
         if self.max_outputs > 1 and all(_BETWEEN.fullmatch(gap) for gap in gaps):
             self.repairs.append("several pieces of JSON in place of a list")
             return tuple(pick for _, picks in answers for pick in picks)
@@ -206,12 +206,12 @@ class _Reader:
             return answers[-1][1]
         raise _DefectError(Defect.AMBIGUOUS, f"it gives {len(pieces)} different answers")
 
-    def container(self, found: Found) -> _Picks | None:
-        self.cut_off = found.cut
-        picks = self.value(found.value)
-        if picks is not None and found.cut and isinstance(found.value, Object):
+    def container(self, piece: JsonPiece) -> _Picks | None:
+        self.cut_off = piece.cut
+        picks = self.value(piece.value)
+        if picks is not None and piece.cut and isinstance(piece.value, Object):
             self.repairs.append("JSON cut off after the choice")
-        if found.cut and picks is not None and _open_list(found.value) and len(picks) < max(2, self.max_outputs):
+        if piece.cut and picks is not None and _open_list(piece.value) and len(picks) < max(2, self.max_outputs):
             raise _DefectError(Defect.TRUNCATED, "the list ends before it is complete")
         return picks
 
@@ -237,20 +237,20 @@ class _Reader:
 
     def string(self, text: str) -> _Picks | None:  # noqa: PLR0911  (tried in turn, the first that reads it)
         stripped = text.strip()
-        if stripped[:1] in {"{", "["} and (found := _nested(stripped)):
+        if stripped[:1] in {"{", "["} and (piece := _nested(stripped)):
             self.repairs.append("JSON inside of a string")
-            return self.value(found.value)
+            return self.value(piece.value)
         if (number := self.names.lookup(stripped)) is not None:
-            meant = literal(stripped)
-            if isinstance(meant, int) and not isinstance(meant, bool) and 1 <= meant <= self.names.count:
-                number = meant if meant == number else AMBIGUOUS  # an option's name is another's number
+            value = literal(stripped)
+            if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= self.names.count:
+                number = value if value == number else AMBIGUOUS  # an option's name is another's number
             self.repairs.append("a name in place of a number")
             return (_Pick(number),)
         if fold(stripped) in _NO_CHOICE:
             return _NONE
-        if isinstance(meant := literal(stripped), int | float) and not isinstance(meant, bool):
+        if isinstance(value := literal(stripped), int | float) and not isinstance(value, bool):
             self.repairs.append("a string in place of a number")
-            return self.value(meant)
+            return self.value(value)
         if len(text) > _LONGEST_PROSE:
             return None
         reading = read_prose(text, self.names)
@@ -263,11 +263,11 @@ class _Reader:
 
     def cut(self, raw: str) -> _Picks | None:
         """A scalar that the end of the text may have cut: what more of it could change is not decidable."""
-        meant = literal(raw.strip())
-        if isinstance(meant, int) and not isinstance(meant, bool):
-            if 0 < meant * 10 <= self.names.count:
-                raise _DefectError(Defect.TRUNCATED, f"it ends within a number that begins with {meant}")
-            return (_Pick(meant),)
+        value = literal(raw.strip())
+        if isinstance(value, int) and not isinstance(value, bool):
+            if 0 < value * 10 <= self.names.count:
+                raise _DefectError(Defect.TRUNCATED, f"it ends within a number that begins with {value}")
+            return (_Pick(value),)
         number = self.names.lookup(raw)
         if number is None or self.names.extends(raw):
             raise _DefectError(Defect.TRUNCATED, f"it ends within {raw!r:.80}")
@@ -277,37 +277,37 @@ class _Reader:
         if not values:
             self.empty_list = True
             return _NONE
-        read = [self.value(value) for value in values]
-        if read[0] and len(values) == 2 and read[1] is None and isinstance(values[1], str):
-            return (replace(read[0][0], reason=values[1]), *read[0][1:])  # [2, "because …"]
-        if all(picks is None for picks in read):
+        readings = [self.value(value) for value in values]
+        if readings[0] and len(values) == 2 and readings[1] is None and isinstance(values[1], str):
+            return (replace(readings[0][0], reason=values[1]), *readings[0][1:])  # [2, "because …"]
+        if all(picks is None for picks in readings):
             return None
         picks: list[_Pick] = []
-        if self.cut_off and read[-1] is None:
-            values, read = values[:-1], read[:-1]  # it only begins
-        for value, named in zip(values, read, strict=True):
+        if self.cut_off and readings[-1] is None:
+            values, readings = values[:-1], readings[:-1]  # it only begins
+        for value, reading in zip(values, readings, strict=True):
             # What cannot be read beside what can is an option that does not exist.
-            picks.extend((_Pick(_UNKNOWN),) if named is None and not isinstance(value, bool) else named or ())
+            picks.extend((_Pick(_UNKNOWN),) if reading is None and not isinstance(value, bool) else reading or ())
         return tuple(picks)
 
     def object(self, value: Object) -> _Picks | None:
         by_role: dict[str, list[Any]] = {}
         for key, item in value.pairs:
             by_role.setdefault(_role(key), []).append(item)
-        read = [picks for item in by_role.get("choice", ()) if (picks := self.value(item)) is not None]
-        if not read:
-            read = [
+        readings = [picks for item in by_role.get("choice", ()) if (picks := self.value(item)) is not None]
+        if not readings:
+            readings = [
                 picks
                 for item in by_role.get("wrapper", ())
                 if (isinstance(item, Object | list) or (isinstance(item, str) and item.lstrip()[:1] in {"{", "["}))
                 and (picks := self.value(item)) is not None
             ]
-        if not read:
+        if not readings:
             return self.mapping(value)
-        named = [picks for picks in read if picks]
-        if len({frozenset(pick.number for pick in picks) for picks in named}) > 1:
+        non_empty = [picks for picks in readings if picks]
+        if len({frozenset(pick.number for pick in picks) for picks in non_empty}) > 1:
             raise _DefectError(Defect.AMBIGUOUS, "its fields name different options")
-        if not named:
+        if not non_empty:
             return _NONE
         details = {role: next(iter(by_role.get(role, ())), None) for role in ("reason", "score", "rank")}
         return tuple(
@@ -317,7 +317,7 @@ class _Reader:
                 score=_number(details["score"]) if pick.score is None else pick.score,
                 rank=_number(details["rank"]) if pick.rank is None else pick.rank,
             )
-            for pick in named[0]
+            for pick in non_empty[0]
         )
 
     def mapping(self, value: Object) -> _Picks | None:
@@ -325,8 +325,12 @@ class _Reader:
         picks: list[_Pick] = []
         for key, item in value.pairs:
             number = self.names.lookup(key)
-            if number is None and isinstance(meant := literal(key.strip()), int) and not isinstance(meant, bool):
-                number = meant
+            if (
+                number is None
+                and isinstance(parsed_key := literal(key.strip()), int)
+                and not isinstance(parsed_key, bool)
+            ):
+                number = parsed_key
             if number is None:
                 return None
             if isinstance(item, bool):
@@ -380,15 +384,15 @@ class _Reader:
         return _selections(distinct)
 
     def existing(self, picks: _Picks) -> _Picks:
-        known = tuple(pick for pick in picks if 1 <= pick.number <= self.names.count)
+        valid = tuple(pick for pick in picks if 1 <= pick.number <= self.names.count)
         unknown = [pick.number for pick in picks if not 1 <= pick.number <= self.names.count]
         if not unknown:
             return picks
         what = ", ".join("an unknown name" if number >= _UNKNOWN else str(number) for number in unknown[:5])
-        if self.max_outputs == 1 or not known or min(unknown) < 1:
+        if self.max_outputs == 1 or not valid or min(unknown) < 1:
             raise _DefectError(Defect.OUT_OF_RANGE, f"there is no option {what}; there are {self.names.count}")
         self.repairs.append(f"dropped {what}: no such option")
-        return known
+        return valid
 
     def best(self, picks: _Picks) -> _Picks:
         """As many as allowed, if scores or ranks say which."""
@@ -410,9 +414,9 @@ def _selections(picks: _Picks) -> tuple[SingleSelection, ...]:
     return tuple(SingleSelection(pick.number - 1, pick.reason, pick.score) for pick in picks)
 
 
-def _without(text: str, found: Iterable[Found]) -> str:
+def _without(text: str, values: Iterable[JsonPiece]) -> str:
     position, pieces = 0, []
-    for value in found:
+    for value in values:
         pieces.append(text[position : value.start])
         position = value.end
     return "".join((*pieces, text[position:]))
@@ -433,12 +437,12 @@ def _open_list(value: Any) -> bool:
     return _role(key) in {"choice", "wrapper"} and _open_list(last)
 
 
-def _nested(text: str) -> Found | None:
+def _nested(text: str) -> JsonPiece | None:
     try:
-        found = find_values(text)
+        pieces = find_values(text)
     except TooMuchError:
         return None
-    return found[0] if len(found) == 1 else None
+    return pieces[0] if len(pieces) == 1 else None
 
 
 def _words(value: Any) -> str:

@@ -77,5 +77,5 @@ def _points(rule: Rule, query: Query, choice: ToolMetadata) -> float:
     except Exception as error:
         raise InputError(f"rule {name!r} failed on choice {choice.name!r}: {type(error).__name__}: {error}") from error
     if not math.isfinite(points):
-        raise InputError(f"rule {name!r} gave choice {choice.name!r} {points} points; a finite number is wanted")
+        raise InputError(f"rule {name!r} gave choice {choice.name!r} {points} points; expected a finite number")
     return points

@@ -7,7 +7,7 @@ it from one that really does not.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -65,23 +65,23 @@ class Access:
         """Those of the names that exist for it, in their order."""
         return [name for name in names if self.sees(name)]
 
-    def chosen(self, asked: Sequence[str] | None, known: Iterable[str]) -> list[str]:
+    def chosen(self, names: Sequence[str] | None, existing: Iterable[str]) -> list[str]:
         """The datasets to act on: those that were asked for, each once, or all that exist for it.
 
         Args:
-            asked: names; None for all.
-            known: the names of all datasets there are.
+            names: names; None for all.
+            existing: the names of all datasets there are.
 
         Raises:
             Problem: ``not-found``: one that was asked for does not exist, or not for this key; both read the same.
         """
-        visible = self.visible(known)
-        if asked is None:
+        visible = self.visible(existing)
+        if names is None:
             return visible
-        for name in asked:
+        for name in names:
             if name not in visible:
                 raise unknown_dataset(name, visible)
-        return list(dict.fromkeys(asked))
+        return list(dict.fromkeys(names))
 
     def require_read(self) -> None:
         """Check that it may search and read.
@@ -116,7 +116,7 @@ class Access:
             Problem: ``forbidden``.
         """
         if self.datasets is not None:
-            raise Problem("forbidden", "this needs a key for all datasets")
+            raise Problem("forbidden", "a key for all datasets is required")
         if write and not self.write:
             raise Problem("forbidden", "this key is for reading only; it needs the scope 'write'")
 
@@ -151,36 +151,36 @@ def authenticate(
             plain.append(value)
         elif name in _FORWARDED:
             forwarded = True
-    given = {*bearers, *plain}
+    credentials = {*bearers, *plain}
     try:
-        if len(given) == 1 and len(bearers) <= 1 and len(plain) <= 1:
-            (text,) = given
+        if len(credentials) == 1 and len(bearers) <= 1 and len(plain) <= 1:
+            (text,) = credentials
             key = keys.check(text.decode("latin-1")) if len(text) <= _LONGEST else None
             if key is not None:
                 return Access.of(key)
-        if loopback and not forwarded and ((keyless and not given) or keys.empty()):
+        if loopback and not forwarded and ((keyless and not credentials) or keys.empty()):
             return Access.open()
     except StoreError as error:
-        log.error("nobody is let in: %s", error)  # noqa: TRY400  (it tells all; a request has no use for a traceback)
-        raise Problem("unavailable", "keys cannot be checked; the log says why") from error
+        log.error("nobody is admitted: %s", error)  # noqa: TRY400  (it tells all; a request has no use for a traceback)
+        raise Problem("unavailable", "keys cannot be checked; see the log") from error
     raise _unauthorized()
 
 
-def access_of(scope: MutableMapping[str, Any]) -> Access:
+def access_of(scope: Mapping[str, Any]) -> Access:
     """What the request of this ASGI scope may do, as the guard in front of the application has found.
 
     Raises:
         Problem: ``unauthorized``: nothing has; a route that stands outside the guard gives nothing away.
     """
-    found = scope.get("state", {}).get("access")
-    if not isinstance(found, Access):
+    access = scope.get("state", {}).get("access")
+    if not isinstance(access, Access):
         raise _unauthorized()
-    return found
+    return access
 
 
 def _unauthorized() -> Problem:
     return Problem(
         "unauthorized",
-        "this needs a valid key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'",
+        "a valid key is required, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'",
         headers={"WWW-Authenticate": "Bearer"},
     )

@@ -119,24 +119,24 @@ def describe(app: FastAPI) -> FastAPI:
         app.add_exception_handler(ours, _problem)
     for theirs in (HTTPException, StarletteHTTPException):
         app.add_exception_handler(theirs, _http_problem)
-    made = app.openapi
+    original = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            found = made()
-            schemas = found["components"]["schemas"]
+            document = original()
+            schemas = document["components"]["schemas"]
             for model in (DocumentsRequest, Progress, ProblemDocument):
                 shape = model.model_json_schema(ref_template="#/components/schemas/{model}")
                 schemas.update(shape.pop("$defs", {}))
                 schemas[model.__name__] = shape
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
-            found["components"]["securitySchemes"] = {
+            document["components"]["securitySchemes"] = {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
             }
-            found["security"] = [{}, {"bearer": []}, {"key": []}]
-        return app.openapi_schema or found
+            document["security"] = [{}, {"bearer": []}, {"key": []}]
+        return app.openapi_schema or document
 
     app.openapi = openapi  # type: ignore[method-assign]
     return app
@@ -193,8 +193,8 @@ def _open(workspace: Workspace) -> None:
 async def _problem(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         detail = "; ".join(
-            f"{'.'.join(str(part) for part in one['loc'][1:]) or 'the body'}: {one['msg']}"
-            for one in error.errors()[:5]
+            f"{'.'.join(str(part) for part in detail['loc'][1:]) or 'the body'}: {detail['msg']}"
+            for detail in error.errors()[:5]
         )
         error = Problem("invalid-input", detail)
     return problems.response(problems.of_error(error), getattr(request.state, "request_id", None), request.url.path)
@@ -208,8 +208,8 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:  # the framework names the methods of one route, and a path has several
         routes = (route for router in _ROUTERS for route in router.routes)
-        found = {method for route in routes for method in _methods(route, request.scope)}
-        headers["Allow"] = ", ".join(sorted(found))
+        methods = {method for route in routes for method in _methods(route, request.scope)}
+        headers["Allow"] = ", ".join(sorted(methods))
     problem = problems.of_status(error.status_code, str(error.detail), headers)
     return problems.response(problem, getattr(request.state, "request_id", None), request.url.path)
 

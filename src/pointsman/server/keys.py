@@ -35,7 +35,7 @@ from pointsman.errors import (
     UnknownNameError,
 )
 from pointsman.store.backend import NEW, LocalBackend
-from pointsman.store.local.files import file_stamp, make_directory, replacing
+from pointsman.store.local.files import file_stamp, make_directory, replacing, store_error
 
 if TYPE_CHECKING:
     from pointsman.store.backend import Backend
@@ -109,7 +109,7 @@ _Stamp = tuple[int, int, int] | str
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KeyState:
     """What is kept as it was read: replaced whole, so that threads see one state or the other."""
 
     stamp: _Stamp
@@ -134,7 +134,7 @@ class KeyStore:
         self.path = Path(path)
         self._lock = self.path.with_suffix(".lock")
         self._clock = clock
-        self._known: _Known | None = None
+        self._known: _KeyState | None = None
 
     def create(
         self,
@@ -160,11 +160,11 @@ class KeyStore:
         """
         key = ApiKey("", _name(name), _datasets(datasets), _scopes(scopes), self._clock(), _expires(expires))
         if not key.valid(self._clock()):
-            raise InputError(f"a key that expires at {expires} would never be valid; name a time in the future")
+            raise InputError(f"a key that expires at {expires} would never be valid; give a time in the future")
 
         def add(entries: dict[str, _Entry]) -> NewKey:
             ids = iter(lambda: secrets.token_hex(4), "")
-            new = replace(key, id=next(one for one in ids if one not in entries))
+            new = replace(key, id=next(id_ for id_ in ids if id_ not in entries))
             text = f"ptm_{new.id}_{secrets.token_urlsafe(32)}"
             entries[new.id] = _Entry(new, _hash(text))
             return NewKey(new, text)
@@ -193,14 +193,14 @@ class KeyStore:
 
     @property
     def fresh(self) -> bool:
-        """Whether a check needs no look at anything far away; `refresh` takes that look."""
+        """Whether a check needs no remote call; `refresh` makes that call."""
         return True
 
     def refresh(self) -> None:
         """Look at what is kept, if that takes a while."""
 
     def check(self, text: str) -> ApiKey | None:
-        """The key of this text; None where there is none, or where it has expired or was revoked.
+        """Returns the key with this text; None if it is unknown, expired or revoked.
 
         Takes as long for a key that exists as for one that does not.
 
@@ -208,8 +208,8 @@ class KeyStore:
             CorruptStoreError: the file is damaged or unreadable, so nobody can be let in.
         """
         entries = self._read().entries
-        found = _KEY_TEXT.fullmatch(text)
-        entry = entries.get(found[1]) if found else None
+        match = _KEY_TEXT.fullmatch(text)
+        entry = entries.get(match[1]) if match else None
         same = hmac.compare_digest(_hash(text), _NO_HASH if entry is None else entry.sha256)
         return entry.key if same and entry is not None and entry.key.valid(self._clock()) else None
 
@@ -241,32 +241,32 @@ class KeyStore:
         """
         return [entry.key for entry in self._read().entries.values()]
 
-    def _read(self) -> _Known:
-        known = self._known
+    def _read(self) -> _KeyState:
+        state = self._known
         try:
             stamp: _Stamp = file_stamp(self.path)
         except OSError as error:
-            raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is let in") from error
-        if known is None or known.stamp != stamp:
-            known = self._known = self._reread(known)
-        if known.failure is not None:
-            raise known.failure()
-        return known
+            raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is admitted") from error
+        if state is None or state.stamp != stamp:
+            state = self._known = self._reread(state)
+        if state.failure is not None:
+            raise state.failure()
+        return state
 
-    def _reread(self, known: _Known | None) -> _Known:
+    def _reread(self, state: _KeyState | None) -> _KeyState:
         """The file's state; one that is damaged is remembered as such, and not parsed anew for every request."""
         try:
             with self.path.open("rb") as file:
                 about = os.fstat(file.fileno())  # of what is read here, whatever is renamed into its place meanwhile
                 stamp = about.st_ino, about.st_mtime_ns, about.st_size
-                return _known(stamp, file.read(_LARGEST_FILE + 1), str(self.path))
+                return _state_of(stamp, file.read(_LARGEST_FILE + 1), str(self.path))
         except FileNotFoundError:
-            if known is None or known.stamp == "absent":
-                return _Known("absent", {})
-            told = f"{self.path} is gone; nobody is let in; restore it, or start anew and make a key"
-            return _Known("absent", {}, partial(CorruptStoreError, told))
+            if state is None or state.stamp == "absent":
+                return _KeyState("absent", {})
+            message = f"{self.path} is missing, and nobody is admitted; restore it, or start over with a new key"
+            return _KeyState("absent", {}, partial(CorruptStoreError, message))
         except OSError as error:  # not remembered: its permissions may change without a trace in the stamp
-            raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is let in") from error
+            raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is admitted") from error
 
     def _change(self, work: Callable[[dict[str, _Entry]], T]) -> T:
         """What ``work`` makes of the entries, which it may change; they are written under a lock."""
@@ -282,7 +282,7 @@ class KeyStore:
         except Timeout as error:
             raise LockedError(f"{self.path} is being changed by another process; try again") from error
         except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error.strerror or error}") from error
+            raise store_error(self.path, error) from error
 
     def _write(self, entries: Mapping[str, _Entry]) -> None:
         with replacing(self.path) as file:
@@ -307,7 +307,7 @@ class RecordKeys(KeyStore):
         self._backend, self._clock = backend, clock
         self._guard = threading.Lock()
         self._looked = -math.inf
-        self._known: _Known | None = None
+        self._known: _KeyState | None = None
 
     @property
     def fresh(self) -> bool:
@@ -326,38 +326,38 @@ class RecordKeys(KeyStore):
         """Whether there has never been a key here, see `KeyStore`."""
         return self._read().stamp == "absent"
 
-    def _read(self) -> _Known:
+    def _read(self) -> _KeyState:
         self.refresh()
-        known = self._known
-        assert known is not None, "refresh sets it"
-        if known.failure is not None:
-            raise known.failure()
-        return known
+        state = self._known
+        assert state is not None, "refresh sets it"
+        if state.failure is not None:
+            raise state.failure()
+        return state
 
-    def _looked_up(self, known: _Known | None) -> _Known:
-        stamp: _Stamp = "absent" if known is None else known.stamp
+    def _looked_up(self, state: _KeyState | None) -> _KeyState:
+        stamp: _Stamp = "absent" if state is None else state.stamp
         where = f"{self._backend.url}: the record of keys"
         try:
             record = self._backend.record(KIND)
         except StoreError as error:
-            return _Known(stamp, {}, partial(type(error), str(error)))
+            return _KeyState(stamp, {}, partial(type(error), str(error)))
         if record is not None:
-            same = known is not None and known.failure is None and known.stamp == record.version
-            return known if same and known is not None else _known(record.version, record.value.encode(), where)
+            same = state is not None and state.failure is None and state.stamp == record.version
+            return state if same and state is not None else _state_of(record.version, record.value.encode(), where)
         if stamp == "absent":
-            return _Known("absent", {})
-        told = f"{where} is gone; nobody is let in; restore it, or start anew and make a key"
-        return _Known(stamp, {}, partial(CorruptStoreError, told))
+            return _KeyState("absent", {})
+        message = f"{where} is missing, and nobody is admitted; restore it, or start over with a new key"
+        return _KeyState(stamp, {}, partial(CorruptStoreError, message))
 
     def _change(self, work: Callable[[dict[str, _Entry]], T]) -> T:
         for _ in range(_ATTEMPTS):
             record = self._backend.record(KIND)
             before: Mapping[str, _Entry] = {}
             if record is not None:
-                known = _known(record.version, record.value.encode(), f"{self._backend.url}: the record of keys")
-                if known.failure is not None:
-                    raise known.failure()
-                before = known.entries
+                state = _state_of(record.version, record.value.encode(), f"{self._backend.url}: the record of keys")
+                if state.failure is not None:
+                    raise state.failure()
+                before = state.entries
             entries = dict(before)
             result = work(entries)
             if entries != before:
@@ -367,7 +367,7 @@ class RecordKeys(KeyStore):
                     continue
                 self._looked = -math.inf
             return result
-        raise LockedError(f"{self._backend.url}: other processes are changing keys all the while; try again")
+        raise LockedError(f"{self._backend.url}: other processes keep changing the keys; try again")
 
 
 def keys_of(backend: Backend) -> KeyStore:
@@ -375,15 +375,15 @@ def keys_of(backend: Backend) -> KeyStore:
     return KeyStore(backend.path / FILE) if isinstance(backend, LocalBackend) else RecordKeys(backend)
 
 
-def _known(stamp: _Stamp, data: bytes, where: str) -> _Known:
+def _state_of(stamp: _Stamp, data: bytes, where: str) -> _KeyState:
     """What is kept, read; what is damaged is remembered as such."""
     try:
-        return _Known(stamp, _parsed(data))
+        return _KeyState(stamp, _parsed(data))
     except FormatVersionError as error:
-        return _Known(stamp, {}, partial(FormatVersionError, f"{where} {error}"))
+        return _KeyState(stamp, {}, partial(FormatVersionError, f"{where} {error}"))
     except (ValueError, TypeError, KeyError, RecursionError, InputError) as error:
-        told = f"{where} is damaged ({type(error).__name__}: {error}); nobody is let in"
-        return _Known(stamp, {}, partial(CorruptStoreError, f"{told}; restore it from a backup"))
+        message = f"{where} is damaged ({type(error).__name__}: {error}); nobody is admitted"
+        return _KeyState(stamp, {}, partial(CorruptStoreError, f"{message}; restore it from a backup"))
 
 
 def _text(entries: Mapping[str, _Entry]) -> str:
@@ -436,24 +436,30 @@ def _parsed(data: bytes) -> dict[str, _Entry]:
     ):
         raise ValueError("it is not as it was written")
     entries: dict[str, _Entry] = {}
-    for one in value["keys"]:
-        if not _ID.fullmatch(one["id"]) or not _SHA256.fullmatch(one["sha256"]) or one["id"] in entries:
-            raise ValueError("an id or a hash that is none, or twice the same id")
-        created, expires, revoked = (one[name] and _time(one[name]) for name in ("created", "expires", "revoked"))
-        if created is None or isinstance(one["datasets"], str) or isinstance(one["scopes"], str):
-            raise ValueError(f"key {one['id']} lacks something")
+    for entry in value["keys"]:
+        if not _ID.fullmatch(entry["id"]) or not _SHA256.fullmatch(entry["sha256"]) or entry["id"] in entries:
+            raise ValueError("an invalid id or hash, or a duplicate id")
+        created, expires, revoked = (entry[name] and _time(entry[name]) for name in ("created", "expires", "revoked"))
+        if created is None or isinstance(entry["datasets"], str) or isinstance(entry["scopes"], str):
+            raise ValueError(f"key {entry['id']} lacks something")
         key = ApiKey(
-            one["id"], _name(one["name"]), _datasets(one["datasets"]), _scopes(one["scopes"]), created, expires, revoked
+            entry["id"],
+            _name(entry["name"]),
+            _datasets(entry["datasets"]),
+            _scopes(entry["scopes"]),
+            created,
+            expires,
+            revoked,
         )
-        entries[key.id] = _Entry(key, one["sha256"])
+        entries[key.id] = _Entry(key, entry["sha256"])
     return entries
 
 
 def _time(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
         raise ValueError("a time without a zone")
-    return found
+    return time
 
 
 def _name(name: str) -> str:
@@ -465,23 +471,25 @@ def _name(name: str) -> str:
 def _datasets(names: Sequence[str]) -> tuple[str, ...]:
     from pointsman.dataset import check_name
 
-    found = tuple(dict.fromkeys([names] if isinstance(names, str) else names))
-    if not found:
-        raise InputError("a key is for at least one dataset; '*' means all")
-    if "*" in found:
-        if len(found) > 1:
-            raise InputError(f"'*' means all datasets; give it alone, not with {[one for one in found if one != '*']}")
+    result = tuple(dict.fromkeys([names] if isinstance(names, str) else names))
+    if not result:
+        raise InputError("a key needs at least one dataset; '*' means all")
+    if "*" in result:
+        if len(result) > 1:
+            raise InputError(
+                f"'*' means all datasets; give it alone, not with {[name for name in result if name != '*']}"
+            )
         return ALL
-    for name in found:
+    for name in result:
         check_name(name)
-    return found
+    return result
 
 
 def _scopes(scopes: Sequence[str]) -> tuple[str, ...]:
-    found = {scopes} if isinstance(scopes, str) else set(scopes)
-    if not found or not found.issubset(SCOPES):
+    requested = {scopes} if isinstance(scopes, str) else set(scopes)
+    if not requested or not requested.issubset(SCOPES):
         raise InputError(f"a key's scopes are of {SCOPES} and at least one, not {scopes!r:.80}")
-    return tuple(scope for scope in SCOPES if scope in found)
+    return tuple(scope for scope in SCOPES if scope in requested)
 
 
 def _expires(expires: datetime | None) -> datetime | None:

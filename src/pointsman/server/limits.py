@@ -40,7 +40,7 @@ _LINGER_SECONDS: Final = 2.0
 _LINGER_PAUSE: Final = 0.5  # seconds without anything of it
 
 
-_LEAST: Final = {"queue": 0, "queue_seconds": 0, "requests_per_minute": 0, "body_seconds": 0.01}
+_LEAST: Final = {"queue": 0, "queue_seconds": 0, "requests_per_minute": 0, "body_seconds": 0.01, "search_seconds": 0.01}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Limits:
         concurrency: searches that run at once.
         queue: searches that wait for their turn.
         queue_seconds: how long one waits at most.
+        search_seconds: for the searches of one request together.
         requests_per_minute: of one key, or of one address where there are no keys; 0: no limit.
         burst: requests at once, after a pause; a sixth of those per minute unless given.
         max_clients: keys and addresses whose requests are counted; the least lately seen are forgotten.
@@ -84,6 +85,7 @@ class Limits:
     concurrency: int = 16
     queue: int = 64
     queue_seconds: float = 2.0
+    search_seconds: float = 30.0
     requests_per_minute: int = 1_200
     burst: int | None = None
     max_clients: int = 10_000
@@ -94,9 +96,9 @@ class Limits:
             if value is None and field.default is None:
                 continue
             least = _LEAST.get(field.name, 1)
-            wanted = (int, float) if field.name.endswith("_seconds") else (int,)
-            if isinstance(value, bool) or not isinstance(value, wanted) or not least <= value < math.inf:
-                what = "a number" if float in wanted else "a whole number"
+            types = (int, float) if field.name.endswith("_seconds") else (int,)
+            if isinstance(value, bool) or not isinstance(value, types) or not least <= value < math.inf:
+                what = "a number" if float in types else "a whole number"
                 raise InputError(f"{field.name} is {what} from {least} up, not {value!r:.80}")
 
 
@@ -118,10 +120,10 @@ def parse_json(body: bytes) -> object:
     try:
         value: object = _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise Problem("malformed", f"the body is not UTF-8: byte {error.start} fits nowhere") from error
+        raise Problem("malformed", f"the body is not UTF-8: byte {error.start} is invalid") from error
     except json.JSONDecodeError as error:
-        told = f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-        raise Problem("malformed", told) from error
+        message = f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        raise Problem("malformed", message) from error
     except ValueError as error:  # Python reads no whole number of more than some thousand digits
         raise Problem("invalid-input", "a number in the JSON is too large") from error
     except RecursionError as error:  # beyond some hundred levels
@@ -132,7 +134,9 @@ def parse_json(body: bytes) -> object:
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
-            raise Problem("invalid-input", "a text in the JSON has a lone surrogate, which is no character") from error
+            raise Problem(
+                "invalid-input", "a text in the JSON has a lone surrogate, which is not a character"
+            ) from error
     return value
 
 
@@ -140,7 +144,7 @@ def _deeper(value: object, most: int) -> bool:
     """Whether there are more than so many levels."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(most):
-        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        inner = (item.values() if isinstance(item, dict) else item for item in level)
         level = [child for children in inner for child in children if isinstance(child, (dict, list))]
         if not level:
             return False
@@ -152,12 +156,12 @@ def _too_deep() -> Problem:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Problem("invalid-input", f"the name {twice!r:.80} stands twice in one object of the JSON")
-    return found
+        raise Problem("invalid-input", f"the name {twice!r:.80} occurs twice in one object of the JSON")
+    return result
 
 
 def _finite(text: str) -> float:
@@ -168,7 +172,7 @@ def _finite(text: str) -> float:
 
 
 def _no_constant(name: str) -> None:
-    raise Problem("malformed", f"the body is not JSON: {name} is no number there")
+    raise Problem("malformed", f"the body is not JSON: {name} is not a number there")
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_no_constant)
@@ -254,12 +258,12 @@ async def _refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) 
 
     The connection then ends if there is a body, so that nobody takes what is left of it for another request.
     """
-    given = {name: value for name, value in scope["headers"] if name in _OF_BODY}
-    if b"transfer-encoding" in given or given.get(b"content-length", b"0") != b"0":
+    headers = {name: value for name, value in scope["headers"] if name in _OF_BODY}
+    if b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
         problem.headers.setdefault("Connection", "close")
         reading = receive if isinstance(receive, _Reading) else _Reading(receive)
         # Chunks are dear to parse: not for somebody unknown. Who expects to be asked for the body is not sending.
-        if (b"content-length" in given or reading is receive) and b"expect" not in given:
+        if (b"content-length" in headers or reading is receive) and b"expect" not in headers:
             send = _lingering(reading, send)
     await response(problem, scope.get("state", {}).get("request_id"), scope["path"])(scope, receive, send)
 
@@ -361,13 +365,13 @@ class SecurityHeaders:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        wanted = self._console if _of_console(_path(scope)) else self._api
+        policy = self._console if _of_console(_path(scope)) else self._api
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", ()))
                 there = {name.lower() for name, _ in headers}
-                headers += [pair for name, pair in wanted.items() if name not in there]
+                headers += [pair for name, pair in policy.items() if name not in there]
                 message = {**message, "headers": headers}
             await send(message)
 
@@ -399,7 +403,7 @@ class RequestHead:
             most = limits.max_header_bytes
             return Problem("too-large", f"the headers are longer than {most:,} bytes", headers=_CLOSE, limit=most)
         if not scope["path"].isprintable():
-            return Problem("malformed", "the path has characters that are none to read")
+            return Problem("malformed", "the path has unprintable characters")
         if not (_is_text(raw) and _is_text(query)):
             return Problem("malformed", "the address is not UTF-8, percent-encoded")
         return None
@@ -445,17 +449,17 @@ class TrustedHosts:
         if scope["type"] != "http" or _path(scope) in _PROBES or self._serves(scope):
             await self._app(scope, receive, send)
             return
-        problem = Problem("misdirected", "this service is not served under that host's name", headers=_CLOSE)
+        problem = Problem("misdirected", "this service does not answer to that host name", headers=_CLOSE)
         await _refuse(problem, scope, receive, send)
 
     def _serves(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"host"]
-        if len(given) != 1:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1:
             return False
-        found = _HOST.fullmatch(given[0].decode("latin-1").lower())
-        if found is None:
+        match = _HOST.fullmatch(hosts[0].decode("latin-1").lower())
+        if match is None:
             return False
-        name = found[1].removesuffix(".")
+        name = match[1].removesuffix(".")
         return self._any or name in self._exact or name.endswith(self._under)
 
 
@@ -467,7 +471,7 @@ def _host_name(host: str) -> str:
         except ValueError:
             name = ""  # a name with a port
     plain = name.removeprefix("*.")
-    if name != "*" and ("*" in plain or not (found := _HOST.fullmatch(plain)) or found[1] != plain):
+    if name != "*" and ("*" in plain or not (match := _HOST.fullmatch(plain)) or match[1] != plain):
         raise InputError(
             f"a host is a name or an address without scheme and port, '*.example.com' or '*', not {host!r}"
         )
@@ -501,7 +505,7 @@ class CrossSite:
         if scope["type"] != "http" or self._own(scope):
             await self._app(scope, receive, send)
             return
-        problem = Problem("forbidden", "a page of another site may not do this", headers=_CLOSE)
+        problem = Problem("forbidden", "pages of other sites may not do this", headers=_CLOSE)
         await _refuse(problem, scope, receive, send)
 
     def _own(self, scope: Scope) -> bool:
@@ -528,10 +532,10 @@ class CrossSite:
         return site != b"cross-site" or mode == b"navigate" or _path(scope) in _PROBES
 
     def _allowed(self, origin: str, host: str) -> bool:
-        found = _ORIGIN.fullmatch(origin)
-        if found is None:
+        match = _ORIGIN.fullmatch(origin)
+        if match is None:
             return False  # also "null", of a page that hides where it is from
-        scheme, name, port = found[1], found[2], found[3] or _PORTS[found[1]]
+        scheme, name, port = match[1], match[2], match[3] or _PORTS[match[1]]
         here = _HOST.fullmatch(host)
         if here is not None and here[1] == name and (host[len(name) + 1 :] or _PORTS[scheme]) == port:
             return True
@@ -539,10 +543,10 @@ class CrossSite:
 
 
 def _origin(text: str) -> tuple[str, str, str]:
-    found = _ORIGIN.fullmatch(text.strip().lower().removesuffix("/"))
-    if found is None:
-        raise InputError(f"an origin is such as 'https://intranet.example', not {text!r:.80}")
-    return found[1], found[2], found[3] or _PORTS[found[1]]
+    match = _ORIGIN.fullmatch(text.strip().lower().removesuffix("/"))
+    if match is None:
+        raise InputError(f"an origin looks like 'https://intranet.example', not {text!r:.80}")
+    return match[1], match[2], match[3] or _PORTS[match[1]]
 
 
 # ── who and how often ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -577,7 +581,7 @@ class RateLimit:
         if wait:
             raise Problem(
                 "too-many-requests",
-                "more requests than are allowed in a minute; try again later",
+                "too many requests in a minute; try again later",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
 
@@ -648,7 +652,7 @@ def _address(scope: Scope) -> str:
 
 
 class Gate:
-    """Lets so many at once through, lets so many more wait for their turn, and turns the rest away.
+    """Limits how many requests run and wait at once, and rejects the rest.
 
     ``async with gate:`` around a search. First come, first served; for one event loop.
 
@@ -812,17 +816,17 @@ class Bodies:
         return counting
 
     def _too_slow(self) -> Problem:
-        told = f"nothing more of the body came for {self._limits.body_seconds:g} seconds"
-        return Problem("malformed", told, headers=_CLOSE)
+        message = f"no more of the body arrived for {self._limits.body_seconds:g} seconds"
+        return Problem("malformed", message, headers=_CLOSE)
 
 
 def _values(scope: Scope, *names: bytes) -> tuple[list[bytes], ...]:
     """All values of each of these headers."""
-    found: dict[bytes, list[bytes]] = {name: [] for name in names}
+    values: dict[bytes, list[bytes]] = {name: [] for name in names}
     for name, value in scope["headers"]:
-        if name in found:
-            found[name].append(value)
-    return tuple(found.values())
+        if name in values:
+            values[name].append(value)
+    return tuple(values.values())
 
 
 def _length(lengths: list[bytes], codings: list[bytes]) -> int | None:
@@ -842,15 +846,15 @@ def _length(lengths: list[bytes], codings: list[bytes]) -> int | None:
 
 def _type(types: list[bytes], encodings: list[bytes], *, streams: bool) -> str:
     """The media type of a body, one of those that are taken here."""
-    if any(one.strip().lower() != b"identity" for one in encodings):
-        raise Problem("unsupported-media-type", "a body is taken as it is, without Content-Encoding", headers=_CLOSE)
-    given = types[0].decode("latin-1") if len(types) == 1 else ""
-    kind, mark, more = given.partition(";")
+    if any(encoding.strip().lower() != b"identity" for encoding in encodings):
+        raise Problem("unsupported-media-type", "send the body without Content-Encoding", headers=_CLOSE)
+    media_type = types[0].decode("latin-1") if len(types) == 1 else ""
+    kind, mark, more = media_type.partition(";")
     kind = kind.strip().lower()
     if (kind == JSON or (streams and kind == NDJSON)) and (not mark or _CHARSET.fullmatch(f";{more.strip()}")):
         return kind
-    taken = f"{JSON} or {NDJSON}" if streams else JSON
-    raise Problem("unsupported-media-type", f"a body here is {taken}, in UTF-8", headers=_CLOSE)
+    accepted = f"{JSON} or {NDJSON}" if streams else JSON
+    raise Problem("unsupported-media-type", f"a body here is {accepted}, in UTF-8", headers=_CLOSE)
 
 
 def _too_large(most: int) -> Problem:
@@ -858,13 +862,13 @@ def _too_large(most: int) -> Problem:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    given = False
+    exhausted = False
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
+        nonlocal exhausted
+        if exhausted:
             return await receive()  # what comes then is that the client has gone
-        given = True
+        exhausted = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay

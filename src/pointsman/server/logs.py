@@ -54,19 +54,19 @@ def redacted(text: str) -> str:
     return _SECRETS.sub(_hidden, text) if _SUSPICIOUS.search(text) else text
 
 
-def _hidden(found: re.Match[str]) -> str:
-    if found["key"]:
-        return f"{found['key']}_{_HIDDEN}"
-    if found["scheme"]:
-        return f"{found['scheme']} {_HIDDEN}"
-    if found["name"]:
-        return f"{found['name']}{found['quote']}{_HIDDEN}"
-    if found["address"]:
-        return f"{found['address']}{_HIDDEN}@"
+def _hidden(match: re.Match[str]) -> str:
+    if match["key"]:
+        return f"{match['key']}_{_HIDDEN}"
+    if match["scheme"]:
+        return f"{match['scheme']} {_HIDDEN}"
+    if match["name"]:
+        return f"{match['name']}{match['quote']}{_HIDDEN}"
+    if match["address"]:
+        return f"{match['address']}{_HIDDEN}@"
     return _HIDDEN
 
 
-def told(error: BaseException, *, whole: bool = False) -> str:
+def trace_text(error: BaseException, *, whole: bool = False) -> str:
     """An exception as its kind, what may be said of it, and its stack, with those that it came from; no secrets.
 
     Args:
@@ -80,16 +80,16 @@ def told(error: BaseException, *, whole: bool = False) -> str:
         if seen:
             lines.append("which came from:")
         seen.add(id(current))
-        lines.append(_named(current, whole=whole))
+        lines.append(_headline(current, whole=whole))
         if isinstance(current, BaseExceptionGroup):
-            lines += [f"  of which {_named(part, whole=whole)}" for part in current.exceptions[:_MOST_CAUSES]]
+            lines += [f"  of which {_headline(part, whole=whole)}" for part in current.exceptions[:_MOST_CAUSES]]
         frames = traceback.extract_tb(current.__traceback__)[-_MOST_FRAMES:]
         lines += [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return redacted("\n".join(lines))
 
 
-def _named(error: BaseException, *, whole: bool) -> str:
+def _headline(error: BaseException, *, whole: bool) -> str:
     kind = type(error).__qualname__
     if not (whole or isinstance(error, (PointsmanError, OSError, sqlite3.Error))):
         return kind
@@ -119,7 +119,7 @@ class Lines(logging.Formatter):
             message = f"{record.msg} ({error})"
         exception = None
         if record.exc_info and record.exc_info[1] is not None:
-            exception = told(record.exc_info[1], whole=self._whole)
+            exception = trace_text(record.exc_info[1], whole=self._whole)
         fields: dict[str, Any] = getattr(record, "fields", None) or {}
         about = fields.get("request_id") or request_id.get()
         if not self._json:
@@ -162,7 +162,7 @@ _UNESCAPED: Final = re.compile(r"[\x7f-\x9f\u2028\u2029]")  # JSON escapes the o
 
 def line_of(value: object) -> str:
     """A value as one line of JSON: whatever some program takes for the end of a line is escaped."""
-    return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", _encode(value))
+    return _UNESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", _encode(value))
 
 
 def _one_line(text: str) -> str:

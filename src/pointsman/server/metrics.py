@@ -53,7 +53,7 @@ _STAGE_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.
 _HITS: Final = (0, 1, 2, 5, 10, 20, 50, 100, 1000)
 _CLOSED_BY_CLIENT: Final = 499  # nobody received it: nginx's number for that
 _FAILED: Final = (
-    b'{"type":"/problems/internal","title":"Something went wrong here","status":500,'
+    b'{"type":"/problems/internal","title":"Internal error","status":500,'
     b'"detail":"the log has it under this request id","instance":"%s"}'
 )
 
@@ -79,18 +79,14 @@ class Metrics:
             registry=registry,
         )
         self.in_flight = Gauge("pointsman_requests_in_flight", "HTTP requests being answered.", registry=registry)
-        self.queued = Gauge("pointsman_requests_queued", "HTTP requests that wait for a turn.", registry=registry)
-        self._rejected = Counter(
-            "pointsman_requests_rejected", "HTTP requests turned away with 429, too many.", registry=registry
-        )
+        self.queued = Gauge("pointsman_requests_queued", "HTTP requests waiting in the queue.", registry=registry)
+        self._rejected = Counter("pointsman_requests_rejected", "HTTP requests rejected with 429.", registry=registry)
         self._searches = Counter(
             "pointsman_searches", "Searches by the strategy that was used.", ["strategy"], registry=registry
         )
-        self._refused = Counter(
-            "pointsman_searches_refused", "Searches that found nothing relevant enough.", registry=registry
-        )
+        self._refused = Counter("pointsman_searches_refused", "Searches without relevant results.", registry=registry)
         self._degraded = Counter(
-            "pointsman_searches_degraded", "Searches in which something failed or was left out.", registry=registry
+            "pointsman_searches_degraded", "Searches in which a part failed or was left out.", registry=registry
         )
         self._stages = Histogram(
             "pointsman_stage_seconds",
@@ -170,13 +166,13 @@ class Metrics:
             yield metric
 
 
-def _child(known: dict[str, Any], metric: Any, value: str) -> Any:
+def _child(series: dict[str, Any], metric: Any, value: str) -> Any:
     """The series of a label's value; when there are too many values, the rest share one."""
-    child = known.get(value)
+    child = series.get(value)
     if child is None:
-        if len(known) >= _MOST_VALUES:
+        if len(series) >= _MOST_VALUES:
             value = _OTHER
-        child = known[value] = metric.labels(value)
+        child = series[value] = metric.labels(value)
     return child
 
 
@@ -276,8 +272,8 @@ class _Request:
         """Pass a message on."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            kept = [pair for pair in message.get("headers", ()) if pair[0].lower() != b"x-request-id"]
-            message = {**message, "headers": [*kept, (b"x-request-id", self.id.encode())]}
+            headers = [pair for pair in message.get("headers", ()) if pair[0].lower() != b"x-request-id"]
+            message = {**message, "headers": [*headers, (b"x-request-id", self.id.encode())]}
         elif message["type"] == "http.response.body":
             self.bytes += len(message.get("body", b""))
             self.finished = not message.get("more_body", False)
@@ -308,9 +304,9 @@ def _request_id(scope: Scope) -> str:
 
 def _route(scope: Scope, mounts: Sequence[str]) -> str:
     """The template of the route that has answered; what matched none is one route."""
-    found = getattr(scope.get("route"), "path", None)
-    if isinstance(found, str) and found:
-        return found
+    template = getattr(scope.get("route"), "path", None)
+    if isinstance(template, str) and template:
+        return template
     path = scope.get("path", "")
     for prefix in mounts:
         if path == prefix or path.startswith(f"{prefix}/"):

@@ -15,13 +15,16 @@ from starlette.responses import Response
 
 from pointsman.errors import (
     ConflictError,
+    CorruptStoreError,
+    FormatVersionError,
     InputError,
     LockedError,
     MissingDependencyError,
     ModelError,
     PointsmanError,
     RetrievalError,
-    StoreUnavailableError,
+    StorageFullError,
+    StoreError,
     UnknownNameError,
     UnmetNeedError,
 )
@@ -41,20 +44,21 @@ class Kind:
 
 KINDS: Final[Mapping[str, Kind]] = {
     "malformed": Kind(400, "The request cannot be read"),
-    "invalid-input": Kind(422, "The request cannot be done as asked"),
-    "unauthorized": Kind(401, "A valid key is needed"),
+    "invalid-input": Kind(422, "The request is invalid"),
+    "unauthorized": Kind(401, "A valid key is required"),
     "forbidden": Kind(403, "The key does not allow this"),
-    "not-found": Kind(404, "There is no such thing"),
-    "method-not-allowed": Kind(405, "The method is not allowed here"),
-    "not-acceptable": Kind(406, "No form of the answer is acceptable"),
-    "conflict": Kind(409, "What is there does not allow it"),
+    "not-found": Kind(404, "Not found"),
+    "method-not-allowed": Kind(405, "Method not allowed"),
+    "not-acceptable": Kind(406, "No acceptable response format"),
+    "conflict": Kind(409, "The request conflicts with the current state"),
     "too-large": Kind(413, "The request is too large"),
-    "unsupported-media-type": Kind(415, "The body is of the wrong type"),
-    "misdirected": Kind(421, "This host is not served here"),
+    "unsupported-media-type": Kind(415, "Unsupported media type"),
+    "misdirected": Kind(421, "Unknown host name"),
     "too-many-requests": Kind(429, "Too many requests"),
-    "internal": Kind(500, "Something went wrong here"),
+    "internal": Kind(500, "Internal error"),
     "locked": Kind(503, "Another process is writing"),
-    "unavailable": Kind(503, "It cannot be answered now"),
+    "unavailable": Kind(503, "Temporarily unavailable"),
+    "storage-full": Kind(507, "No room is left on the disk"),
 }
 """Every kind of problem, by its slug; ``type`` of a document is ``/problems/<slug>``."""
 
@@ -82,15 +86,15 @@ class Problem(Exception):  # noqa: N818  (the RFC's word)
 
     def document(self, request_id: str | None = None) -> dict[str, Any]:
         """The problem document; ``instance`` is the request's id."""
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "type": f"/problems/{self.slug}",
             "title": KINDS[self.slug].title,
             "status": self.status,
             "detail": self.detail,
         }
         if request_id is not None:
-            found["instance"] = f"urn:request:{request_id}"
-        return {**found, **self.members}
+            document["instance"] = f"urn:request:{request_id}"
+        return {**document, **self.members}
 
     def body(self, request_id: str | None = None) -> bytes:
         """The document as it is sent."""
@@ -130,35 +134,41 @@ def of_status(status: int, detail: str, headers: Mapping[str, str] | None = None
     return Problem(slug, detail, headers=headers)
 
 
-def told(error: ValidationError) -> str:
+def validation_message(error: ValidationError) -> str:
     """What is wrong with a value of the wrong shape, in one line."""
     return "; ".join(
-        f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in error.errors(include_url=False)[:5]
+        f"{'.'.join(map(str, detail['loc'])) or 'the value'}: {detail['msg']}"
+        for detail in error.errors(include_url=False)[:5]
     )
 
 
 def of_error(error: BaseException) -> Problem:
-    """The problem that an error of the library is to whoever asked; one that is ours to mend goes to the log."""
+    """Converts an error of the library to the caller's problem; internal errors go to the log."""
     if isinstance(error, Problem):
         return error
-    made = next((made for kind, made in _OF_ERRORS if isinstance(error, kind)), _unforeseen)(error)
+    problem = next((make for kind, make in _OF_ERRORS if isinstance(error, kind)), _unforeseen)(error)
     if isinstance(error, PointsmanError):
-        made.members["error"] = type(error).__name__
-    return made
+        problem.members["error"] = type(error).__name__
+    return problem
 
 
 def unknown_dataset(name: str, visible: Collection[str]) -> Problem:
-    """There is no such dataset, for somebody who may know of these."""
-    known = f"known: {', '.join(sorted(visible))}" if visible else "there is none yet"
-    detail = f"there is no dataset named {name!r:.80}; {known}"
+    """The problem for an unknown dataset; it names only the visible ones."""
+    choices = f"known: {', '.join(sorted(visible))}" if visible else "there is none yet"
+    detail = f"there is no dataset named {name!r:.80}; {choices}"
     error = UnknownNameError.__name__
     return Problem("not-found", detail, error=error, kind="dataset", name=name[:80], known=sorted(visible))
 
 
 def _unforeseen(error: Any) -> Problem:
-    log.error("an error that nobody has foreseen", exc_info=error)
-    more = "the log says more under the id of this request"
-    return Problem("internal", f"the store is damaged; {more}" if isinstance(error, PointsmanError) else more)
+    log.error("an unexpected error", exc_info=error)
+    more = "see the log under the id of this request"
+    return Problem("internal", more)
+
+
+def _of_damage(error: Any) -> Problem:
+    log.error("the store is damaged: %s", error)
+    return Problem("internal", "the store is damaged; the log says more under the id of this request")
 
 
 def _of_input(error: Any) -> Problem:
@@ -175,27 +185,35 @@ def _of_lock(_: Any) -> Problem:
 
 def _of_store(error: Any) -> Problem:
     log.error("the store does not answer: %s", error)
-    return Problem("unavailable", "the store does not answer; the log says why", headers={"Retry-After": "1"})
+    return Problem("unavailable", "the store does not answer; see the log", headers={"Retry-After": "1"})
+
+
+def _of_full_disk(error: Any) -> Problem:
+    log.error("a disk is full: %s", error)
+    return Problem("storage-full", f"no room is left on the disk; {error.kept}; searching goes on; try again later")
 
 
 def _of_search(error: Any) -> Problem:
     log.error("a search failed in every branch: %s", error)
     failed = {name: type(cause).__name__ for name, cause in error.causes.items()}
-    told = "nothing could be searched; the log says why"
-    return Problem("unavailable", told, headers={"Retry-After": "1"}, failed=failed)
+    message = "nothing could be searched; see the log"
+    return Problem("unavailable", message, headers={"Retry-After": "1"}, failed=failed)
 
 
 def _of_model(error: Any) -> Problem:
     log.error("a model failed: %s", error)
-    return Problem("unavailable", "a model that this needs does not work; the log says why")
+    return Problem("unavailable", "a required model does not work; see the log")
 
 
 _OF_ERRORS: Final[tuple[tuple[type[Exception], Callable[[Any], Problem]], ...]] = (
-    (ValidationError, lambda error: Problem("invalid-input", told(error))),
+    (ValidationError, lambda error: Problem("invalid-input", validation_message(error))),
     (InputError, _of_input),
     (ConflictError, lambda error: Problem("conflict", str(error))),
     (LockedError, _of_lock),
-    (StoreUnavailableError, _of_store),
+    (StorageFullError, _of_full_disk),
+    (CorruptStoreError, _of_damage),
+    (FormatVersionError, _of_damage),
+    (StoreError, _of_store),
     (RetrievalError, _of_search),
     (ModelError, _of_model),
     (MissingDependencyError, _of_model),

@@ -21,7 +21,7 @@ class Protocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer that this is no HTTP, and hang up: where another request would begin cannot be told."""
         request_id = uuid.uuid4().hex
-        problem = Problem("malformed", "this cannot be read as an HTTP request")
+        problem = Problem("malformed", "this is not a valid HTTP request")
         body = problem.body(request_id)
         own = {
             "Content-Type": MEDIA_TYPE,
@@ -37,4 +37,4 @@ class Protocol(H11Protocol):
         )
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
         self.transport.close()
-        log.info("what came is no HTTP: %s", msg)
+        log.info("a request was not valid HTTP: %s", msg)

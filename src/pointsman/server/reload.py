@@ -22,6 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import PointsmanError, StoreError, StoreUnavailableError
+from pointsman.retrieval.dataset_calibration import CALIBRATION
 from pointsman.retrieval.policy import POLICY, measured
 from pointsman.settings import CONFIG_VARIABLE, FILE, Settings
 from pointsman.store.backend import NEW
@@ -82,9 +83,9 @@ class Reloader:
         self._guard = threading.Lock()
         self._looked = monotonic()
         self.store_away = False
-        self._policy = workspace.workflow.policy
-        self._stamps: tuple[object, str] = (file_stamp(self._file), NEW)
-        self._stamps = (self._stamps[0], self._policy_version())
+        self._policy, self._fitted = workspace.workflow.policy, workspace.workflow.fitted
+        self._stamps: tuple[object, str, str] = (file_stamp(self._file), NEW, NEW)
+        self._stamps = (self._stamps[0], self._version(POLICY), self._version(CALIBRATION))
 
     def poll(self) -> Current:
         """What holds now, after a look at the files if the last one is a second ago; some microseconds."""
@@ -100,9 +101,9 @@ class Reloader:
         """
         with self._guard:
             self._looked = monotonic()
-            settings, policy = self._stamps
+            settings, policy, calibrations = self._stamps
             # Stamps are taken before reading: what changes in between is read again next time.
-            self._stamps = (file_stamp(self._file), self._policy_version())
+            self._stamps = (file_stamp(self._file), self._version(POLICY), self._version(CALIBRATION))
             changed = False
             if force or self._stamps[0] != settings:
                 changed |= self._attempt("settings", self._take_settings)
@@ -110,6 +111,9 @@ class Reloader:
             if force or self._stamps[1] != policy or self._workspace.workflow.policy is not self._policy:
                 changed |= self._attempt(POLICY, self._take_policy)
                 self._policy = self._workspace.workflow.policy
+            if force or self._stamps[2] != calibrations or self._workspace.workflow.fitted is not self._fitted:
+                changed |= self._attempt(CALIBRATION, self._take_calibrations)
+                self._fitted = self._workspace.workflow.fitted
             problem = "; ".join(self._problems.values()) or None
             if problem != self.current.problem:
                 self.current = replace(self.current, problem=problem)
@@ -147,20 +151,20 @@ class Reloader:
             changed = take()
         except (PointsmanError, OSError, ValueError) as error:
             self._problems[what] = f"{what}: {error}"
-            log.error("the new %s cannot be used, the old ones stay: %s", what, error)  # noqa: TRY400  (a file's fault)
+            log.error("the new %s cannot be used, the old ones are kept: %s", what, error)  # noqa: TRY400  (a file's fault)
             return False
         self._problems.pop(what, None)
         return changed
 
-    def _policy_version(self) -> str:
-        """What tells this state of the kept policy from others; the last one while the store is away."""
+    def _version(self, kind: str) -> str:
+        """What tells this state of a record from others; the last one while the store is away."""
         try:
-            record = self._workspace.backend.record(POLICY)
+            record = self._workspace.backend.record(kind)
         except StoreUnavailableError as error:
             if not self.store_away:
                 log.error("not ready: %s", error)  # noqa: TRY400  (no fault of ours)
             self.store_away = True
-            return self._stamps[1]
+            return self._stamps[1] if kind == POLICY else self._stamps[2]
         except StoreError as error:
             return f"unreadable: {error}"
         if self.store_away:
@@ -188,4 +192,12 @@ class Reloader:
             return False
         self._workspace.workflow = replace(workflow, policy=new)
         log.info("the policy has changed: %s", new.name or "unnamed")
+        return True
+
+    def _take_calibrations(self) -> bool:
+        fitted, workflow = self._workspace.stored_calibrations(), self._workspace.workflow
+        if fitted == workflow.fitted:
+            return False
+        self._workspace.workflow = replace(workflow, fitted=fitted)
+        log.info("the calibrations have changed: %s", ", ".join(fitted) or "none")
         return True

@@ -135,8 +135,8 @@ def configured(app: ASGIApp | str, *, grace: int = GRACE, **more: Any) -> uvicor
 
 def announce(workspace: str, address: str, on_listening: Callable[[str], None] | None) -> None:
     """Say where the service listens: in the log, whatever its level, and to whoever wants to know."""
-    told = (f"pointsman serves {workspace} at {address}", (), None)
-    log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, *told, extra={"fields": {"address": address}}))
+    message = (f"pointsman serves {workspace} at {address}", (), None)
+    log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, *message, extra={"fields": {"address": address}}))
     if on_listening is not None:
         on_listening(address)
 
@@ -160,7 +160,7 @@ def warn_if_closed(options: Options, keys: KeyStore) -> None:
     """Log where nobody can use the service, since every key has been revoked or has expired."""
     if not (options.keyless or keys.empty() or keys.usable()):
         log.warning(
-            "every key has been revoked or has expired, so nobody is let in; make one with 'pointsman keys create "
+            "every key has been revoked or has expired, so nobody is admitted; make one with 'pointsman keys create "
             "NAME --workspace %s', or start with --open",
             redacted(options.workspace),
         )
@@ -221,15 +221,17 @@ def bound(host: str, port: int) -> socket.socket:
         InputError: it cannot be.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, so that asyncio sets TCP_NODELAY
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, so that asyncio sets TCP_NODELAY
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        listener.bind((host, port))
     except (OSError, OverflowError) as error:
-        made.close()
-        raise InputError(f"cannot listen on {host} port {port}: {error}; name another with --host or --port") from error
-    made.set_inheritable(True)
-    return made
+        listener.close()
+        raise InputError(
+            f"cannot listen on {host} port {port}: {error}; choose another with --host or --port"
+        ) from error
+    listener.set_inheritable(True)
+    return listener
 
 
 def address(listening: socket.socket) -> str:

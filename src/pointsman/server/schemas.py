@@ -61,21 +61,30 @@ class SearchOptions(_Request):
             "strategy (`hyde`, `query2doc`, `decomposition`, `multi_query`, `compression` …).",
         ),
     ] = "auto"
-    use_rerank: Annotated[bool | None, Field(description="Whether to rerank; as configured unless given.")] = None
+    use_rerank: Annotated[bool | None, Field(description="Whether to rerank; default: as configured.")] = None
     filters: Annotated[
         Object | str | None,
-        Field(description='Of the metadata: `{"lang": "ru", "year": {"gte": 2020}}`, or `year >= 2020 and lang = ru`.'),
+        Field(
+            description='Of the metadata: `{"lang": "ru", "year": {"gte": 2020}}`, or `year >= 2020 and lang = ru`, '
+            'also `title contains "signal"` or `{"title": {"contains": "signal"}}`, `startswith`, both with `i` in '
+            "front to ignore the case, null, paths such as `author.name`, `_id` and `_text` for the id and the text."
+        ),
     ] = None
     datasets: Annotated[
-        list[Name] | None, Field(max_length=1000, description="Only these; all that the key is for unless given.")
+        list[Name] | None, Field(max_length=1000, description="Only these datasets; default: all that the key covers.")
     ] = None
-    refuse: Annotated[bool | None, Field(description="False answers also with what is hardly relevant.")] = None
+    refuse: Annotated[bool | None, Field(description="False also returns hits of low relevance.")] = None
     min_relevance: Annotated[
         float | None, Field(ge=0, le=1, description="Hits whose relevance is below this are left out.")
     ] = None
+    coverage: Annotated[
+        float | None,
+        Field(gt=0, lt=1, description="Instead of `k` hits, the fewest that hold an answer with this probability."),
+    ] = None
+    spelling: Annotated[bool, Field(description="False searches for the question as it is written.")] = True
     effort: Annotated[Literal["fast", "balanced", "thorough"], Field(description="Of `auto`.")] = "balanced"
     timeout: Annotated[
-        float | None, Field(ge=0.001, le=600, description="Seconds after which to answer with what there is.")
+        float | None, Field(ge=0.001, le=600, description="Time limit in seconds; what was found by then is returned.")
     ] = None
     history: Annotated[list[Message], Field(max_length=100, description="What was said before.")] = []
     trace: Annotated[
@@ -113,7 +122,7 @@ class ExplainRequest(SearchRequest):
     )
 
     document_id: Annotated[Text, Field(description="The document's id.")]
-    dataset: Annotated[Name | None, Field(description="Its dataset, where the id occurs in several.")] = None
+    dataset: Annotated[Name | None, Field(description="Its dataset, if several have this id.")] = None
 
 
 class RouteRequest(_Request):
@@ -124,12 +133,54 @@ class RouteRequest(_Request):
     strategy: Annotated[str, Field(min_length=1, max_length=64, description="As of a search.")] = "auto"
 
 
+class HitKey(_Request):
+    """A hit of an answer."""
+
+    dataset: Name
+    id: Text
+
+
+class CheckRequest(_Request):
+    """A language model's answer, and the hits that it was given, in the order in which they were numbered for it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"answer": 'It "guides trains" [1].', "hits": [{"dataset": "notes", "id": "switch"}]}]
+        }
+    )
+
+    answer: Annotated[str, Field(max_length=200_000, description="Its quotes and numbers are looked up.")]
+    hits: Annotated[list[HitKey], Field(max_length=1000)]
+
+
+class Claim(Open):
+    """A quote or number of the answer, and where it stands in the hits."""
+
+    kind: Annotated[str, Field(description="`quote`, `number`, `date` or `name`.")]
+    text: str
+    start: int
+    end: int
+    status: Annotated[str, Field(description="`exact`, `near` or `unsupported`.")]
+    hit: Annotated[int | None, Field(description="The number of the hit that it stands in, from 1.")]
+    span: Annotated[list[int] | None, Field(description="Where, in that document's text; null: in its title.")]
+    similarity: float
+    named: Annotated[list[int], Field(description="The numbers of the sources that the answer names beside it.")]
+    misattributed: bool
+
+
+class AnswerCheck(Open):
+    """What of an answer's quotes and numbers stands in the hits."""
+
+    supported: Annotated[bool, Field(description="Whether each of them does.")]
+    claims: list[Claim]
+
+
 class Decision(Open):
     """One thing that was decided about the search."""
 
     what: str
     value: str
-    by: Annotated[str, Field(description="`request`, `settings`, `policy`, `workflow` or `default`.")]
+    by: Annotated[str, Field(description="`request`, `settings`, `policy`, `calibration`, `workflow` or `default`.")]
     reason: str
 
 
@@ -149,6 +200,18 @@ class Excerpt(Open):
     full_text: str
 
 
+class Citation(Open):
+    """Where a hit stands; its offsets count in the text that `GET /api/datasets/{name}/text` gives."""
+
+    place: Annotated[str, Field(description="In words, such as `guide.md, lines 12-18`.")]
+    source: Annotated[str, Field(description="The file, or the document's id where it is from no file.")]
+    hash: Annotated[str | None, Field(description="SHA-256 of the file's bytes when it was indexed.")]
+    page: int | None
+    lines: Annotated[list[int] | None, Field(description="The first and the last one, from 1.")]
+    start: Annotated[int | None, Field(description="Of its characters in the text of the source.")]
+    end: int | None
+
+
 class Hit(Open):
     """A document that was found; `text` is what to read, the excerpt where there is one."""
 
@@ -162,6 +225,7 @@ class Hit(Open):
     dataset: str | None
     title: str
     text: str
+    citation: Citation
     metadata: dict[str, Any]
     provenance: list[Provenance]
     excerpt: Excerpt | None
@@ -175,7 +239,7 @@ class Refusal(Open):
     score: float | None
     threshold: float | None
     scale: str | None
-    near_misses: Annotated[list[Hit], Field(description="What would have been answered, best first.")]
+    near_misses: Annotated[list[Hit], Field(description="The hits that were refused, best first.")]
 
 
 class Performance(Open):
@@ -203,25 +267,38 @@ class Trace(Open):
     records: list[dict[str, Any]] | None = None
 
 
+class Spelling(Open):
+    """A question that was probably misspelt."""
+
+    text: Annotated[str, Field(description="As it was probably meant; the answer is for this.")]
+    instead: Annotated[str, Field(description="As it was written; `spelling: false` searches for just that.")]
+    both: Annotated[bool, Field(description="The question as it was written was searched as well.")]
+
+
 class Answer(Open):
-    """Hits, best first, and how they came to be."""
+    """Hits, best first, and how they were found."""
 
     results: list[Hit]
     confidence: Annotated[
         float | None,
         Field(description="The probability that one of the hits is relevant; null: nothing is calibrated."),
     ]
+    coverage: Annotated[
+        float | None,
+        Field(description="The `coverage` asked for, where it can be promised; `degraded` says why it cannot."),
+    ]
+    spelling: Annotated[Spelling | None, Field(description="Set where words of the question were corrected.")]
     strategy_used: str
     reranking_applied: bool
     performance: Performance
     query: Annotated[str, Field(description="What was searched for: `asked`, with slips corrected and gaps filled in.")]
-    asked: Annotated[str, Field(description="The question as it came.")]
-    reason: Annotated[str, Field(description="Of the choice of datasets and strategy.")]
+    asked: Annotated[str, Field(description="The original question.")]
+    reason: Annotated[str, Field(description="Why these datasets and this strategy were chosen.")]
     datasets: list[str]
     weights: dict[str, float]
     decisions: Annotated[list[Decision], Field(description="What was decided about the search, and by whom.")]
     refused: Refusal | None
-    degraded: Annotated[list[str], Field(description="What did not work as asked, and what was done instead.")]
+    degraded: Annotated[list[str], Field(description="What failed, and what was done instead.")]
     trace: Trace | None
 
 
@@ -409,6 +486,17 @@ class DocumentAnswer(Open):
     metadata: dict[str, Any]
 
 
+class SourceText(Open):
+    """A text that citations point into, or a part of it."""
+
+    source: str
+    hash: str | None
+    start: int
+    end: int
+    length: Annotated[int, Field(description="Of the whole; there is more where `end` is less.")]
+    text: str
+
+
 class DocumentPage(Open):
     """Some documents; `next` is the cursor of the next page."""
 
@@ -442,10 +530,26 @@ class Progress(Added):
 class DeleteRequest(_Request):
     """Documents to delete: those of these ids, those that match, or of these ids those that match."""
 
-    ids: Annotated[
-        list[Text] | None, Field(max_length=100_000, description="Unknown ids are passed over; null: any.")
-    ] = None
+    ids: Annotated[list[Text] | None, Field(max_length=100_000, description="Unknown ids are ignored; null: any.")] = (
+        None
+    )
     filters: Annotated[Object | str | None, Field(description="As of a search; null: any.")] = None
+
+
+class NearestRequest(_Request):
+    """A vector to be near to."""
+
+    vector: Annotated[
+        list[float], Field(min_length=1, max_length=16_384, description="By the dataset's embedder; of any length.")
+    ]
+    k: Annotated[int, Field(ge=1, le=1000, description="How many hits.")] = 5
+    filters: Annotated[Object | str | None, Field(description="As of a search; null: any.")] = None
+
+
+class Nearest(Open):
+    """Hits whose scores are cosines, best first."""
+
+    hits: list[Hit]
 
 
 class Count(Open):

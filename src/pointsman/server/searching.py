@@ -35,12 +35,14 @@ class Search:
         engine: of the workspace.
         request: what is asked for.
         datasets: those that the key is for, of those asked for.
+        seconds: for all questions together.
         hurried: whether the request gives it less time than it has by itself.
     """
 
     engine: Engine
     request: SearchRequest
     datasets: Sequence[Dataset]
+    seconds: float
     hurried: bool
 
     def run(self) -> RetrievalContext:
@@ -53,13 +55,13 @@ class Search:
             return self.engine.search(self.request, self.datasets)
 
     def run_all(self) -> list[RetrievalContext]:
-        """Search for all questions.
+        """Search for all questions; one that no time is left for gets an empty answer that says so.
 
         Raises:
             Problem: as `run`.
         """
         with self._in_time():
-            return self.engine.search_many(self.request, self.datasets)
+            return self.engine.search_many(self.request, self.datasets, self.seconds)
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:
@@ -67,7 +69,7 @@ class Search:
             yield
         except RetrievalError as error:
             if self.hurried and all(isinstance(cause, TimeoutError) for cause in error.causes.values()):
-                detail = f"nothing answered within the {self.request.timeout:g} seconds asked for; allow more time"
+                detail = f"no answer within the {self.request.timeout:g} seconds asked for; allow more time"
                 raise Problem("invalid-input", detail) from error
             raise
 
@@ -92,8 +94,11 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
         raise Problem("invalid-input", f"k is {options.k}, the limit is {limits.max_k}")
     filters = parse_filter(options.filters) if options.filters else None
     history = tuple(Message(message.role, message.text) for message in options.history)
-    longest, timeout = workspace.workflow.timeout, options.timeout
-    hurried = timeout is not None and (longest is None or timeout < longest)
+    usual, timeout = workspace.workflow.timeout, options.timeout
+    longest = limits.search_seconds if usual is None else min(usual, limits.search_seconds)
+    hurried = timeout is not None and timeout < longest
+    if not hurried:
+        timeout = None if longest == usual else longest
     request = SearchRequest.of(
         [Query(text, filters, history) for text in texts],
         options.k,
@@ -102,11 +107,13 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
             "rerank": options.use_rerank,
             "refuse": options.refuse,
             "min_relevance": options.min_relevance,
+            "coverage": options.coverage,
+            "spelling": options.spelling,
             "effort": options.effort,
-            "timeout": timeout if hurried else None,
+            "timeout": timeout,
         },
     )
-    return Search(workspace.engine, request, state.datasets(access, options.datasets), hurried)
+    return Search(workspace.engine, request, state.datasets(access, options.datasets), limits.search_seconds, hurried)
 
 
 def described(state: State, access: Access) -> list[dict[str, Any]]:

@@ -66,8 +66,8 @@ class State:
         Raises:
             Problem: one of them does not exist for the key.
         """
-        chosen = access.chosen(names, self.workspace.names())
-        return [self.workspace.dataset(name, create=False) for name in chosen]
+        selection = access.chosen(names, self.workspace.names())
+        return [self.workspace.dataset(name, create=False) for name in selection]
 
     def dataset(self, access: Access, name: str) -> Dataset:
         """The dataset of this name.

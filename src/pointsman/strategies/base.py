@@ -14,7 +14,7 @@ from pointsman.errors import InputError, UnmetNeedError
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
 from pointsman.retrieval.base import BaseRetriever
-from pointsman.retrieval.branches import named
+from pointsman.retrieval.branches import unique_names
 from pointsman.retrieval.budget import Budget, MeteredLLM
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.pool import SCALES
@@ -84,7 +84,9 @@ class BaseRetrievalStrategy(BaseRetriever):
         kind = type(self).__name__
         if not sources:
             raise InputError(f"{kind} needs at least one dataset or retriever to search")
-        named([source for source in sources if not isinstance(source, Source)], None)  # says what is no retriever, now
+        unique_names(
+            [source for source in sources if not isinstance(source, Source)], None
+        )  # says what is no retriever, now
         if llm is None and self.needs_llm:
             raise UnmetNeedError(f"{kind} needs a language model; give it one with llm=…, or use another strategy")
         self.sources = sources
@@ -171,6 +173,6 @@ def register_strategy(cls: type[BaseRetrievalStrategy], *, replace: bool = False
     if not (isinstance(cls, type) and issubclass(cls, BaseRetrievalStrategy)):
         raise InputError(f"a strategy subclasses BaseRetrievalStrategy, {cls!r:.80} does not")
     if not cls.name:
-        raise InputError(f"{cls.__name__} has no name to be registered under; set its class attribute name")
+        raise InputError(f"{cls.__name__} has no name to register it under; set its class attribute name")
     STRATEGIES.register(cls.name, cls, replace=replace)
     return cls

@@ -66,22 +66,22 @@ class OfExcerpts(BaseRefiner):
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         """See `BaseRefiner`."""
-        return _whole(self.refiner.refine(query, _shown(ranked), top_k), ranked)
+        return _whole(self.refiner.refine(query, _with_excerpts(ranked), top_k), ranked)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
         """The same, awaited."""
-        return _whole(await self.refiner.arefine(query, _shown(ranked), top_k), ranked)
+        return _whole(await self.refiner.arefine(query, _with_excerpts(ranked), top_k), ranked)
 
 
-def _shown(ranked: Ranked) -> Ranked:
+def _with_excerpts(ranked: Ranked) -> Ranked:
     hits = (replace(hit, document=replace(hit.document, text=hit.text), excerpt=None) for hit in ranked.hits)
     return replace(ranked, hits=tuple(hits))
 
 
 def _whole(refined: Ranked, ranked: Ranked) -> Ranked:
-    known = {hit.key: hit for hit in ranked.hits}
+    by_key = {hit.key: hit for hit in ranked.hits}
     hits = (
-        replace(hit, document=known[hit.key].document, excerpt=known[hit.key].excerpt) if hit.key in known else hit
+        replace(hit, document=by_key[hit.key].document, excerpt=by_key[hit.key].excerpt) if hit.key in by_key else hit
         for hit in refined.hits
     )
     return replace(refined, hits=tuple(hits))
@@ -159,9 +159,9 @@ class AutoMerger(ParentExpander):
     def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
         groups = []
         for group in super()._groups(hits, look):
-            found, best = len(group.members), hits[group.members[0]]
+            count, best = len(group.members), hits[group.members[0]]
             among = look.safely(best, lambda best=best: self._passages(best, look)) or 0  # type: ignore[misc]
-            if found >= self.least and found >= self.share * among:
+            if count >= self.least and count >= self.share * among:
                 groups.append(group)
             else:
                 look.note("whose parent has too few of its passages found")
@@ -204,7 +204,9 @@ class ParentChildStrategy(BaseRetrievalStrategy):
         Raises:
             InputError: there is no dataset among the sources, or an option cannot be used.
         """
-        stores: Mapping[str | None, PassageStore] = {one.name: one for one in sources if isinstance(one, Source)}
+        stores: Mapping[str | None, PassageStore] = {
+            source.name: source for source in sources if isinstance(source, Source)
+        }
         if sources and not stores:
             raise InputError("ParentChildStrategy reads parents from datasets; give it at least one dataset")
         if sentence_window is not None:

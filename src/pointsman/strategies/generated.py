@@ -79,16 +79,16 @@ class PassageWriter(BaseTransformer):
             if problem is None:
                 variants = tuple(self.make(query.text, passage))
                 return Transformed(query, variants, f"a passage of {len(passage)} characters written by the model")
-        told = f"the model wrote no passage of use ({problem}); the query is searched as it is"
-        log.warning("%s", told)
-        return Transformed(query, degraded=(told,))
+        message = f"the model wrote no usable passage ({problem}); the query is searched unchanged"
+        log.warning("%s", message)
+        return Transformed(query, degraded=(message,))
 
 
 def _passed_over(query: Query) -> Transformed | None:
     if not query.text.strip():
         return Transformed(query, detail="the query is empty")
     if len(query.text) > _LONGEST_QUERY:
-        why = f"the model was not asked: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
+        why = f"the model was not called: the query has {len(query.text)} characters, more than {_LONGEST_QUERY}"
         return Transformed(query, degraded=(why,))
     return None
 

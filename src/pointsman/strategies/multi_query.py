@@ -43,9 +43,9 @@ class CorpusExpander(BaseTransformer):
         try:
             speller = self.vocabulary.speller()
         except Exception as error:  # noqa: BLE001  (told in the answer: reading a store can fail in many ways)
-            done = self._rules.transform(query)
-            told = f"no corrections, the datasets' words cannot be read: {type(error).__name__}: {error}"
-            return Transformed(done.query, done.variants, done.detail, (*done.degraded, told))
+            result = self._rules.transform(query)
+            message = f"no corrections, the datasets' words cannot be read: {type(error).__name__}: {error}"
+            return Transformed(result.query, result.variants, result.detail, (*result.degraded, message))
         if speller is not self._rules.speller:
             self._rules = RuleExpander(speller=speller, **self._options)
         return self._rules.transform(query)

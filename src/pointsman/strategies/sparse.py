@@ -63,7 +63,7 @@ class SparseIndex:
     Args:
         dataset: whose documents.
         model: encodes them.
-        path: a file to keep vectors in; None: they are encoded anew in every process.
+        path: a file to keep vectors in; None: encoding them again in every process.
     """
 
     def __init__(self, dataset: Source, model: SparseEmbedder, path: str | Path | None = None) -> None:
@@ -87,7 +87,7 @@ class SparseIndex:
             import numpy as np
 
             documents = self.dataset.store.fetch(postings.keys.tolist())
-            allowed = np.array([d is not None and query.filters.matches(d.metadata) for d in documents], np.bool_)
+            allowed = np.array([d is not None and query.filters.matches(d.fields) for d in documents], np.bool_)
         return postings.top(tokens, weights, k, allowed)
 
     def _current(self) -> _Postings:
@@ -101,8 +101,8 @@ class SparseIndex:
                 for changes in _changes(store, self._sequence):
                     for change in changes:
                         self._vectors.pop(change.key, None)
-                    written = [(change.key, change.document) for change in changes if change.document is not None]
-                    for batch in batched(written, _BATCH):
+                    pairs = [(change.key, change.document) for change in changes if change.document is not None]
+                    for batch in batched(pairs, _BATCH):
                         self._encode(batch)
                 self._postings = _Postings(self._vectors)
                 self._sequence = sequence
@@ -111,18 +111,18 @@ class SparseIndex:
             return self._postings
 
     def _encode(self, batch: Sequence[tuple[int, Document]]) -> None:
-        found = self._encoded(self.model.encode_documents, [document.searchable for _, document in batch])
-        for (key, _), vector in zip(batch, found, strict=True):
+        vectors = self._encoded(self.model.encode_documents, [document.searchable for _, document in batch])
+        for (key, _), vector in zip(batch, vectors, strict=True):
             self._vectors[key] = _vector(vector, self.model.name)
 
     def _encoded(self, encode: Any, texts: list[str]) -> Sequence[SparseVector]:
         try:
-            found: Sequence[SparseVector] = encode(texts)
+            vectors: Sequence[SparseVector] = encode(texts)
         except Exception as error:
             raise ModelError(f"{self.model.name} failed: {type(error).__name__}: {error}") from error
-        if len(found) != len(texts):
-            raise ModelError(f"{self.model.name} gave {len(found)} vectors for {len(texts)} texts")
-        return found
+        if len(vectors) != len(texts):
+            raise ModelError(f"{self.model.name} gave {len(vectors)} vectors for {len(texts)} texts")
+        return vectors
 
     def _save(self, path: Path, identity: str) -> None:
         import numpy as np
@@ -149,7 +149,7 @@ class SparseIndex:
             with np.load(path, allow_pickle=False) as file:
                 form, model, owner, sequence = json.loads(str(file["about"]))
                 if (form, model, owner) != (_FORMAT, self.model.name, identity):
-                    log.info("%s holds vectors of another dataset or model; they are encoded anew", path)
+                    log.info("%s holds vectors of another dataset or model; encoding them again", path)
                     return
                 keys, lengths = file["keys"].tolist(), file["lengths"]
                 tokens, weights = file["tokens"].astype(np.int64), file["weights"].astype(np.float32)
@@ -165,7 +165,7 @@ class SparseIndex:
         except FileNotFoundError:
             return
         except Exception as error:  # noqa: BLE001  (a derived file: whatever is wrong with it, it can be made anew)
-            log.warning("%s cannot be read, documents are encoded anew: %s: %s", path, type(error).__name__, error)
+            log.warning("%s cannot be read, encoding the documents again: %s: %s", path, type(error).__name__, error)
 
 
 class _Postings:
@@ -197,8 +197,8 @@ class _Postings:
                 scores[self._rows[part]] += weight * self._weights[part]  # a document is there once for each token
         if allowed is not None:
             scores[~allowed] = 0.0
-        found = np.flatnonzero(scores)
-        best = found[np.argsort(-scores[found], kind="stable")[:k]]  # ties by key: rows are in the order of keys
+        rows = np.flatnonzero(scores)
+        best = rows[np.argsort(-scores[rows], kind="stable")[:k]]  # ties by key: rows are in the order of keys
         return list(zip(self.keys[best].tolist(), scores[best].tolist(), strict=True))
 
 

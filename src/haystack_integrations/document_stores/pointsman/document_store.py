@@ -175,20 +175,20 @@ class PointsmanDocumentStore:
             DuplicateDocumentError: an id is known, and the policy is ``FAIL``.
             DocumentStoreError: a document cannot be stored.
         """
-        if not isinstance(documents, list) or not all(isinstance(one, Document) for one in documents):
+        if not isinstance(documents, list) or not all(isinstance(document, Document) for document in documents):
             raise ValueError(f"write_documents takes a list of Documents, not {documents!r:.80}")
         refuse = policy in {DuplicatePolicy.FAIL, DuplicatePolicy.NONE}
         with _translated():
             with self.dataset.writing(self.wait):
-                stored = self.dataset.get_many([one.id for one in documents])
-                known = {one.id for one in stored if one is not None}
-                if known and refuse:
-                    raise DuplicateDocumentError(f"these ids exist already: {', '.join(sorted(known)[:5])}")
-                chosen = documents
+                existing = self.dataset.get_many([document.id for document in documents])
+                known_ids = {document.id for document in existing if document is not None}
+                if known_ids and refuse:
+                    raise DuplicateDocumentError(f"these ids exist already: {', '.join(sorted(known_ids)[:5])}")
+                new = documents
                 if policy is DuplicatePolicy.SKIP:
-                    chosen = [one for one in documents if one.id not in known]
-                self._add([(_ours(one), one.embedding) for one in chosen])
-            return len(chosen)
+                    new = [document for document in documents if document.id not in known_ids]
+                self._add([(_ours(document), document.embedding) for document in new])
+            return len(new)
 
     def _add(self, pairs: Sequence[tuple[OurDocument, Sequence[float] | None]]) -> None:
         add_in_order(self.dataset, pairs, embed=self.embedder is not None)
@@ -216,8 +216,8 @@ class PointsmanDocumentStore:
             matching = [document for page in _pages(self.dataset, _filter(filters)) for document in page]
             for start in range(0, len(matching), _TOGETHER):
                 part = matching[start : start + _TOGETHER]
-                rows = self.dataset.get_vectors([one.id for one in part])
-                changed = [OurDocument(one.id, one.text, {**one.metadata, **meta}) for one in part]
+                rows = self.dataset.get_vectors([document.id for document in part])
+                changed = [OurDocument(document.id, document.text, {**document.metadata, **meta}) for document in part]
                 self._add(list(zip(changed, (None if row is None else row.tolist() for row in rows), strict=True)))
                 count += len(part)
         return count
@@ -297,23 +297,23 @@ def _filter(filters: Filters) -> Filter | None:
     return filter_of(filters) if filters else None
 
 
-def _pages(dataset: Dataset, wanted: Filter | None) -> Iterator[list[OurDocument]]:
+def _pages(dataset: Dataset, filters: Filter | None) -> Iterator[list[OurDocument]]:
     after: int | None = 0
     while after is not None:
-        page, after = dataset.page(after, _TOGETHER, filters=wanted)
+        page, after = dataset.page(after, _TOGETHER, filters=filters)
         yield page
 
 
-def _values(dataset: Dataset, name: str, wanted: Filter | None) -> list[Any]:
+def _values(dataset: Dataset, name: str, filters: Filter | None) -> list[Any]:
     """The different values of a field, those of a list each; 1, 1.0 and True are different."""
     name = name.removeprefix("meta.")
     values: dict[tuple[type, Any], None] = {}
-    for page in _pages(dataset, wanted):
+    for page in _pages(dataset, filters):
         for document in page:
             value = document.metadata.get(name)
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, (str, int, float)):
-                    values[type(one), one] = None
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, (str, int, float)):
+                    values[type(item), item] = None
     return [value for _, value in values]
 
 

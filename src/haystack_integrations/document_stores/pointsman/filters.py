@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from haystack.errors import FilterError
 
+from pointsman._values import ID
 from pointsman.errors import FilterError as OurFilterError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.filters import And, Filter, Not, Or, Range, equal_to, one_of
 
-_FIELDS: Final = frozenset({"id", "content", "blob", "score", "embedding", "sparse_embedding"})
+_FIELDS: Final = frozenset({"content", "blob", "score", "embedding", "sparse_embedding"})
 _BOUNDS: Final = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
 _NOTHING: Final = Or(())
 
@@ -17,10 +18,11 @@ _NOTHING: Final = Or(())
 def filter_of(filters: Mapping[str, Any]) -> Filter:
     """One of Haystack's filters as one of ours.
 
-    Dates are compared as texts, so write all of them in one form of ISO 8601; a boolean is no number.
+    Dates with a zone are compared as instants; those without one as texts, so write all of them in one form of
+    ISO 8601. A boolean is no number, and a list stands for its members.
 
     Raises:
-        FilterError: Haystack's; it is malformed, or cannot be expressed: only metadata can be filtered on.
+        FilterError: Haystack's; it is malformed, or cannot be expressed: only metadata and the id can be filtered on.
     """
     if not isinstance(filters, Mapping):
         raise FilterError(f"a filter is a mapping, not {type(filters).__name__}")
@@ -51,22 +53,17 @@ def _comparison(condition: Mapping[str, Any]) -> Filter:
             raise FilterError(f"{key!r} is missing in {condition!r:.200}")
     field, operator, value = condition["field"], condition["operator"], condition["value"]
     if not isinstance(field, str) or field in _FIELDS:
-        raise FilterError(f"only metadata can be filtered on, not {field!r:.80}")
+        raise FilterError(f"only metadata and the id can be filtered on, not {field!r:.80}")
     make = _OPERATORS.get(operator)
     if make is None:
         raise FilterError(f"unknown operator {operator!r:.80}; there are {', '.join(_OPERATORS)}")
-    return make(field.removeprefix("meta."), value)
-
-
-def _equal(key: str, value: Any) -> Filter:
-    return Not(Exists(key)) if value is None else Equals(key, value)
+    return make(ID if field == "id" else field.removeprefix("meta."), value)
 
 
 def _in(key: str, values: Any) -> Filter:
     if not isinstance(values, list):
         raise FilterError(f"{key!r}: in and not in take a list, not {values!r:.80}")
-    rest = In(key, tuple(value for value in values if value is not None))
-    return Or((Not(Exists(key)), rest)) if None in values else rest
+    return one_of(key, values)
 
 
 def _bound(operator: str) -> Callable[[str, Any], Filter]:
@@ -88,8 +85,8 @@ def _check_date(key: str, value: str) -> None:
 
 
 _OPERATORS: Final[dict[str, Callable[[str, Any], Filter]]] = {
-    "==": _equal,
-    "!=": lambda key, value: Not(_equal(key, value)),
+    "==": equal_to,
+    "!=": lambda key, value: Not(equal_to(key, value)),
     "in": _in,
     "not in": lambda key, values: Not(_in(key, values)),
     **{operator: _bound(operator) for operator in _BOUNDS},

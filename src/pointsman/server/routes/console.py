@@ -42,21 +42,21 @@ class _File:
 @cache
 def files() -> dict[str, _File]:
     """Every file of the console by its name, read when the first one is asked for."""
-    found: dict[str, _File] = {}
+    result: dict[str, _File] = {}
     for entry in resources.files("pointsman.console").iterdir():
         kind = _TYPES.get(f".{entry.name.rpartition('.')[2]}")
         if kind is not None and entry.is_file():
             content = entry.read_bytes()
             digest = xxhash.xxh3_128_hexdigest(content)
-            found[entry.name] = _File(content, gzip.compress(content, 9, mtime=0), kind, digest)
-    return found
+            result[entry.name] = _File(content, gzip.compress(content, 9, mtime=0), kind, digest)
+    return result
 
 
 @router.api_route("/", methods=["GET", "HEAD"])
 @router.api_route("/console", methods=["GET", "HEAD"])
 async def page(request: Request) -> Response:
     """The page."""
-    return _sent(request, _PAGE)
+    return _file_response(request, _PAGE)
 
 
 @router.api_route("/console/", methods=["GET", "HEAD"])
@@ -68,20 +68,20 @@ async def there() -> Response:
 @router.api_route("/console/{file}", methods=["GET", "HEAD"])
 async def part(request: Request, file: str) -> Response:
     """A script, a style or the icon."""
-    return _sent(request, file)
+    return _file_response(request, file)
 
 
-def _sent(request: Request, name: str) -> Response:
-    found = files().get(name)
-    if found is None:
+def _file_response(request: Request, name: str) -> Response:
+    file = files().get(name)
+    if file is None:
         raise Problem("not-found", "the console has no such file")
     packs = "gzip" in request.headers.get("accept-encoding", "")
-    etag = f'"{found.etag}{"-gz" if packs else ""}"'
+    etag = f'"{file.etag}{"-gz" if packs else ""}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
-    if etag in known or "*" in known:
+    tags = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
+    if etag in tags or "*" in tags:
         return Response(status_code=304, headers=headers)
     if packs:
         headers["Content-Encoding"] = "gzip"
-    content = found.packed if packs else found.content
-    return Response(content, media_type=found.media_type, headers=headers)
+    content = file.packed if packs else file.content
+    return Response(content, media_type=file.media_type, headers=headers)

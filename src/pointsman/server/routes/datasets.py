@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from pointsman.errors import StoreError, UnknownNameError
+from pointsman.errors import CorruptStoreError, FormatVersionError, StoreError, UnknownNameError
 from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, Lines, plain
 from pointsman.server.limits import JSON, NDJSON, json_lines
 from pointsman.server.problems import Problem
-from pointsman.server.schemas import NAME, DatasetRequest, DeleteRequest, DocumentRequest, DocumentsRequest
+from pointsman.server.schemas import (
+    NAME,
+    DatasetRequest,
+    DeleteRequest,
+    DocumentRequest,
+    DocumentsRequest,
+    NearestRequest,
+)
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
 from pointsman.server.strict import StrictRoute, read_json
 from pointsman.types import AddResult, Document
@@ -41,6 +49,9 @@ _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large
 _NUMBERS = ("documents", "sequence", "keyword_index_sequence", "bytes")
 _UNOPENED = {"description": "", "indexing_technique": "hybrid", "embedder": None}
 
+_CHARACTERS = 1_000_000
+"""Of a text in one answer."""
+
 _BATCH = 64
 """Lines of a stream that are embedded and committed together; what is acknowledged is durable."""
 
@@ -50,7 +61,9 @@ async def list_datasets(state: Shared, access: Reader) -> Response:
     """Every dataset that the key is for, with its health."""
 
     def described() -> list[dict[str, Any]]:
-        return [one for name in access.visible(state.workspace.names()) if (one := _described(state, name))]
+        return [
+            description for name in access.visible(state.workspace.names()) if (description := _described(state, name))
+        ]
 
     return Json({"datasets": await in_thread(described)})
 
@@ -62,7 +75,7 @@ async def list_datasets(state: Shared, access: Reader) -> Response:
     operation_id="make_dataset",
 )
 async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> Response:
-    """Make a dataset; one that is there already is described anew."""
+    """Create a dataset; an existing one gets the new description."""
     access.require_write(body.name)
 
     def made() -> tuple[bool, dict[str, Any] | None]:
@@ -88,13 +101,18 @@ async def get_dataset(state: Shared, access: Reader, name: Name) -> Response:
 
 @router.delete("/{name}", response_model=schemas.Dropped, responses=_READS, operation_id="drop_dataset")
 async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
-    """Delete a dataset with all its documents."""
-    dataset = await in_thread(_writable, state, access, name)
+    """Delete a dataset with all its documents; a damaged one too, of which nobody knows how many there were."""
+    await in_thread(_check_writable, state, access, name)
 
     def dropped() -> int:
-        count = len(dataset)
-        with dataset.writing(WRITE_PATIENCE):
+        try:
+            dataset = state.workspace.dataset(name, create=False)
+            count = len(dataset)
+            with dataset.writing(WRITE_PATIENCE):
+                state.workspace.drop(name)
+        except (CorruptStoreError, FormatVersionError):
             state.workspace.drop(name)
+            return 0
         return count
 
     count = await in_writer(state, dropped)
@@ -107,15 +125,30 @@ async def list_documents(
     state: Shared,
     access: Reader,
     name: Name,
-    after: Annotated[int, Query(ge=0, lt=2**63, description="The cursor: `next` of the page before.")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="The cursor: `next` of the previous page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     filters: Filters = None,
 ) -> Response:
     """The documents in the order of their first arrival, page by page."""
     dataset = await in_thread(state.dataset, access, name)
     documents, following = await in_thread(dataset.page, after, limit, filters=filters)
-    found = [_document(document) for document in documents]
-    return Json({"documents": found, "next": None if following is None else str(following)})
+    items = [_document(document) for document in documents]
+    return Json({"documents": items, "next": None if following is None else str(following)})
+
+
+@router.post(
+    "/{name}/nearest",
+    response_model=schemas.Nearest,
+    responses=problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type"),
+    operation_id="nearest_documents",
+)
+async def nearest_documents(state: Shared, access: Reader, name: Name, body: NearestRequest) -> Response:
+    """The documents whose vectors are nearest to a vector; nothing is embedded, and nothing refused."""
+    dataset = await in_thread(state.dataset, access, name)
+    async with state.gate:
+        hits = await in_thread(dataset.search_vector, body.vector, body.k, filters=body.filters)
+    found = [{**hit.to_dict(rank), "metadata": public_metadata(hit.metadata)} for rank, hit in enumerate(hits, 1)]
+    return Json({"hits": found})
 
 
 @router.get("/{name}/count", response_model=schemas.Count, responses=_READS, operation_id="count_documents")
@@ -140,18 +173,46 @@ async def get_document(
     return Json(_document(document))
 
 
+@router.get("/{name}/text", response_model=schemas.SourceText, responses=_READS, operation_id="get_text")
+async def get_text(
+    state: Shared,
+    access: Reader,
+    name: Name,
+    source: Annotated[str, Query(min_length=1, description="As a citation has it.")],
+    hash: Annotated[  # noqa: A002  (the citation's word)
+        str | None, Query(description="As the citation has it; else of the content that most passages are from.")
+    ] = None,
+    start: Annotated[int, Query(ge=0, lt=2**53, description="Of the part that is wanted.")] = 0,
+    end: Annotated[
+        int | None, Query(ge=0, lt=2**53, description="After it; at most 1,000,000 characters come.")
+    ] = None,
+) -> Response:
+    """The text that the offsets of citations count in, put together out of the stored passages."""
+    dataset = await in_thread(state.dataset, access, name)
+    last = start + _CHARACTERS if end is None else min(end, start + _CHARACTERS)
+    try:
+        text = await in_thread(partial(dataset.text, source, hash=hash, start=start, end=last))
+    except UnknownNameError as error:
+        kind, names = error.kind, sorted(error.known)
+        raise Problem(
+            "not-found", str(error), error=UnknownNameError.__name__, kind=kind, name=error.name, known=names
+        ) from None
+    return Json(text.to_dict())
+
+
 @router.get("/{name}/ids", response_model=schemas.IdPage, responses=_READS, operation_id="list_ids")
 async def list_ids(
     state: Shared,
     access: Reader,
     name: Name,
     source: Annotated[str | None, Query(description="Only of documents whose metadata has this `source`.")] = None,
-    after: Annotated[int, Query(ge=0, lt=2**63, description="The cursor: `next` of the page before.")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="The cursor: `next` of the previous page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 10_000,
+    filters: Filters = None,
 ) -> Response:
     """The ids of the documents, page by page."""
     dataset = await in_thread(state.dataset, access, name)
-    ids = await in_thread(dataset.ids, source=source)
+    ids = await in_thread(dataset.ids, source=source, filters=filters)
     end = after + limit
     return Json({"ids": ids[after:end], "next": str(end) if end < len(ids) else None})
 
@@ -180,7 +241,7 @@ async def list_ids(
     operation_id="add_documents",
 )
 async def add_documents(state: Shared, access: Caller, name: Name, request: Request) -> Response:
-    """Add documents, or update those whose id is there; what is stored just so already costs nothing.
+    """Add documents, or update those whose id exists; unchanged documents cost nothing.
 
     As `application/x-ndjson` there is a document on each line, and no end to how many; the answer has a line for each
     batch. The schemas of that type are those of a line.
@@ -229,15 +290,15 @@ async def _ingested(
 
     A problem before anything was written is all that comes.
     """
-    total, done, batch = AddResult(), 0, list[DocumentRequest]()
+    total, count, batch = AddResult(), 0, list[DocumentRequest]()
 
     def line(**more: Any) -> bytes:
-        return plain({"done": done, **_added(total, access), **more}) + b"\n"
+        return plain({"done": count, **_added(total, access), **more}) + b"\n"
 
     async def write() -> None:
-        nonlocal total, done, batch
+        nonlocal total, count, batch
         total += await in_writer(state, _add, state, dataset, batch)
-        done += len(batch)
+        count += len(batch)
         batch = []
 
     try:
@@ -256,14 +317,14 @@ async def _ingested(
         yield line(finished=True)
     except Exception as error:  # noqa: BLE001  (the status is out: it becomes the last line, or goes to the log)
         problem = problems.of_error(error)
-        yield line(problem=problem.document(request.state.request_id)) if done else problem
+        yield line(problem=problem.document(request.state.request_id)) if count else problem
 
 
 def _read(value: object, number: int) -> DocumentRequest:
     try:
         return DocumentRequest.model_validate(value)
     except ValidationError as error:
-        raise Problem("invalid-input", f"line {number}: {problems.told(error)}", line=number) from None
+        raise Problem("invalid-input", f"line {number}: {problems.validation_message(error)}", line=number) from None
 
 
 @router.delete("/{name}/documents", response_model=schemas.Deleted, responses=_WRITES, operation_id="delete_documents")
@@ -288,28 +349,32 @@ async def verify_dataset(state: Shared, access: Reader, name: Name) -> Response:
     """Compare documents and indexes with each other, one by one."""
     dataset = await in_thread(state.dataset, access, name)
     async with state.gate:
-        found = await in_thread(dataset.verify)
+        result = await in_thread(dataset.verify)
     return Json(
         {
-            "documents": found.documents,
-            "in_keyword_index": found.in_keyword_index,
-            "in_vector_index": found.in_vector_index,
-            "problems": found.problems,
+            "documents": result.documents,
+            "in_keyword_index": result.in_keyword_index,
+            "in_vector_index": result.in_vector_index,
+            "problems": result.problems,
         }
     )
 
 
 def _writable(state: State, access: Access, name: str) -> Dataset:
     """The dataset, for somebody who may change it: one that does not exist for the key is not found, not forbidden."""
+    _check_writable(state, access, name)
+    return state.workspace.dataset(name, create=False)
+
+
+def _check_writable(state: State, access: Access, name: str) -> None:
     access.chosen([name], state.workspace.names())
     access.require_write(name)
-    return state.workspace.dataset(name, create=False)
 
 
 def _add(state: State, dataset: Dataset, documents: list[DocumentRequest]) -> AddResult:
     """Add a batch durably, and let other processes write after it."""
     with dataset.writing(WRITE_PATIENCE):
-        result = dataset.add([Document(one.id, one.text, one.metadata) for one in documents])
+        result = dataset.add([Document(document.id, document.text, document.metadata) for document in documents])
     state.metrics.written(result)
     return result
 

@@ -70,10 +70,10 @@ async def me(state: Shared, access: Caller) -> Response:
 @router.get("/api/evaluations", response_model=schemas.Runs, responses=_READS, operation_id="evaluations")
 async def evaluations(state: Shared, access: Reader) -> Response:
     """The evaluations that `pointsman eval --workspace` has kept, newest first."""
-    from pointsman.evaluation.runs import kept
+    from pointsman.evaluation.runs import latest
 
     access.require_all()
-    return Json({"runs": await in_thread(kept, state.workspace.backend)})
+    return Json({"runs": await in_thread(latest, state.workspace.backend)})
 
 
 @router.get("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS, operation_id="get_policy")

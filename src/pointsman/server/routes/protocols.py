@@ -6,7 +6,6 @@ To Dify a dataset is a knowledge, by its name. To OpenAI's clients it is a vecto
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import Response
 
 from pointsman.errors import FilterError
-from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
+from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.server import schemas
 from pointsman.server.answers import Json
 from pointsman.server.problems import Problem
@@ -105,8 +104,8 @@ async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Re
     """Search as Dify's external knowledge API asks for it; errors carry its `error_code` and `error_msg`."""
     setting = body.retrieval_setting
     condition = body.metadata_condition
-    wanted = None if condition is None or not condition.conditions else _of_dify(condition)
-    contexts = await _searched(state, access, body.knowledge_id, [body.query], setting.top_k, wanted)
+    filters = None if condition is None or not condition.conditions else _of_dify(condition)
+    contexts = await _searched(state, access, body.knowledge_id, [body.query], setting.top_k, filters)
     least = setting.score_threshold or 0.0
     records = [
         {
@@ -153,7 +152,7 @@ def _number(value: Any) -> Any:
     try:
         return float(value)
     except ValueError as error:
-        raise FilterError(f"a number is wanted here, not {value!r:.80}") from error
+        raise FilterError(f"expected a number, not {value!r:.80}") from error
 
 
 def _several(value: Any) -> tuple[Any, ...]:
@@ -162,10 +161,13 @@ def _several(value: Any) -> tuple[Any, ...]:
         return tuple(part.strip() for part in value.split(","))
     if isinstance(value, list):
         return tuple(value)
-    raise FilterError(f"a list is wanted here, not {value!r:.80}")
+    raise FilterError(f"expected a list, not {value!r:.80}")
 
 
 _OF_DIFY: Final[dict[str, Callable[[str, Any], Filter]]] = {
+    "contains": Contains,
+    "not contains": lambda key, value: Not(Contains(key, value)),
+    "start with": StartsWith,
     "is": Equals,
     "is not": lambda key, value: Not(Equals(key, value)),
     "in": lambda key, value: In(key, _several(value)),
@@ -240,7 +242,7 @@ async def list_stores(
 
     def listed() -> dict[str, Any]:
         names, more = _slice(access.visible(state.workspace.names()), after, limit, order)
-        return _page([_store(one) for one in state.datasets(access, names)], names, more=more)
+        return _page([_store(dataset) for dataset in state.datasets(access, names)], names, more=more)
 
     return Json(await in_thread(listed))
 
@@ -260,9 +262,9 @@ async def get_store(state: Shared, access: Reader, name: StoreName) -> Response:
 async def search_store(state: Shared, access: Reader, name: StoreName, body: StoreSearchRequest) -> Response:
     """Search a dataset; of several queries each hit counts by its best score."""
     texts = [body.query] if isinstance(body.query, str) else body.query
-    wanted = None if body.filters is None else _of_openai(body.filters, 1)
+    filters = None if body.filters is None else _of_openai(body.filters, 1)
     rerank = False if body.ranking_options.ranker == "none" else None
-    contexts = await _searched(state, access, name, texts, body.max_num_results, wanted, rerank)
+    contexts = await _searched(state, access, name, texts, body.max_num_results, filters, rerank)
     best: dict[str, Hit] = {}
     for hit in (hit for context in contexts for hit in context.hits):
         if hit.id not in best or relevance(hit) > relevance(best[hit.id]):
@@ -295,8 +297,8 @@ async def list_files(
     def listed() -> dict[str, Any]:
         dataset = state.dataset(access, name)
         ids, more = _slice(dataset.ids(), after, limit, order)
-        documents = [one for one in dataset.get_many(ids) if one is not None]
-        return _page([_file(name, one) for one in documents], ids, more=more)
+        documents = [document for document in dataset.get_many(ids) if document is not None]
+        return _page([_file(name, document) for document in documents], ids, more=more)
 
     return Json(await in_thread(listed))
 
@@ -335,7 +337,7 @@ def _of_openai(filters: Any, depth: int) -> Filter:
         inner = filters.get("filters")
         if not isinstance(inner, list):
             raise FilterError(f"a filter of type {kind!r} has a list of filters, not {inner!r:.80}")
-        parts = tuple(_of_openai(one, depth + 1) for one in inner)
+        parts = tuple(_of_openai(part, depth + 1) for part in inner)
         return And(parts) if kind == "and" else Or(parts)
     key, value = filters.get("key"), filters.get("value")
     if not isinstance(key, str) or not isinstance(kind, str) or kind not in _OF_OPENAI:
@@ -422,19 +424,15 @@ async def _searched(
     name: str,
     texts: list[str],
     k: int,
-    wanted: Filter | None,
+    condition: Filter | None,
     rerank: bool | None = None,
 ) -> list[RetrievalContext]:
     """What a dataset answers; the same as to any other door."""
     access.chosen([name], state.workspace.names())
-    filters = None if wanted is None else str(wanted)
+    filters = None if condition is None else str(condition)
     options = schemas.SearchOptions(k=k, datasets=[name], filters=filters, use_rerank=rerank)
     async with state.gate:
-        contexts = await in_thread(partial(_run, state, access, texts, options))
+        contexts = await in_thread(lambda: prepared(state, access, texts, options).run_all())
     for context in contexts:
         state.metrics.searched(context)
     return contexts
-
-
-def _run(state: State, access: Access, texts: list[str], options: schemas.SearchOptions) -> list[RetrievalContext]:
-    return prepared(state, access, texts, options).run_all()

@@ -9,18 +9,20 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
 from pointsman import wire
+from pointsman.citations import verify
 from pointsman.retrieval.journal import listening
 from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, event
-from pointsman.server.schemas import ExplainRequest, Name, RouteRequest, SearchManyRequest, SearchRequest
+from pointsman.server.schemas import CheckRequest, ExplainRequest, Name, RouteRequest, SearchManyRequest, SearchRequest
 from pointsman.server.searching import described, prepared
 from pointsman.server.state import Reader, Shared, check_text, in_thread, problem_responses
 from pointsman.server.strict import StrictRoute
-from pointsman.types import Plan
+from pointsman.types import Hit, Plan
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from pointsman.citations import AnswerCheck
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.server.searching import Search
     from pointsman.server.state import State
@@ -98,10 +100,10 @@ async def _events(state: State, ready: Search, detail: TraceDetail) -> AsyncIter
 
     def tell(news: Plan | Span) -> None:
         if isinstance(news, Plan):
-            found = event("plan", {"strategy": news.strategy, "datasets": news.datasets, "reason": news.reason})
+            message = event("plan", {"strategy": news.strategy, "datasets": news.datasets, "reason": news.reason})
         else:
-            found = event("branch" if news.stage == "retrieve" else "stage", news.to_dict())
-        loop.call_soon_threadsafe(events.put_nowait, found)
+            message = event("branch" if news.stage == "retrieve" else "stage", news.to_dict())
+        loop.call_soon_threadsafe(events.put_nowait, message)
 
     def run() -> RetrievalContext:
         with listening(tell):
@@ -120,8 +122,8 @@ async def _events(state: State, ready: Search, detail: TraceDetail) -> AsyncIter
     task = asyncio.create_task(search())
     _under_way.add(task)
     task.add_done_callback(_under_way.discard)
-    while (one := await events.get()) is not None:
-        yield one
+    while (item := await events.get()) is not None:
+        yield item
 
 
 @router.get(
@@ -133,9 +135,9 @@ async def _events(state: State, ready: Search, detail: TraceDetail) -> AsyncIter
 async def recommend_strategy(
     state: Shared,
     access: Reader,
-    query: Annotated[str, Query(description="What would be asked.")],
+    query: Annotated[str, Query(description="The question.")],
     datasets: Annotated[
-        list[Name] | None, Query(max_length=1000, description="Only these; all that the key is for unless given.")
+        list[Name] | None, Query(max_length=1000, description="Only these datasets; default: all that the key covers.")
     ] = None,
 ) -> Response:
     """The strategy that a question asks for by its look, among those that can be used here."""
@@ -151,9 +153,9 @@ async def recommend_strategy(
 async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
     """How and where a question would be looked for, and why: by its look, by strategy, by the datasets' content."""
     check_text(state, body.query)
-    chosen = await in_thread(state.datasets, access, body.datasets)
+    selection = await in_thread(state.datasets, access, body.datasets)
     async with state.gate:
-        return Json(wire.route_to_dict(await in_thread(state.workspace.route, body.query, chosen, body.strategy)))
+        return Json(wire.route_to_dict(await in_thread(state.workspace.route, body.query, selection, body.strategy)))
 
 
 @router.post("/explain", response_model=schemas.Explanation, responses=_SEARCHES, operation_id="explain")
@@ -169,6 +171,26 @@ async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Respon
     async with state.gate:
         context, explanation = await in_thread(run)
     return Json({**wire.explanation_to_dict(explanation), "answer": _answer(state, context, body.trace)})
+
+
+@router.post("/verify", response_model=schemas.AnswerCheck, responses=_SEARCHES, operation_id="verify_answer")
+async def verify_answer(state: Shared, access: Reader, body: CheckRequest) -> Response:
+    """Look up every quote and number of a language model's answer in the hits that it was given, without a model."""
+
+    def check() -> AnswerCheck:
+        names = sorted({hit.dataset for hit in body.hits})
+        datasets = dict(zip(names, state.datasets(access, names) if names else (), strict=True))
+        hits = []
+        for claim in body.hits:
+            document = datasets[claim.dataset].get(claim.id)
+            if document is None:
+                detail = f"there is no document {claim.id!r:.80} in dataset {claim.dataset!r}"
+                raise problems.Problem("not-found", detail, kind="document")
+            hits.append(Hit(document, 0.0, claim.dataset))
+        return verify(body.answer, hits)
+
+    async with state.gate:
+        return Json((await in_thread(check)).to_dict())
 
 
 @router.get("/strategies", response_model=schemas.Strategies, responses=_READS, operation_id="strategies")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from anyio import to_thread
 from haystack import Document, component, default_from_dict, default_to_dict
@@ -16,7 +16,17 @@ __all__ = ["PointsmanDocumentEmbedder", "PointsmanTextEmbedder"]
 class _Embedder:
     """What both embedders share."""
 
-    embedder: str
+    def __init__(self, embedder: str = "default") -> None:
+        self.embedder = embedder
+
+    def to_dict(self) -> dict[str, Any]:
+        """How to make it again."""
+        return default_to_dict(self, embedder=self.embedder)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The component that `to_dict` tells of."""
+        return default_from_dict(cls, data)
 
     @cached_property
     def _ours(self) -> BaseEmbedder:
@@ -30,18 +40,6 @@ class PointsmanTextEmbedder(_Embedder):
     Args:
         embedder: ``"default"``, which needs no network, or another name that `pointsman.load_embedder` knows.
     """
-
-    def __init__(self, embedder: str = "default") -> None:
-        self.embedder = embedder
-
-    def to_dict(self) -> dict[str, Any]:
-        """How to make it again."""
-        return default_to_dict(self, embedder=self.embedder)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PointsmanTextEmbedder":
-        """The component that `to_dict` tells of."""
-        return default_from_dict(cls, data)
 
     @component.output_types(embedding=list[float], meta=dict[str, Any])
     def run(self, text: str) -> dict[str, Any]:
@@ -64,24 +62,12 @@ class PointsmanDocumentEmbedder(_Embedder):
         embedder: ``"default"``, which needs no network, or another name that `pointsman.load_embedder` knows.
     """
 
-    def __init__(self, embedder: str = "default") -> None:
-        self.embedder = embedder
-
-    def to_dict(self) -> dict[str, Any]:
-        """How to make it again."""
-        return default_to_dict(self, embedder=self.embedder)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "PointsmanDocumentEmbedder":
-        """The component that `to_dict` tells of."""
-        return default_from_dict(cls, data)
-
     @component.output_types(documents=list[Document], meta=dict[str, Any])
     def run(self, documents: list[Document]) -> dict[str, Any]:
         """The documents with their vectors, each of length 1, and the name of the model."""
-        texts = ["\n".join(filter(None, (_title(one), one.content or ""))) for one in documents]
+        texts = ["\n".join(filter(None, (_title(document), document.content or ""))) for document in documents]
         rows = self._ours.embed_documents(texts).tolist() if texts else []
-        embedded = [replace(one, embedding=row) for one, row in zip(documents, rows, strict=True)]
+        embedded = [replace(document, embedding=row) for document, row in zip(documents, rows, strict=True)]
         return {"documents": embedded, "meta": {"model": self._ours.name}}
 
     @component.output_types(documents=list[Document], meta=dict[str, Any])

@@ -39,8 +39,10 @@ class PointsmanJoiner:
     def run(self, documents: Variadic[list[Document]], top_k: int | None = None) -> dict[str, list[Document]]:
         """The fused ranking."""
         lists = list(documents)
-        by_id = {one.id: one for ranking in reversed(lists) for one in reversed(ranking)}  # the first version counts
-        rankings = [[(one.id, one.score) for one in ranking] for ranking in lists]
+        by_id = {
+            document.id: document for ranking in reversed(lists) for document in reversed(ranking)
+        }  # the first version counts
+        rankings = [[(document.id, document.score) for document in ranking] for ranking in lists]
         fused = fuse(rankings, self.method, self.weights)
         best = fused[: self.top_k if top_k is None else top_k]
         return {"documents": [replace(by_id[id_], score=score) for id_, score in best]}

@@ -48,13 +48,13 @@ class PointsmanRanker:
         """The most relevant documents, best first, with their scores."""
         k = self.top_k if top_k is None else top_k
         numbered = [
-            OurDocument(str(place), one.content, one.meta)
-            for place, one in enumerate(documents)
-            if one.content is not None
+            OurDocument(str(place), document.content, document.meta)
+            for place, document in enumerate(documents)
+            if document.content is not None
         ]
         ranked = self._reranker.rerank(query, numbered, k)
-        best = [replace(documents[int(one.id)], score=float(one.metadata["score"])) for one in ranked]
-        return {"documents": [*best, *(one for one in documents if one.content is None)][:k]}
+        best = [replace(documents[int(document.id)], score=float(document.metadata["score"])) for document in ranked]
+        return {"documents": [*best, *(document for document in documents if document.content is None)][:k]}
 
     @component.output_types(documents=list[Document])
     async def run_async(

@@ -1,0 +1,59 @@
+"""A selector of Pointsman as a router of Haystack (X1)."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from haystack import component, default_from_dict, default_to_dict
+
+from pointsman import load_embedder
+from pointsman.selector import EmbeddingSelector, SelectorResult, ToolMetadata
+
+__all__ = ["PointsmanRouter"]
+
+
+@component
+class PointsmanRouter:
+    """Sends a question on to the routes whose descriptions are nearest in meaning; each route is an output.
+
+    Args:
+        routes: descriptions by name.
+        top_k: how many routes a question takes.
+        embedder: ``"default"``, or another name that `pointsman.load_embedder` knows.
+    """
+
+    def __init__(self, routes: Mapping[str, str], top_k: int = 1, embedder: str = "default") -> None:
+        if not routes:
+            raise ValueError("a router has at least one route")
+        if not 1 <= top_k <= len(routes):
+            raise ValueError(f"top_k is 1 to {len(routes)}, as there are so many routes, not {top_k}")
+        self.routes, self.top_k, self.embedder = dict(routes), top_k, embedder
+        component.set_output_types(self, **dict.fromkeys(self.routes, str))
+
+    def to_dict(self) -> dict[str, Any]:
+        """How to make it again."""
+        return default_to_dict(self, routes=self.routes, top_k=self.top_k, embedder=self.embedder)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PointsmanRouter":
+        """The component that `to_dict` tells of."""
+        return default_from_dict(cls, data)
+
+    @cached_property
+    def _selector(self) -> EmbeddingSelector:
+        return EmbeddingSelector(load_embedder(self.embedder), top_k=self.top_k)
+
+    def run(self, query: str) -> dict[str, str]:
+        """The question, by the names of the routes that it takes."""
+        return self._sent(query, self._selector.select(self._choices, query))
+
+    async def run_async(self, query: str) -> dict[str, str]:
+        """The same, awaited."""
+        return self._sent(query, await self._selector.aselect(self._choices, query))
+
+    @cached_property
+    def _choices(self) -> list[ToolMetadata]:
+        return [ToolMetadata(name, description) for name, description in self.routes.items()]
+
+    def _sent(self, query: str, result: SelectorResult) -> dict[str, str]:
+        return {self._choices[index].name: query for index in result.inds}

@@ -1,0 +1,61 @@
+"""The text that citations point into, and an answer's quotes and numbers looked up in the hits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pointsman.cli import output
+from pointsman.cli.common import JsonOption, WorkspaceOption, workspace_at
+from pointsman.errors import InputError
+from pointsman.types import Hit
+
+
+def text(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A file as its citations name it.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Where it was indexed into.")],
+    hash: Annotated[  # noqa: A002  (the citation's word)
+        str | None, typer.Option(metavar="SHA256", help="As the citation has it.", show_default=False)
+    ] = None,
+    start: Annotated[int, typer.Option(metavar="N", min=0, help="The first character that is wanted.")] = 0,
+    end: Annotated[int | None, typer.Option(metavar="N", min=0, help="After the last one.", show_default=False)] = None,
+    *,
+    workspace: WorkspaceOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the text of a file, in which the offsets of citations count."""
+    with workspace_at(workspace) as opened:
+        part = opened.dataset(dataset, create=False).text(source, hash=hash, start=start, end=end)
+    output.source_text(part, as_json=as_json)
+
+
+def verify_answer(
+    answer: Annotated[Path, typer.Argument(metavar="FILE", help="A language model's answer; - is standard input.")],
+    hits: Annotated[Path, typer.Option(metavar="FILE", help="What 'pointsman search --json' printed.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Look up every quote and number of an answer in the hits that it was given; exit 1 if one is in none of them."""
+    from pointsman.citations import verify
+
+    check = verify(sys.stdin.read() if str(answer) == "-" else _read(answer), _hits(hits))
+    output.answer_check(check, as_json=as_json)
+    if not check.supported:
+        raise typer.Exit(1)
+
+
+def _hits(path: Path) -> list[Hit]:
+    try:
+        return [Hit.from_dict(hit) for hit in json.loads(_read(path))["hits"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not what 'pointsman search --json' prints: {error}") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None

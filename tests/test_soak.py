@@ -1,0 +1,32 @@
+"""Everything at once, for some seconds; benchmarks/soak.py has the half hour, and watches the memory."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the packages of the extra 'server' are not installed")
+
+from disk_kit import NoSmallDiskError, small_disk
+from soak_kit import Soak
+
+
+def test_twenty_seconds_of_everything(tmp_path: Path) -> None:
+    disk, beside = tmp_path / "disk", tmp_path / "beside"
+    disk.mkdir()
+    beside.mkdir()
+    with ExitStack() as stack:
+        try:
+            small = bool(stack.enter_context(small_disk(disk, 64 << 20)))
+        except NoSmallDiskError:
+            small = False
+        soak = stack.enter_context(closing(Soak(disk, beside, small=small, seed=4)))
+        soak.run(20, calm=0.3)
+    assert soak.problems == []
+    assert soak.counts["POST documents 200"] > 10
+    assert soak.counts["POST search 200"] > 10
+    assert soak.counts["unforeseen"] == 0
+    assert soak.counts["workers killed"] + soak.counts["services killed"] > 0
+    assert soak.counts["documents compared at the end"] > 50
