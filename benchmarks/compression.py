@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.evaluation import TestCollection, compare, indexed, read_collection
 from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.retrieval.compress import Budget, ExtractiveCompressor
+from pointsman.retrieval.compress import ExtractiveCompressor, TextBudget
 from pointsman.retrieval.compress.spans import Span, fill, units_of
 from pointsman.text import sentences
 from pointsman.types import Document, Hit, Query, Ranked
@@ -261,7 +261,7 @@ def top(case: Case, share: float) -> Kept:
 def drawn(case: Case, share: float, seed: int) -> Kept:
     units = units_of(case.hits)
     random.Random(f"{seed} {case.name}").shuffle(units)
-    excerpts = fill(units, case.hits, Budget(case.budget(share)), {})
+    excerpts = fill(units, case.hits, TextBudget(case.budget(share)), {})
     return [(place, span) for place, excerpt in enumerate(excerpts) if excerpt for span in excerpt.spans]
 
 

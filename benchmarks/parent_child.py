@@ -49,7 +49,7 @@ from typing import Any
 from pointsman import Document, Hit, ParentChildStrategy, RegisteredStrategy, Workspace, register_strategy
 from pointsman.evaluation import TestCollection, compare, measure, read_collection
 from pointsman.ingest import chunk
-from pointsman.ingest.source import Section, Source
+from pointsman.ingest.source import ParsedDocument, Section
 from pointsman.models import CachedEmbedder, default_embedder
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
@@ -186,7 +186,7 @@ def cut(long: Sequence[Document], collection: TestCollection, parents: Mapping[s
     """Documents with the passages that the chunker makes of them, and the judgments of what they are made of."""
     passages: list[Document] = []
     for one in long:
-        source = Source(one.id, one.title, (Section((), one.text, 0),), one.text, "txt", record_id=one.id)
+        source = ParsedDocument(one.id, one.title, (Section((), one.text, 0),), one.text, "txt", record_id=one.id)
         passages += chunk(source, max_tokens=TOKENS, overlap=0)
     return LongSet({one.id: one for one in long}, passages, collection.queries, of_parents(collection, parents))
 
