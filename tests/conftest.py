@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported; tests need no network
+
+# half of the suite's time is waiting for disks to sync, which files in memory need not; durability is tested by
+# recording and replaying what was synced
+_MEMORY = Path("/dev/shm")
+if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 8 << 30:
+    os.environ.setdefault("TMPDIR", str(_MEMORY))
 
 # the machine may be busy: time decides no test
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
