@@ -28,6 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from pointsman._sqlite import SQLITE_ERRORS
 from pointsman._version import __version__
 from pointsman.dataset import check_name
 from pointsman.errors import (
@@ -272,7 +273,7 @@ def _not_empty(folder: Path) -> InputError:
 def _errors_told(place: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise StoreError(f"{place}: {error}") from error
 
 
