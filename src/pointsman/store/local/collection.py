@@ -171,7 +171,9 @@ def drop_collection(directory: Path) -> bool:
         LockedError: another process is writing to it.
         StoreError: the operating system does not let it go.
     """
-    if not directory.is_dir() or directory.is_symlink():
+    with translated(directory):
+        is_folder = directory.is_dir() and not directory.is_symlink()
+    if not is_folder:
         with translated(directory):
             try:
                 directory.unlink()

@@ -69,8 +69,9 @@ def repair_collection(directory: Path) -> Repair:
         LockedError: another process is writing to it.
         StoreError: it cannot be read or written.
     """
-    if not (directory / TRUTH).exists():
-        raise UnknownNameError("dataset", directory.name, ())
+    with translated(directory):
+        if not (directory / TRUTH).exists():
+            raise UnknownNameError("dataset", directory.name, ())
     problems = _problems(directory)
     if not problems:
         with closing(Collection(directory)) as collection:

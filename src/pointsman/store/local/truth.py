@@ -442,7 +442,7 @@ class Truth:
         """
         if not self._path.exists():
             return "mode=rwc" if create else "mode=rw"
-        if os.access(self._path.parent, os.W_OK):
+        if os.access(self._path.parent, os.W_OK, effective_ids=True):
             return "mode=rw"
         log = self._path.with_name(f"{self._path.name}-wal")
         if log.exists() and log.stat().st_size:
