@@ -334,9 +334,9 @@ class Collection:
             return
         now = monotonic()
         if now > self._look_again:
-            self._look_again = now + _LOOK_SECONDS
             if file_stamp(self._manifest_path) != self._stamp and self.replaced:
                 raise _replaced(self._directory)
+            self._look_again = now + _LOOK_SECONDS  # not where it is replaced: the next one is told as well
         seq = self.truth.sequence()
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
             return
