@@ -380,16 +380,21 @@ def _shared(sides: Sequence[str], language: str) -> list[str]:
     if len(last.split()) in {2, 3} and all(re.fullmatch(adjectives, side) and side.islower() for side in firsts):
         tail = last.split(maxsplit=1)[1]
         return [*(f"{side} {tail}" for side in firsts), last]
+    return _shared_by_names(firsts, last, language)
+
+
+def _shared_by_names(firsts: Sequence[str], last: str, language: str) -> list[str]:
+    """Names with what stands before the first or after the last of them."""
     # «prices in London and Paris», «скорость Python и Java»
     leads = r".*\s(?:in|of|on|at|for|from)" if language == "en" else r"[^А-ЯЁA-Z]*[а-яё]"
     lead = re.fullmatch(rf"({leads}\s+)({_NAMED})", firsts[0])
-    if lead and firsts[0][0].islower() and all(re.fullmatch(_NAMED, side) for side in sides[1:]):
-        return [lead[1] + side for side in (lead[2], *sides[1:])]
+    if lead and firsts[0][0].islower() and all(re.fullmatch(_NAMED, side) for side in (*firsts[1:], last)):
+        return [lead[1] + side for side in (lead[2], *firsts[1:], last)]
     # «Python and Java syntax»
     tail = re.fullmatch(rf"({_NAMED})((?:\s+[a-z][a-z-]+){{1,2}})", last)
     if language == "en" and tail and all(re.fullmatch(_NAMED, side) for side in firsts):
         return [side + tail[2] for side in (*firsts, tail[1])]
-    return list(sides)
+    return [*firsts, last]
 
 
 _NAMED = r"[^\W\d_]*[A-ZА-ЯЁ][^\s]*(?:\s[A-ZА-ЯЁ\d]\S*){0,3}"

@@ -195,9 +195,10 @@ _WHO = late(r"\W*(?:who|кто)\b", re.IGNORECASE)
 _WHO_IS = late(r"\W*(?:who\s+(?:is|was|are|were)|who['’]s|кто\s+(?:так|был|эт|он)\w*)\b", re.IGNORECASE)
 
 
-def _nobody_named(past: _Past) -> bool:
-    """Whether a person is spoken of whom nobody has named: «Who wrote War and Peace?», and no answer."""
-    return not past.answer and bool(_WHO.match(past.question)) and not _WHO_IS.match(past.question)
+def _nobody_named(past: _Past, role: re.Pattern[str]) -> bool:
+    """Whether a person was asked for, and neither name nor role was said: «Who wrote War and Peace?», and no answer."""
+    asked_who = _WHO.match(past.question) and not _WHO_IS.match(past.question)
+    return bool(asked_who) and not past.answer and _role(past, role) is None
 
 
 def _beside(text: str, past: _Past) -> str:
@@ -284,24 +285,9 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     if _sure(_names(before), text) or (inner and _content(before[: inner.start()], ENGLISH)):
         return None
     word = pronoun[0].lower()
-    if word == "there":
-        entity = _choose(past, _is_thing)
-    elif pronoun["that"]:
-        entity = _choose(past, _is_name)
-    elif pronoun["he"] or pronoun["she"]:
-        if _nobody_named(past) and _role(past, _EN_ROLE) is None:
-            return _beside(_EN_LEAD.sub("", text), past)
-        entity = _choose(past, _is_person) or _role(past, _EN_ROLE)
-        entity = entity or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
-    elif pronoun["they"]:
-        entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
-        # «the Wright brothers»: what the name is that of
-        several = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
-        entity = several[0].removeprefix("the ") if several else entity
-    else:
-        # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
-        entity = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
-        entity = entity or _choose(past, _is_thing) or _english_noun(past.question)
+    if (pronoun["he"] or pronoun["she"]) and _nobody_named(past, _EN_ROLE):
+        return _beside(_EN_LEAD.sub("", text), past)
+    entity = _english_entity(pronoun, past)
     if entity is None:
         return None
     possessive = word in _EN_POSSESSIVE or (word == "her" and re.match(r"\s+[a-z]", text[pronoun.end() :]) is not None)
@@ -315,6 +301,24 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
         replacement = entity + (pronoun["s"] or "")
     filled = text[: pronoun.start()] + replacement + text[pronoun.end() :]
     return _capitalised(_EN_LEAD.sub("", filled))
+
+
+def _english_entity(pronoun: re.Match[str], past: _Past) -> str | None:
+    if pronoun[0].lower() == "there":
+        return _choose(past, _is_thing)
+    if pronoun["that"]:
+        return _choose(past, _is_name)
+    if pronoun["he"] or pronoun["she"]:
+        person = _choose(past, _is_person) or _role(past, _EN_ROLE)
+        return person or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
+    if pronoun["they"]:
+        entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
+        # «the Wright brothers»: what the name is that of
+        several = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
+        return several[0].removeprefix("the ") if several else entity
+    # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
+    thing = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
+    return thing or _choose(past, _is_thing) or _english_noun(past.question)
 
 
 _EN_ROLE = late(
@@ -504,7 +508,7 @@ def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     if _sure(_names(before), text) or (inner and _content(before, RUSSIAN)):
         return None
     of_person = (pronoun["he"] or pronoun["she"]) and _RU_LIFE.search(text)
-    if of_person and _nobody_named(past) and _role(past, _RU_ROLE) is None:
+    if of_person and _nobody_named(past, _RU_ROLE):
         return _beside(_RU_LEAD.sub("", text), past)
     entity = _russian_entity(pronoun, past, of_person=bool(of_person))
     if entity is None:
