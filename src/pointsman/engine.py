@@ -8,12 +8,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, Registry
+from pointsman.request import SearchRequest
 from pointsman.retrieval.base import checked
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pointsman.protocols import LLM
-    from pointsman.request import SearchRequest
     from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import BaseRouter
@@ -532,18 +532,7 @@ _BATCH_CHARS: Final = 4_000
 _KEPT: Final = 64
 """The most strategies, and recipes, that are kept; the oldest go first."""
 
-_DECIDING: Final = (
-    "k",
-    "datasets",
-    "strategy",
-    "rerank",
-    "refuse",
-    "min_relevance",
-    "coverage",
-    "spelling",
-    "effort",
-    "timeout",
-)
+_DECIDING: Final = tuple(option.name for option in fields(SearchRequest) if option.name != "queries")
 """The options that a recipe depends on, beside the sources; the question counts only if its wording decides."""
 
 
