@@ -28,6 +28,7 @@ WEIGHTS: Mapping[str, float] = {"synonym": 0.25, "paraphrase": 0.25, "correction
 
 class CorpusExpander(BaseTransformer):
     """A `RuleExpander` whose spelling corrector knows the words that the datasets hold at the time of the query.
+
     Args:
         vocabulary: the words.
         options: of `RuleExpander`.
