@@ -290,7 +290,7 @@ class MultiModalRetriever(RouterRetriever):
 
 
 class ImageCueSelector(BaseSelector):
-    """Selects the choice ``image`` if a query asks for an image in English, Chinese or Russian, else the first other one.
+    """Selects ``image`` if a query asks for an image in English, Chinese or Russian, else the first other choice.
 
     Cues are words, not substrings: *imagery* and *图书馆* (library) are not cues. Neither are images that nobody views:
     *docker image*, *image processing*, *обработка изображений*.

@@ -82,7 +82,7 @@ class Sketch:
 
     def nearness(self, vector: NDArray[np.float32]) -> float:
         """The mean of the three best cosines."""
-        # Not by BLAS: its threads would interfere with those of the embedder's runtime. A decision over nine datasets on
+        # Not by BLAS: its threads interfere with those of the embedder's runtime. A decision over nine datasets on
         # two cores, embedding included, takes 15 ms at p50 and 22 at p95 this way, 19 and 61 with BLAS.
         cosines = np.einsum("ij,j->i", self.vectors, vector)
         count = min(_VECTOR_MATCHES, len(cosines))
