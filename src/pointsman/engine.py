@@ -224,7 +224,7 @@ class Engine:
         Raises:
             UnknownNameError: there is no such strategy.
             UnmetNeedError: the strategy lacks something it needs, such as a language model.
-            InputError: another option cannot be used.
+            InputError: another option is invalid.
         """
         if self.looks_decide(request):
             return self._resolve(request, sources)

@@ -207,8 +207,7 @@ class PointsmanVectorStore(VectorStore):
         Args:
             query: the query.
             k: the number of documents.
-            filter: which documents are eligible: a mapping such as ``{"year": {"$gte": 2020}}``, an expression or a
-                filter.
+            filter: eligible documents: a mapping such as ``{"year": {"$gte": 2020}}``, an expression or a filter.
             options: of `Dataset.search`.
         """
         return [_theirs(hit.document) for hit in self._search(query, k, filter, options)]

@@ -30,9 +30,8 @@ class Coverage:
 
     Each hit has a share of the answer: the square root of its relevance, over the sum of all hits examined. A
     question's score is the total share of the hits before its first relevant one. The quantile of these scores at rank
-    ``⌈(n + 1) · coverage⌉`` is a share beyond which no further hit is needed: for a question from the same distribution
-    as the labelled ones, the hits up to it hold an answer with at least that probability, however good the
-    relevance.
+    ``⌈(n + 1) · coverage⌉`` is a share beyond which no further hit is needed: for a question drawn like the labelled
+    ones, the hits up to it hold an answer with at least that probability, however good the relevance.
 
     Source: A. N. Angelopoulos and S. Bates, A Gentle Introduction to Conformal Prediction, arXiv 2107.07511 (2021),
     sections 1 and 2.1. The root was chosen on public collections: it needs fewer hits than the relevance itself.

@@ -268,5 +268,5 @@ def _from_metadata(name: str) -> Callable[[Hit], Hashable]:
 
 def _check_share(name: str, value: object, *, zero: bool) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (0 <= value <= 1) or not (zero or value):  # type: ignore[operator]  # looked at beside it
+    if not number or not (0 <= value <= 1) or not (zero or value):  # type: ignore[operator]  # `number` comes first
         raise InputError(f"{name} is a number from 0{'' if zero else ' (excluded)'} to 1, not {value!r:.80}")

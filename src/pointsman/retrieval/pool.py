@@ -64,7 +64,7 @@ class Pool(Generic[Key]):
 
     Attributes:
         lists: by name, best first; ``"bm25"`` and ``"vector"`` are those of the built-in indexes.
-        scores: by the same names, raw scores of every candidate, where a list can also score those that only other
+        scores: by the same names, raw scores of every candidate, if a list can also score those that only other
             lists hold; the cosine of a document without a vector is NaN.
     """
 
@@ -72,7 +72,7 @@ class Pool(Generic[Key]):
     scores: Mapping[str, Mapping[Key, float]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """How many different candidates there are."""
+        """The number of distinct candidates."""
         if len(self.lists) == 1:
             return len(next(iter(self.lists.values())))
         return len({key for ranking in self.lists.values() for key, _ in ranking})
@@ -83,7 +83,7 @@ class Pool(Generic[Key]):
         """Fuse all lists into one ranking.
 
         Args:
-            method: ``"bm25"``, ``"vector"``, ``"hybrid"`` (the calibrated sum where both raw scores are known; beside
+            method: ``"bm25"``, ``"vector"``, ``"hybrid"`` (the calibrated sum if both raw scores are known; beside
                 foreign lists it counts as one list in a reciprocal rank fusion), a name of
                 `pointsman.retrieval.fusion.METHODS`, or a function like those.
             spread: where cosines lie under this embedder; the calibrated sum needs it.
@@ -91,7 +91,7 @@ class Pool(Generic[Key]):
 
         Raises:
             UnknownNameError: there is no such method.
-            InputError: a weight cannot be used.
+            InputError: a weight is invalid.
         """
         weights = weights or {}
         if callable(method):

@@ -1,4 +1,4 @@
-"""How one search is to be done: what `pointsman.engine` decides, and `pointsman.retrieval.search` carries out."""
+"""The recipe of one search: `pointsman.engine` decides it, and `pointsman.retrieval.search` carries it out."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def check_method(method: str) -> None:
     """Checks that a ranking method with this name exists.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: no ranking method has this name.
     """
     if method != "auto" and method not in LISTS:
         raise UnknownNameError("strategy", method, ("auto", *LISTS))

@@ -1,4 +1,4 @@
-"""Where to look: from a query and some datasets to the datasets worth searching (R1, R2).
+"""Routers choose, from some datasets, those worth searching for a query (R1, R2).
 
 ============== ========================================================================================================
 SelectorRouter any selector reads names and descriptions
@@ -180,8 +180,7 @@ class LLMRouter(BaseRouter):
     """Shows a language model each dataset as a numbered tool and follows the numbers it answers with (R2).
 
     ``[1]``, ``[1, 3]``, names and prose are parsed, and repaired or requested again, as by `LLMSelector`. A number that
-    does not exist is dropped and noted in the reason; an empty choice, "all relevant" and "none of them" mean all
-    datasets.
+    does not exist is dropped and noted in the reason; no choice, "all relevant" and "none of them" mean all datasets.
 
     Args:
         llm: anything with ``complete(prompt)`` that returns an object with ``.text``.

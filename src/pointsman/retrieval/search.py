@@ -282,7 +282,7 @@ class Pipeline:
         return weights, f": {reason}"
 
     def refined(self, stage: str, start: float, refined: Any) -> None:
-        """Adopt the ranking that a refiner returned; keep the previous one if it cannot be used."""
+        """Adopt the ranking that a refiner returned; keep the previous one if it is invalid."""
         if (cause := cause_of(refined) if not isinstance(refined, Ranked) else _unsound(refined)) is not None:
             self.failed(stage, start, cause, "the previous ranking is kept")
             return

@@ -285,8 +285,7 @@ class Store(Protocol):
 class BaseStore(ABC):
     """What implementations share: the async versions, and methods that are derived from others.
 
-    A subclass implements the abstract methods; methods that it does not support stay as here and raise
-    `UnmetNeedError`.
+    A subclass implements the abstract methods; those it does not support stay as here and raise `UnmetNeedError`.
     """
 
     @property

@@ -133,8 +133,7 @@ class BaseRetrievalStrategy(BaseRetriever):
     async def search(self, query: str | Query, k: int = 5) -> Hits:
         """Returns at most ``k`` hits, best first, as `Hits`: with the trace and any degradation.
 
-        A strategy on its own ranks and never refuses; a workspace, dataset or service that is asked for it by name
-        does.
+        A strategy by itself only ranks and never refuses; a workspace, dataset or service that uses it does.
 
         Raises:
             RetrievalError: no source could be searched; it carries every cause.

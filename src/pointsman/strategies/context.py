@@ -176,8 +176,7 @@ class ParentChildStrategy(BaseRetrievalStrategy):
     """Small passages are searched, and more is answered: their parent where many of them were found, or a window.
 
     The metadata of passages says where they belong, as ``pointsman index`` writes it: ``parent``, or ``source`` and
-    ``position``; see `pointsman.retrieval.compress.ParentExpander` and `WindowExpander`. A hit without it stays
-    unchanged.
+    ``position``; see `pointsman.retrieval.compress.ParentExpander` and `WindowExpander`. Other hits stay unchanged.
     """
 
     name: ClassVar[str] = "parent_child"

@@ -50,8 +50,7 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
     """Shortens the texts of an answer. Implement ``compress`` or ``acompress``; this class derives the other.
 
     Only the hits of the answer are compressed: the ranking is first cut to ``top_k``. Scores and order stay. If a hit
-    has an excerpt from an earlier compressor, only its spans are read; a summary has no spans, so the whole document is
-    read.
+    has an excerpt from an earlier compressor, only its spans are read; a summary has none, so all of the document is.
     """
 
     stage = "compress"

@@ -50,8 +50,7 @@ class LLMReranker(BaseReranker):
       behind those named, in their previous order; unknown numbers and repeats are dropped. A score is the place, from 1
       down to ``1 / n``: it does not say how relevant the best one is.
 
-    The prompt is in the query's language. After an unusable answer the model is asked once more, with the problem
-    named.
+    The prompt is in the query's language. After an unusable answer the model is asked again, with the problem named.
     """
 
     def __init__(
