@@ -156,7 +156,7 @@ class Recipe:
 
     @property
     def most(self) -> int:
-        """The maximum number of hits in an answer; with coverage, the number among which it is sought."""
+        """The maximum number of hits in an answer; with coverage, the number examined."""
         return self.k if self.coverage is None else max(self.k, MOST_HITS)
 
     @property

@@ -81,7 +81,7 @@ class Record:
 
 @runtime_checkable
 class Backend(Protocol):
-    """Where a workspace is stored. Every method may raise `pointsman.errors.StoreError`, and no other errors."""
+    """Where a workspace is stored. Every method may raise `pointsman.errors.StoreError`, and no foreign errors."""
 
     @property
     def url(self) -> str:

@@ -177,7 +177,7 @@ class Statistics:
 class Store(Protocol):
     """The documents of one dataset. Implementations subclass `BaseStore`, which provides the async versions.
 
-    Every method may raise `pointsman.errors.StoreError` or a subclass of it, and no other errors.
+    Every method may raise `pointsman.errors.StoreError` or a subclass of it, and no foreign errors.
     """
 
     @property

@@ -65,9 +65,9 @@ class HTTPReranker(BaseReranker):
     - ``"auto"`` goes by the address; if several shapes remain, it tries them in turn until the server accepts one, once
       in the life of this object.
 
-    Results are matched to documents by ``index``, never by their order; an answer in which an index is missing,
-    repeated or not a number is rejected. Requests that may succeed later (no connection, 408, 429, 5xx) are retried
-    with growing, jittered pauses, or after the time in ``Retry-After``, as far as ``timeout`` and half a minute allow.
+    Results are matched to documents by ``index``, never by their order; an answer without exactly one number for each
+    document is rejected. Requests that may succeed later (no connection, 408, 429, 5xx) are retried with growing,
+    jittered pauses, or after the time in ``Retry-After``, as far as ``timeout`` and half a minute allow.
 
     The key is sent in the header ``Authorization``, to the given address and nowhere else: redirects are not followed,
     and an ``http://`` address of another machine is rejected unless ``insecure`` says that the connection is safe.
