@@ -70,8 +70,8 @@ def references(answer: str, texts: Sequence[str], template: str) -> References:
     Raises:
         DefectError: the answer is unusable.
 
-    >>> named('Sure: {"keep": [2, 7, "The cat sat."]}', ["The cat  sat.", "It rained."], "")
-    Named(places=(1, 0), invented=1)
+    >>> references('Sure: {"keep": [2, 7, "The cat sat."]}', ["The cat  sat.", "It rained."], "")
+    References(places=(1, 0), invented=1)
     """
     text = _checked(answer, template)
     items, truncated = _items(text)
