@@ -52,7 +52,7 @@ def comparison(text: str) -> Comparison | None:
     >>> comparison("Compare Kafka, RabbitMQ and NATS for logging").parts
     ('Kafka for logging', 'RabbitMQ for logging', 'NATS for logging')
     >>> comparison("Kafka или RabbitMQ: что лучше").parts, comparison("比较北京、上海和广州的房价").parts
-    (('что лучше Kafka', 'что лучше RabbitMQ'), ('北京的房价', '上海的房价', '广州的房价'))
+    (('что лучше Kafka?', 'что лучше RabbitMQ?'), ('北京的房价', '上海的房价', '广州的房价'))
     """
     if not text.strip() or len(text) > LONGEST:
         return None
