@@ -1,8 +1,8 @@
 """Normalises numbers, dates and names with digits in English, Chinese and Russian text.
 
-It tells whether a number in one text also occurs in another, in any notation: ``1,200,000``, ``1 200 000``, ``1.2
-million``, ``1,2 млн`` and ``120万`` are one number; ``5 km``, ``5 км`` and ``5000 m`` are one quantity; ``12 March
-2024``, ``12.03.2024`` and ``2024年3月12日`` are one date. Nothing is rounded.
+It tells whether a number in one text also occurs in another, in any notation: ``1,200,000``, ``1 200 000``,
+``1.2 million``, ``1,2 млн`` and ``120万`` are one number; ``5 km``, ``5 км`` and ``5000 m`` are one quantity;
+``12 March 2024``, ``12.03.2024`` and ``2024年3月12日`` are one date. Nothing is rounded.
 """
 
 from __future__ import annotations
