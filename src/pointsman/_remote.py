@@ -420,7 +420,7 @@ class Service:
         transport: see there.
 
     Raises:
-        InputError: an argument cannot be used, or the key would be sent unencrypted.
+        InputError: an argument is invalid, or the key would be sent unencrypted.
         MissingDependencyError: the package ``httpx`` is not installed.
     """
 

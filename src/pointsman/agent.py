@@ -103,12 +103,12 @@ class HasCall(Protocol):
 
     @property
     def name(self) -> str:
-        """As of `Tool`."""
+        """Like `Tool.name`."""
         ...
 
     @property
     def description(self) -> str:
-        """As of `Tool`."""
+        """Like `Tool.description`."""
         ...
 
     @property
@@ -333,7 +333,7 @@ def _call(call: _Call) -> object:
         outcome = _applied(call)
         if inspect.isawaitable(outcome):
             return wait_for(_awaited, outcome)
-    except Exception as error:  # noqa: BLE001  (told to the model and kept in the step)
+    except Exception as error:  # noqa: BLE001  (reported to the model and kept in the step)
         return _failed(call.tool, error)
     return outcome
 
@@ -345,7 +345,7 @@ async def _acall(call: _Call) -> object:
         outcome = await in_thread(_applied, call)
         if inspect.isawaitable(outcome):
             return await _awaited(outcome)
-    except Exception as error:  # noqa: BLE001  (told to the model and kept in the step)
+    except Exception as error:  # noqa: BLE001  (reported to the model and kept in the step)
         return _failed(call.tool, error)
     return outcome
 

@@ -267,7 +267,7 @@ class Client:
         trace: TraceDetail = "stages",
         **options: Unpack[WorkspaceOptions],
     ) -> list[RetrievalContext]:
-        """The same, awaited."""
+        """Async twin of `search_many`."""
         request = several(queries, k, options)
         return await self._search_many(Tasks(), request.queries, _sent_options(request, trace))
 
@@ -715,7 +715,7 @@ class RemoteDataset:
     async def asearch(
         self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
-        """The same, awaited."""
+        """Async twin of `search`."""
         return await self._client.asearch(query, k, trace=trace, **options, datasets=self.name)
 
     def search_vector(
@@ -737,7 +737,7 @@ class RemoteDataset:
     async def asearch_vector(
         self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
     ) -> list[Hit]:
-        """The same, awaited."""
+        """Async twin of `search_vector`."""
         return await in_thread(partial(self.search_vector, vector, k, filters=filters))
 
     def search_many(
@@ -759,7 +759,7 @@ class RemoteDataset:
         trace: TraceDetail = "stages",
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
-        """The same, awaited."""
+        """Async twin of `search_many`."""
         return await self._client.asearch_many(queries, k, trace=trace, **options, datasets=self.name)
 
     # ── maintenance ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -962,7 +962,7 @@ def _line_of(item: Document | Mapping[str, Any]) -> _Line:
     """Check a document as a dataset does, so that an invalid one is refused before anything is sent.
 
     Raises:
-        InputError: it cannot be used.
+        InputError: it is invalid.
     """
     from pointsman.store.prepared import prepare
 

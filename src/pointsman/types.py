@@ -168,7 +168,7 @@ class Provenance(NamedTuple):  # a tuple, as each search makes hundreds: a froze
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What compression kept of a document.
+    """The part of a document that compression kept.
 
     Attributes:
         text: the kept parts, joined; or a summary.
@@ -189,7 +189,7 @@ class Hit:
         score: on the scale of its list; comparable only within one answer.
         dataset: the dataset it comes from.
         provenance: rank and score in every list and stage.
-        excerpt: what compression kept of it.
+        excerpt: the part that compression kept.
         relevance: the probability that it is relevant, 0 to 1; it never increases down an answer. None without a
             calibration for its scores. See `pointsman.retrieval.relevance`.
     """

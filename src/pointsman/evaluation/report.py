@@ -61,7 +61,7 @@ class Report:
 
     @property
     def oracle(self) -> float:
-        """The mean nDCG if the best strategy were chosen for every query with known answers."""
+        """The mean nDCG if the best strategy for each query were chosen with the answers known."""
         per_query = [strategy.per_query for strategy in self.strategies.values()]
         return (
             _mean({query: max(values[query] for values in per_query) for query in per_query[0]}) if per_query else 0.0

@@ -31,7 +31,7 @@ FIXED: Final = ("bm25", "vector")
 
 _PRIOR: Final = 0.5  # penalty in nDCG times labels per squared natural logarithm of the weight
 _FOLDS: Final = 5
-_Z: Final = 1.645  # a gain counts if its one-sided 95 % interval excludes zero
+_Z: Final = 1.645  # a gain counts if its one-sided 95 % interval is above zero
 
 Grades = Mapping[str, Mapping[str, int]]
 
@@ -70,7 +70,7 @@ def tune(
 
     One parameter is fitted, with a prior centred on the default: with fewer labels, a weight must win by more. It is
     evaluated by cross-validation and compared with the default and the fixed strategies query by query. The default is
-    kept unless the confidence interval of another candidate's gain excludes zero.
+    kept unless the confidence interval of another candidate's gain is above zero.
 
     Args:
         dataset: a dataset with both keyword and vector indexes.

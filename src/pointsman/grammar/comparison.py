@@ -105,7 +105,7 @@ def _tells_word(word: str) -> bool:
 
 
 def _claims(text: str) -> bool:
-    """Whether a text is a claim («There is no difference between …»); so is one with a long lead before it compares."""
+    """Whether a text is a claim, like «There is no difference between …», or has a long lead before the comparison."""
     words = WORD.findall(plain(text))
     if asks(plain(text)) or not words or words[0] in _AUXILIARY:
         return False

@@ -35,7 +35,7 @@ def artefact(path: Path, build: Callable[[], bytes]) -> bytes:
 
     A file ends with a checksum of its content. It is written under a temporary name, synced and renamed, so concurrent
     processes each write a complete file, and the last one stays. If the folder is not writable, the bytes are used
-    anyway and a warning is logged.
+    anyway, and this is logged.
 
     Args:
         path: The file.

@@ -43,10 +43,10 @@ _DIGEST: Final = 8
 class CachedEmbedder(BaseEmbedder):
     """Adds a disk cache to any embedder, keyed by its name, query or document, and the text's hash.
 
-    One SQLite file serves all embedders, threads and processes of a machine. Vectors are returned bit for bit. Problems
-    with the file never stop the work: a damaged one is moved aside and recreated, an unwritable one is not used, and
-    both are logged. Vectors of an embedder without its own name (`EmbedFunction`) are not cached, as they could not be
-    told apart from those of another one.
+    One SQLite file serves all embedders, threads and processes of a machine. Vectors are returned bit-identical.
+    Problems with the file never stop the work: a damaged one is moved aside and recreated, an unwritable one is not
+    used, and both are logged. Vectors of an embedder without its own name (`EmbedFunction`) are not cached, as they
+    could not be told apart from those of another one.
     """
 
     def __init__(self, embedder: Embedder, directory: str | Path | None = None, max_bytes: int = 2 * 1024**3) -> None:

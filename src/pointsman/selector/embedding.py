@@ -85,7 +85,7 @@ class EmbeddingSelector(BaseSelector):
                 for queries and examples, and for descriptions.
             top_k: maximum number of choices to select.
             centre: subtract the mean of the descriptions from descriptions, and ``query_mean`` from queries and
-                examples, before comparing, as what all have in common does not discriminate.
+                examples, before comparing: what all have in common does not discriminate.
             query_mean: ``"general"``: the mean of some everyday queries in three languages; ``"running"``: that of the
                 queries so far; ``"choices"``: the descriptions' mean; or a vector.
             centroids: number of centroids that represent a choice's examples if it has more of them; 5 to 10 work well

@@ -58,13 +58,13 @@ _VERY_SHORT, _SHORT, _LONG = 16, 40, 120
 _BEGINNING = 1000
 _LETTERS_PER_HAN = 6 / HAN_PER_WORD
 
-# Whether there is a match is all that is asked, and so each of the seed patterns may stop where that is certain:
-#   numbers   \b\d+[\d\-:\./]*\b              has a match just where a whole run of digits stands between boundaries
-#   dates     \b(\d{4}[\-/]\d{1,2}…)\b        begin with such a run: a date is a number too
+# Only the existence of a match matters, so each of the seed patterns may stop as soon as it is certain:
+#   numbers   \b\d+[\d\-:\./]*\b              match exactly if a whole run of digits is between boundaries
+#   dates     \b(\d{4}[\-/]\d{1,2}…)\b        begin with such a run: a date is also a number
 #   entities  [@#][\w_]+|https?://\S+         one character of either is enough
-# As they are they take quadratic time on "111…1a", where every split of the run is tried. They begin with a character
-# that is not looked for at a boundary, but looked back from: so the search skips to it instead of trying every place.
-# Chinese characters are letters to a regular expression, but in 2024年计划 the number stands alone.
+# Unchanged, they take quadratic time on "111…1a", where every split of the run is tried. These patterns begin with a
+# character and check the boundary by looking back: the search skips to that character instead of trying every place.
+# Chinese characters are letters to a regular expression, but in 2024年计划 the number is a separate word.
 _NUMBER = re.compile(f"\\d(?<![^\\W{HAN}].)\\d*+(?![^\\W{HAN}])", re.DOTALL)
 _ENTITY = re.compile(r"[@#h](?:(?<=[@#])\w|ttps?://\S)")
 # Matched on the reversed text: colons are rare, and the text before one is then a simple alternation of words.
