@@ -272,7 +272,7 @@ class Link:
         yield failure or reply
 
     async def aexchange(self, request: Request, deadline: float) -> Reply | Failure:
-        """Async twin of `exchange`."""
+        """Async version of `exchange`."""
         client = await self._awaitable()
         try:
             async with client.stream(**self._arguments(request, deadline)) as response:

@@ -252,7 +252,7 @@ class ReActAgent:
             return result
 
     async def arun(self, task: str, *, cancelled: Callable[[], bool] = lambda: False) -> AgentResult:
-        """Async twin of `run`: synchronous models and tools run in worker threads; cancelling the task ends the run."""
+        """Async version of `run`: synchronous models and tools run in worker threads; cancelling ends the run."""
         loop = self._loop(task, await self.selector.aselect(self._choices, _query(task)), cancelled)
         try:
             request = next(loop)

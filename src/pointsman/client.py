@@ -239,7 +239,7 @@ class Client:
         trace: TraceDetail = "stages",
         **options: Unpack[WorkspaceOptions],
     ) -> RetrievalContext:
-        """Async twin of `search`. To explain documents without blocking, use ``trace="lists"``."""
+        """Async version of `search`. To explain documents without blocking, use ``trace="lists"``."""
         request = SearchRequest.of(query, k, options)
         return await self._search(Tasks(), request.query, _sent_options(request, trace))
 
@@ -267,7 +267,7 @@ class Client:
         trace: TraceDetail = "stages",
         **options: Unpack[WorkspaceOptions],
     ) -> list[RetrievalContext]:
-        """Async twin of `search_many`."""
+        """Async version of `search_many`."""
         request = several(queries, k, options)
         return await self._search_many(Tasks(), request.queries, _sent_options(request, trace))
 
@@ -286,7 +286,7 @@ class Client:
     async def aroute(
         self, query: str | Query, datasets: Sequence[RemoteDataset] | None = None, strategy: str = "auto"
     ) -> Routing:
-        """Async twin of `route`."""
+        """Async version of `route`."""
         return await self._route(Tasks(), query, datasets, strategy)
 
     def plan(self, datasets: Sequence[RemoteDataset], strategy: str = "auto", query: str | Query = "") -> Plan:
@@ -528,7 +528,7 @@ class RemoteDataset:
         return progress.result
 
     async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
-        """Async twin of `add`."""
+        """Async version of `add`."""
         return await in_thread(partial(self.add, documents, **options))
 
     def delete(
@@ -565,7 +565,7 @@ class RemoteDataset:
             return number_of(reply["deleted"])
 
     async def adelete(self, ids: str | Iterable[str] | None = None, **options: Any) -> int:
-        """Async twin of `delete`."""
+        """Async version of `delete`."""
         return await in_thread(partial(self.delete, ids, **options))
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
@@ -583,7 +583,7 @@ class RemoteDataset:
         return self._document(answer)
 
     async def aget(self, id: str) -> Document | None:  # noqa: A002  (see get)
-        """Async twin of `get`."""
+        """Async version of `get`."""
         return await in_thread(self.get, id)
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
@@ -591,7 +591,7 @@ class RemoteDataset:
         return [self.get(id_) for id_ in ids]
 
     async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
-        """Async twin of `get_many`."""
+        """Async version of `get_many`."""
         return await in_thread(self.get_many, ids)
 
     def text(
@@ -618,7 +618,7 @@ class RemoteDataset:
         return replace(first, text="".join(parts))
 
     async def atext(self, source: str, **options: Any) -> SourceText:
-        """Async twin of `text`."""
+        """Async version of `text`."""
         return await in_thread(partial(self.text, source, **options))
 
     def _part(self, parameters: Mapping[str, Any]) -> SourceText:
@@ -715,7 +715,7 @@ class RemoteDataset:
     async def asearch(
         self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
-        """Async twin of `search`."""
+        """Async version of `search`."""
         return await self._client.asearch(query, k, trace=trace, **options, datasets=self.name)
 
     def search_vector(
@@ -737,7 +737,7 @@ class RemoteDataset:
     async def asearch_vector(
         self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
     ) -> list[Hit]:
-        """Async twin of `search_vector`."""
+        """Async version of `search_vector`."""
         return await in_thread(partial(self.search_vector, vector, k, filters=filters))
 
     def search_many(
@@ -759,7 +759,7 @@ class RemoteDataset:
         trace: TraceDetail = "stages",
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
-        """Async twin of `search_many`."""
+        """Async version of `search_many`."""
         return await self._client.asearch_many(queries, k, trace=trace, **options, datasets=self.name)
 
     # ── maintenance ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -62,7 +62,7 @@ class BaseLLM(Twins, needs=("complete", "acomplete")):
         return wait_for(lambda: self.acomplete(prompt, **_schema_for(self.acomplete, schema)))
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """Async twin of `complete`; a synchronous ``complete`` runs in a worker thread."""
+        """Async version of `complete`; a synchronous ``complete`` runs in a worker thread."""
         return await in_thread(lambda: self.complete(prompt, **_schema_for(self.complete, schema)))
 
 
@@ -88,7 +88,7 @@ def ask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float |
 
 
 async def aask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float | None = None) -> Completion:  # noqa: ASYNC109  (the twin of ask)
-    """Async twin of `ask`: uses ``acomplete`` if the model has one, else ``complete`` in a worker thread."""
+    """Async version of `ask`: uses ``acomplete`` if the model has one, else ``complete`` in a worker thread."""
     acomplete = getattr(llm, "acomplete", None)
     try:
         with anyio.fail_after(timeout):

@@ -84,7 +84,7 @@ class Retriever(Protocol):
         ...
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """Async twin of `retrieve`."""
+        """Async version of `retrieve`."""
         ...
 
 

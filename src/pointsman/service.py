@@ -157,7 +157,7 @@ class EnhancedRetrievalService:
         coverage: float | None = None,
         spelling: bool = True,
     ) -> ServiceHits:
-        """Synchronous twin of `search`; needs no event loop, and works inside a running one."""
+        """Synchronous version of `search`; needs no event loop, and works inside a running one."""
         request, sources = (
             _request(query, k, strategy, use_rerank, filters, refuse, min_relevance, coverage, spelling),
             self._sources(strategy),

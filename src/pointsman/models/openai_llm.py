@@ -132,7 +132,7 @@ class OpenAILLM(BaseLLM):
             return self._send(prompt, None, "prompt") if schema is None else self._structured(prompt, schema)
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """Async twin of `complete`."""
+        """Async version of `complete`."""
         try:
             limiter = self._limiter.get()
         except LookupError:

@@ -77,7 +77,7 @@ class ScriptedLLM(BaseLLM):
         return self._answer(prompt, reply)
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """Async twin of `complete`; delays can be cancelled."""
+        """Async version of `complete`; delays can be cancelled."""
         seconds, reply = self._next(prompt, schema)
         await anyio.sleep(seconds)
         return self._answer(prompt, reply)

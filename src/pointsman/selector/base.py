@@ -140,7 +140,7 @@ class BaseSelector(Twins, needs=("select", "aselect")):
         return wait_for(self.aselect, choices, query)
 
     async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """Async twin of `select`; a synchronous ``select`` runs in a worker thread."""
+        """Async version of `select`; a synchronous ``select`` runs in a worker thread."""
         return await in_thread(self.select, choices, query)
 
 

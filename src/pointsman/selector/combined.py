@@ -153,7 +153,7 @@ class EnsembleSelector(BaseSelector):
         return self._count(outcomes)
 
     async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """Async twin of `select`; all selectors run concurrently."""
+        """Async version of `select`; all selectors run concurrently."""
         outcomes: dict[int, SelectorResult | Exception] = {}
 
         async def ask(place: int, selector: BaseSelector) -> None:

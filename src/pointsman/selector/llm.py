@@ -93,7 +93,7 @@ class LLMSelector(BaseSelector):
         return attempts.result or attempts.by_policy()
 
     async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """Async twin of `select`; uses ``acomplete`` if the model has it."""
+        """Async version of `select`; uses ``acomplete`` if the model has it."""
         attempts = _Attempts(self, choices, query)
         while attempts.open:
             try:
