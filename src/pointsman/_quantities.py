@@ -181,8 +181,7 @@ def quantities(text: str, language: str, *, words: bool = False) -> Iterator[Qua
 
     Args:
         text: any text.
-        language: the text's language; in ``"ru"``, for example, a comma separates decimals and spaces separate
-            thousands.
+        language: the text's language; in ``"ru"``, for example, decimals follow a comma and spaces separate thousands.
         words: whether to include numbers in words; in ordinary sentences "one" is seldom a number.
 
     >>> [(int(one.value), one.unit) for one in quantities("1.2 million people, 5 km", "en")]

@@ -234,7 +234,7 @@ class ReActAgent:
 
         Args:
             task: the task in words.
-            cancelled: called before every turn; True ends the run with the steps so far, for example
+            cancelled: called before every turn; True ends the run with the steps so far. Can be
                 `threading.Event.is_set`.
 
         Raises:

@@ -83,8 +83,7 @@ class Citation:
         start: offset of its first character in the source's text (`Dataset.text`): ``text[start:end]`` is the quote.
             None if the document has a source but no position in it.
         end: offset after its last character.
-        quote: the quoted text. If compression omitted parts, ``start`` and ``end`` span from the first part to the
-            last.
+        quote: the quoted text. If compression omitted parts, ``start`` and ``end`` enclose all of them.
         title: the document's title and the enclosing headings, or an empty string.
         id: the document's id.
         dataset: the document's dataset.

@@ -93,8 +93,7 @@ class Client:
 
     Answers can explain any document. The rankings that this needs would make answers three to five times as large and
     searches at least half as long again, so they are not sent by default: `RetrievalContext.explain` asks the service,
-    which searches again and says so if the answer has changed. With ``trace="lists"`` they are sent and explained
-    locally.
+    which searches again and says so if the answer has changed. With ``trace="lists"`` they are sent and used here.
     """
 
     def __init__(
@@ -460,7 +459,7 @@ class Client:
 class RemoteDataset:
     """A dataset of a service, with the methods of `Dataset` that HTTP can carry.
 
-    One that does not exist yet is created by the first write. Until then it is empty, and searching it raises
+    One that does not exist yet is created by the first write. Until then it is empty; a search raises
     `UnknownNameError`.
 
     Attributes:

@@ -15,7 +15,7 @@ The semantics of a filter, here and in every store (all stores are tested agains
   doubles they are infinite. A boolean is not a number (``True`` is not 1). Strings compare by code points, so ISO dates
   sort by time; a date and time with a time zone is converted to UTC before any comparison, including of parts.
 - A range considers only values of the same kind as its bounds, and a single value must satisfy both bounds.
-- A part of a string may begin and end anywhere. Ignoring case maps one letter to one letter (``ß`` equals ``ẞ``, not
+- A part of a string may begin and end anywhere. Without case, letters are compared one to one (``ß`` equals ``ẞ``, not
   ``ss``).
 - ``Not`` is plain negation: a document without the key matches ``key != 1``.
 - ``a.b`` is the key of that name, and also ``b`` in the mapping ``a`` or in the mappings of a list ``a``. Mappings

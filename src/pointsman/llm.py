@@ -73,8 +73,7 @@ def ask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float |
         llm: anything with ``complete(prompt)`` (or ``acomplete``) that returns an object with ``.text``, or a string.
         prompt: the prompt.
         schema: passed on if ``complete`` has a parameter of that name.
-        timeout: seconds after which the call is abandoned (its thread ends when the call does). None waits without a
-            limit.
+        timeout: seconds after which the call is abandoned (its thread ends when the call does). None: no limit.
 
     Raises:
         ModelError: the model failed, timed out, or returned no text.

@@ -62,8 +62,7 @@ class EnhancedRetrievalService:
     reports both. If nothing is relevant, the service refuses to answer.
 
     Args:
-        config: settings, or some of them by name, which override environment and file. None: those from environment and
-            file.
+        config: settings, or some of them by name, which override environment and file. None: from these two.
         vector_store: what to search: a dataset, a workspace, a retriever, or several of these. Or another kind of
             vector store: if it has ``identity``, ``sequence``, ``changes`` and ``fetch`` like
             `pointsman.store.local.keyword.Source`, a BM25 index of it is kept under ``bm25_index_path``; if it has

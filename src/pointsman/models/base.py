@@ -210,8 +210,7 @@ def text_list(texts: Sequence[str]) -> list[str]:
     """Return the texts as a list.
 
     Raises:
-        InputError: A single string was given, whose characters would be embedded one by one, or an item is not a
-            string.
+        InputError: A single string was given, whose characters would be embedded singly, or an item is not a string.
     """
     if isinstance(texts, str):
         raise InputError(

@@ -26,12 +26,11 @@ class ChosenLLM:
 def llm_for(settings: Settings, task: str = "general", environ: Mapping[str, str] | None = None) -> ChosenLLM:
     """Return the language model that the settings name for a task; see `Settings.llm`. Nothing is sent yet.
 
-    OpenAI's key is sent to another address only if ``llm_api_key_env`` names the key or ``OPENAI_BASE_URL`` the
-    address.
+    OpenAI's key goes to another address only if ``llm_api_key_env`` names the key or ``OPENAI_BASE_URL`` the address.
 
     Args:
         settings: the settings that name it.
-        task: of `pointsman.settings.TASKS`, or ``"general"``.
+        task: a name from `pointsman.settings.TASKS`, or ``"general"``.
         environ: where keys are looked up; by default the environment of this process.
 
     Returns:
@@ -74,7 +73,7 @@ class SettingsModels(Mapping[str, "LLM"]):
         self._chosen: dict[str, ChosenLLM] = {}
 
     def chosen(self, task: str) -> ChosenLLM:
-        """The model for a task, or the reason why none is available; other tasks use the general one."""
+        """Return the model for a task, or the reason why none is available; other tasks use the general one."""
         task = task if task in TASKS else "general"
         if task not in self._chosen:
             model = self._given.get(task) or self._given.get("general")
@@ -109,7 +108,7 @@ def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
 
 
 def model_for(models: LLM | Mapping[str, LLM] | None, task: str) -> ChosenLLM:
-    """The model for a task, or the reason why none is available.
+    """Return the model for a task, or the reason why none is available.
 
     Args:
         models: one model for all tasks, or models by task, with ``"general"`` for tasks that are not named.

@@ -47,8 +47,7 @@ class FitReport:
         labels: number of labelled queries.
         none: number of these labelled None.
         held_out: number of measured queries.
-        unfitted: the share of measured queries, except those labelled None, whose first selection was right without
-            fitting.
+        unfitted: the share of measured queries (except those labelled None) with a right first selection, unfitted.
         weighted: the share with learned query mean and weights.
         with_examples: the share with learned examples as well.
         used: the variant in use: ``"unfitted"``, ``"weighted"`` or ``"with_examples"``.

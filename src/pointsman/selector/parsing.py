@@ -73,8 +73,8 @@ def parse_selection(
 
     If more options are named than ``max_outputs``, the best are kept only if the answer ranks them by distinct scores
     or ranks; list order alone is not a ranking. In a list of several, numbers beyond the last option are dropped (noted
-    in ``repairs``) as long as one is left; a zero among them means that the model counts from zero, so no number can be
-    trusted.
+    in ``repairs``) as long as one is left; a zero among them means that the model counts from zero, so no number is
+    reliable.
 
     Args:
         text: the answer; any text is accepted.
