@@ -28,18 +28,18 @@ Expressions::
 
     year >= 2020     2020 <= year < 2024     lang = ru     lang != "ru"     tag in [a, 'b c']
     tag not in [a]   exists(draft)           draft exists  draft = null     tag in [a, null]
-    title contains "signal"   title startswith "The "      title icontains "SIGNAL"   title istartswith "the "
+    title contains "signal"   title startswith "The "      title endswith ".pdf"      title icontains "SIGNAL"
     not …            … and …                 … or …        ( … )
 
-``icontains`` and ``istartswith`` ignore the case. ``and`` binds tighter than ``or``. A key that is not made of
-letters, digits, ``_``, ``-`` and ``.``, or begins with none of letter and ``_``, goes in backticks. Strings go in
-single or double quotes with the escapes of JSON, or bare where they are one word. ``and()`` and ``or()`` write trees
-of fewer than two parts. Full-width Chinese punctuation is understood.
+``icontains``, ``istartswith`` and ``iendswith`` ignore the case. ``and`` binds tighter than ``or``. A key that is not
+made of letters, digits, ``_``, ``-`` and ``.``, or begins with none of letter and ``_``, goes in backticks. Strings go
+in single or double quotes with the escapes of JSON, or bare where they are one word. ``and()`` and ``or()`` write
+trees of fewer than two parts. Full-width Chinese punctuation is understood.
 
 Mappings: ``{"lang": "ru", "tag": ["a", "b"], "year": {"gte": 2020}}`` demands everything named; a list
 means *in*, and null *without a value*; the operators are eq ne in nin gt gte lt lte exists contains icontains
-startswith istartswith, with or without a leading ``$``: ``{"title": {"contains": "signal"}}``; ``{"$and": […]}``,
-``{"$or": […]}``, ``{"$not": {…}}`` combine (the ``$`` is required: a key may be named ``and``).
+startswith istartswith endswith iendswith, with or without a leading ``$``: ``{"title": {"contains": "signal"}}``;
+``{"$and": […]}``, ``{"$or": […]}``, ``{"$not": {…}}`` combine (the ``$`` is required: a key may be named ``and``).
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ from pointsman.errors import FilterError
 __all__ = [
     "And",
     "Contains",
+    "EndsWith",
     "Equals",
     "Exists",
     "Filter",
@@ -66,6 +67,7 @@ __all__ = [
     "Kind",
     "Not",
     "Or",
+    "PartOfText",
     "Range",
     "StartsWith",
     "Typed",
@@ -229,7 +231,7 @@ class Range(_Leaf):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part(_Leaf):
+class PartOfText(_Leaf):
     """A condition on parts of strings."""
 
     key: str
@@ -257,7 +259,7 @@ class _Part(_Leaf):
 
 
 @dataclass(frozen=True, slots=True)
-class Contains(_Part):
+class Contains(PartOfText):
     """One of the key's strings has ``part`` somewhere."""
 
     operator: ClassVar[str] = "contains"
@@ -272,7 +274,7 @@ class Contains(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class StartsWith(_Part):
+class StartsWith(PartOfText):
     """One of the key's strings begins with ``part``."""
 
     operator: ClassVar[str] = "startswith"
@@ -286,8 +288,25 @@ class StartsWith(_Part):
         return lambda value: value.startswith(self.part)
 
 
-_PARTS: dict[str, tuple[type[Contains | StartsWith], bool]] = {
-    "i" * ignoring + make.operator: (make, ignoring) for make in (Contains, StartsWith) for ignoring in (False, True)
+@dataclass(frozen=True, slots=True)
+class EndsWith(PartOfText):
+    """One of the key's strings ends with ``part``."""
+
+    operator: ClassVar[str] = "endswith"
+
+    @property
+    def test(self) -> Callable[[str], bool]:
+        """Whether a string ends with the part."""
+        if self.ignore_case:
+            suffix = folded(self.part)
+            return lambda value: folded(value[max(0, len(value) - len(suffix)) :]) == suffix
+        return lambda value: value.endswith(self.part)
+
+
+_PARTS: dict[str, tuple[type[PartOfText], bool]] = {
+    "i" * ignoring + make.operator: (make, ignoring)
+    for make in (Contains, StartsWith, EndsWith)
+    for ignoring in (False, True)
 }
 """The operators on parts of strings, and whether each ignores the case."""
 
