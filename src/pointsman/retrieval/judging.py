@@ -1,7 +1,9 @@
 """What stores have found becomes evidence, and the evidence probabilities: `Hit.relevance` (M1).
 
 Every dataset is judged by its own candidates, whatever else was searched and whatever ranked them. What one list alone
-was searched for is judged by that list alone.
+was searched for is judged by that list alone. While vectors are still to come, words are heard too, by themselves: what
+they find is not doubted because it has no vector yet; and questions in a script that the documents are not in, which
+words cannot judge, are not judged.
 """
 
 from __future__ import annotations
@@ -149,9 +151,14 @@ def judge(
         if not any(one.embedder == embedder_of(part) for one in judges):
             continue  # nobody could use the evidence
         evidence, place = evidence_of(part, whole, {own: key for own, (key, _) in mine.items()}, script, terms)
+        by_words = replace(evidence, cosine=None)
         views = [evidence]
         if evidence.form == "both" and evidence.terms <= LOOKED_UP:
-            views.append(replace(evidence, cosine=None))
+            views.append(by_words)
+        due = part.statistics.vectors_due > 0
+        if due and evidence.cosine is not None:
+            # Who answers may not have a vector yet: words say what they say beside vectors; if they cannot, nobody can.
+            views = [] if by_words.form is None or evidence.across else [evidence, by_words]
         own_hits = {own: hit for own, (_, hit) in mine.items() if own in place}
         places, letters = [place[own] for own in own_hits], [letters_of(hit.document.text) for hit in own_hits.values()]
         judgements = [
@@ -160,7 +167,7 @@ def judge(
         if not judgements:
             continue
         judgement, calibration = judgements[0]
-        if len(judgements) > 1 and judgements[1][0].answerable > max(SURE, judgement.answerable):
+        if len(judgements) > 1 and judgements[1][0].answerable > max(0.0 if due else SURE, judgement.answerable):
             judgement, calibration = judgements[1]
         answerable[name], used[name] = judgement.answerable, calibration
         relevance.update(zip((hit.key for hit in own_hits.values()), judgement.relevance, strict=True))
@@ -206,6 +213,9 @@ def evidence_of(
             absent = repeat(0.0 if name == "bm25" else math.nan)
             every = chain(map(some.get, candidates, absent), map(further[name].get, map(keys.get, added), absent))
             values[name] = np.fromiter(every, float, len(candidates) + len(added))
+    if part.statistics.vectors_due and "vector" in values:  # those that are to come, as the ranking has them
+        cosines = values["vector"]
+        cosines[np.isnan(cosines)] = np.fmax.reduce(cosines, initial=math.nan)
     place = dict(zip((*candidates, *added), count(), strict=False))
     evidence = Evidence(
         script,
