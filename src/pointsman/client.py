@@ -39,7 +39,7 @@ from pointsman._remote import (
 from pointsman._twins import in_thread
 from pointsman._values import plain
 from pointsman.errors import FilterError, InputError, PointsmanError, UnknownNameError, UnmetNeedError
-from pointsman.filters import MAX_LENGTH, And, Contains, Equals, Exists, In, Not, Or, Range, StartsWith, parse_filter
+from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_filter
 from pointsman.passages import SourceText
 from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
@@ -567,6 +567,35 @@ class RemoteDataset:
         """Async version of `delete`."""
         return await in_thread(partial(self.delete, ids, **options))
 
+    def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
+        """Change the metadata of documents; their texts and vectors stay, and only a new title is embedded.
+
+        Some thousand documents go in one request; each changes all of its documents or none.
+
+        Args:
+            metadata: by id, what to set; a value of None takes its key away.
+            replace: whether what else a document has goes.
+
+        Raises:
+            InputError: an id is unknown, or the metadata cannot be stored.
+            LockedError: another process is writing to the dataset.
+        """
+        if metadata and not self.exists:
+            raise InputError(f"there is no document {next(iter(metadata))!r:.80}")
+        limits, result = run(self._service.limits(Threads())), AddResult()
+        items = [(id_, dict(values)) for id_, values in metadata.items()]
+        sizes = [len(as_json({id_: values})) for id_, values in items]
+        for start, end in _parts(limits["max_documents"], (sizes, limits["max_body_bytes"] - 100)):
+            body = {"metadata": dict(items[start:end]), "replace": replace}
+            reply = self._service.call(self._request("PATCH", "/documents", as_json(body)), self._quiet)
+            with self._service.reading("numbers of changes"):
+                result += AddResult(*(number_of(reply[name]) for name in ("added", "updated", "unchanged")))
+        return result
+
+    async def aset_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
+        """`set_metadata`, awaited."""
+        return await in_thread(partial(self.set_metadata, metadata, replace=replace))
+
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
         """Return the document with this id; None if there is none."""
         if not isinstance(id, str):
@@ -1043,7 +1072,7 @@ def _mapping(filters: Filter) -> dict[str, Any]:  # noqa: PLR0911  (one for each
     if isinstance(filters, Range):
         bounds = {name: getattr(filters, name) for name in ("gt", "gte", "lt", "lte")}
         return {filters.key: {name: _sent_value(bound) for name, bound in bounds.items() if bound is not None}}
-    if isinstance(filters, Contains | StartsWith):
+    if isinstance(filters, PartOfText):
         return {filters.key: {f"{'i' * filters.ignore_case}{filters.operator}": filters.part}}
     raise FilterError(f"a {type(filters).__name__} cannot be sent as a filter; create one with parse_filter")
 

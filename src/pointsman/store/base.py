@@ -229,12 +229,12 @@ class Store(Protocol):
         """Returns at most ``limit`` documents in a stable order; ``after`` is where the previous page ended."""
         ...
 
-    def documents(self) -> Iterator[Document]:
-        """Yields all documents, in the order of `page`."""
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
+        """Yields all documents, or those that match, in the order of `page`."""
         ...
 
-    def ids(self, *, source: str | None = None) -> list[str]:
-        """Returns all ids, or those of documents whose metadata has this ``source``."""
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
+        """Returns all ids in the order of `page`, or those of documents with this ``source`` or that match."""
         ...
 
     def count(self, filters: Filter | None = None) -> int:
@@ -325,25 +325,27 @@ class BaseStore(ABC):
         """See `Store`."""
         return {id_: id_ for id_, document in zip(ids, self.get(ids), strict=True) if document is not None}
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
         """See `Store`."""
         after: str | None = None
         while True:
-            page = self.page(after, 1000)
+            page = self.page(after, 1000, filters)
             yield from page.documents
             if page.next is None:
                 return
             after = page.next
 
-    def ids(self, *, source: str | None = None) -> list[str]:
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""
         return [
-            document.id for document in self.documents() if source is None or document.metadata.get("source") == source
+            document.id
+            for document in self.documents(filters)
+            if source is None or document.metadata.get("source") == source
         ]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
-        return sum(filters is None or filters.matches(document.fields) for document in self.documents())
+        return sum(1 for _ in self.documents(filters))
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
         """See `Store`."""

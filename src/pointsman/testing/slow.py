@@ -111,9 +111,9 @@ class SlowStore(BaseStore):
         """See `Store`."""
         return self._far("page", lambda: self.store.page(after, limit, filters))
 
-    def ids(self, *, source: str | None = None) -> list[str]:
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""
-        return self._far("ids", lambda: self.store.ids(source=source))
+        return self._far("ids", lambda: self.store.ids(source=source, filters=filters))
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""

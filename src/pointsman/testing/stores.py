@@ -15,7 +15,7 @@ import numpy as np
 
 from pointsman._twins import wait_for
 from pointsman.errors import InputError, PointsmanError, StoreError, UnmetNeedError
-from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
+from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.store.base import NEAR, WORDS, Capability, Lists, Look, Page, Scale, Statistics, StoreInfo
 from pointsman.testing._shared import (
     DOCUMENTS,
@@ -169,7 +169,7 @@ def random_filter(chance: random.Random, depth: int = 3) -> Filter:
         lambda: In(key, tuple(chance.choices(operands, k=chance.randrange(4)))),
         lambda: Exists(key),
         lambda: _random_range(chance, key, operands),
-        lambda: chance.choice((Contains, StartsWith))(key, chance.choice(texts), chance.random() < 0.5),
+        lambda: chance.choice((Contains, StartsWith, EndsWith))(key, chance.choice(texts), chance.random() < 0.5),
     )
     leaf: Filter = chance.choice(leaves)()
     return leaf
@@ -540,7 +540,7 @@ class StoreConformance(TwinConformance):
         assert answer == expected, f"{tree!s:.300} is met by {expected}, not by {answer}"
 
     def test_filters_count_and_page(self) -> None:
-        """`count` and `page` accept the same filters."""
+        """`count`, `page`, `ids` and `documents` accept the same filters."""
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.FILTERS)
         chance = random.Random(1)  # noqa: S311  (for tests, not for secrets)
@@ -548,8 +548,11 @@ class StoreConformance(TwinConformance):
             expected = sorted(document.id for document in documents if tree.matches(document.fields))
             with answering(f"counting and paging with {tree!s:.300}"):
                 count, pages = store.count(tree), self._pages(store, 40, tree)
+                ids, through = store.ids(filters=tree), list(store.documents(tree))
             assert count == len(expected), f"{tree!s:.300} is met by {len(expected)}, not by {count}"
             assert sorted(document.id for document in pages) == expected, f"{tree!s:.300}: pages have others"
+            assert ids == [document.id for document in pages], f"{tree!s:.300}: the ids are not those of the pages"
+            assert through == pages, f"{tree!s:.300}: the documents are not those of the pages"
 
     def test_filters_act_before_the_cut(self) -> None:
         """The best of those that are let through, even if all others are better (I9)."""

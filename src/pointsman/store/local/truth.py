@@ -271,6 +271,14 @@ class Truth:
         sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # the index's very words
         return [self._id(row) for row in self._rows(sql, source)]
 
+    def ids_of(self, keys: Sequence[int]) -> list[str]:
+        """The ids of these keys, of those that exist, in their order."""
+        ids: dict[int, str] = {}
+        for part in batched(keys, _VARIABLES):
+            sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({_marks(part)})"
+            ids.update((row[-1], self._id(row)) for row in self._rows(sql, *part))
+        return [ids[key] for key in keys if key in ids]
+
     def changes(self, since: int, *, texts: bool = True) -> Iterator[list[Change]]:
         """What happened to documents after transaction ``since``, the last operation per key, deletions first.
 
