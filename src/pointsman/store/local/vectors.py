@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import xxhash
 
-from pointsman.store.local.files import file_stamp, remove_leftovers, replacing
+from pointsman.store.local.files import file_stamp, remove_leftovers, replacing, translated
 from pointsman.store.prepared import direction
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ class VectorIndex:
 
     def clear(self) -> None:
         """Throw the base file away; ``catch_up`` builds it anew."""
-        with self._guard:
+        with self._guard, translated(self._path):
             self._path.unlink(missing_ok=True)
             self._anew = True
 
