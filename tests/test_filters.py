@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -14,8 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman import _values
-from pointsman import filters as module
 from pointsman._values import values_of
 from pointsman.errors import FilterError, InputError
 from pointsman.filters import (
@@ -84,11 +81,6 @@ filters: st.SearchStrategy[Filter] = st.recursive(
     ),
     max_leaves=8,
 )
-
-
-def test_examples_in_the_text() -> None:
-    assert doctest.testmod(module).failed == 0
-    assert doctest.testmod(_values).failed == 0
 
 
 @settings(deadline=None)

@@ -1,4 +1,4 @@
-"""What clients of HTTP services share: addresses that may be asked, pauses asked for, texts fit for an error."""
+"""Helpers shared by HTTP clients: checked addresses, ``Retry-After``, and text that is safe in an error message."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 
 def address(url: str) -> SplitResult:
-    """An address, checked, without its fragment.
+    """Check an address and return it split, without its fragment.
 
     Raises:
-        InputError: it cannot be used; what may be a secret in it is not repeated.
+        InputError: the address is invalid; the message does not repeat parts that may be secret.
     """
     from pointsman.errors import InputError
 
@@ -85,7 +85,7 @@ def check_encrypted(parts: SplitResult, elsewhere: str | None, options: Mapping[
 
 
 def seconds_of(retry_after: str | None) -> float | None:
-    """The seconds that a ``Retry-After`` header asks to wait, given as seconds or a date; None if it is invalid.
+    """Return the seconds that a ``Retry-After`` header (seconds or a date) asks to wait; None if it is invalid.
 
     >>> seconds_of("3"), seconds_of("soon")
     (3.0, None)
@@ -102,7 +102,7 @@ def seconds_of(retry_after: str | None) -> float | None:
 
 
 def one_line(text: bytes | str, most: int = 100) -> str:
-    r"""The beginning of a text from outside, on one line, for an error.
+    r"""Return the beginning of an external text on one line, for an error message.
 
     >>> one_line(b"<h1>Bad\r\n gateway</h1>")
     '<h1>Bad gateway</h1>'

@@ -106,7 +106,7 @@ def key_of(id_: str) -> str:
     """The ``_id`` of a document.
 
     >>> key_of("rails-7"), key_of("ж" * 300)[:5], len(key_of("ж" * 300))
-    ('rails-7', '#9571', 33)
+    ('rails-7', '#ac9a', 33)
     """
     data = id_.encode()
     if len(data) <= _LONGEST_ID and not id_.startswith(_HASHED):
