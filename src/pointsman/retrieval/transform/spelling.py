@@ -53,8 +53,10 @@ class Corrector(BaseTransformer):
             return Transformed(query)
         correction = speller.correct(query.text)
         changes = [
-            change for change in correction.changes if self._known(change.new) and not self._known(change.old)
-        ]  # as of now
+            change
+            for change in correction.changes
+            if not self._known(change.old) and (self._known(change.new) or not change.sure)  # as of now
+        ]
         text = query.text
         for change in reversed(changes):
             text = text[: change.start] + change.new + text[change.end :]
