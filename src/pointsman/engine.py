@@ -9,12 +9,13 @@ import inspect
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, Registry
+from pointsman.request import SearchRequest
 from pointsman.retrieval.base import checked
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pointsman.protocols import LLM
-    from pointsman.request import SearchRequest
     from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.effort import EffortName, Limits
     from pointsman.retrieval.recommend import Recommendation
@@ -573,18 +573,7 @@ _KEPT: Final = 64
 _REMEDY: Final = "run pointsman tune or pointsman calibrate"
 _UNMEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY}"
 
-_DECIDING: Final = (
-    "k",
-    "datasets",
-    "strategy",
-    "rerank",
-    "refuse",
-    "min_relevance",
-    "coverage",
-    "spelling",
-    "effort",
-    "timeout",
-)
+_DECIDING: Final = tuple(option.name for option in fields(SearchRequest) if option.name != "queries")
 """The options that a recipe depends on, beside the sources; the question counts only if its wording decides."""
 
 

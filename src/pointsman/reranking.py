@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pointsman.errors import PointsmanError
 from pointsman.request import SearchRequest
+from pointsman.retrieval.background import evenly
 from pointsman.retrieval.dataset_calibration import Reranking
 from pointsman.retrieval.rerank.base import MAX_CANDIDATES
 from pointsman.retrieval.rerank.chosen import reranker_for
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pointsman.retrieval.rerank.base import BaseReranker
 
 K = TypeVar("K")
-T = TypeVar("T")
 
 FEWEST: Final = 20
 """Questions below which no gain is believed."""
@@ -99,11 +99,6 @@ def first_hits(engine: Engine, dataset: Dataset, text: str) -> tuple[Query, tupl
     """What ``auto`` would hand to a reranker: the question as it is searched for, and the first hits."""
     answer = engine.search(SearchRequest.of(text, MAX_CANDIDATES, {"rerank": False, "refuse": False}), [dataset])
     return answer.query, answer.hits
-
-
-def evenly(items: Sequence[T], count: int) -> list[T]:
-    """At most so many of them, spread evenly."""
-    return [items[place * len(items) // count] for place in range(count)] if len(items) > count else list(items)
 
 
 def _compared(reranker: BaseReranker, questions: Iterable[Judged], kind: str) -> Reranking:

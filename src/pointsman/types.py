@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, overload
 
 from pointsman._values import ID, TEXT
 from pointsman.errors import InputError
@@ -53,13 +53,28 @@ class Message:
     role: str
     text: str
 
+    @classmethod
+    def of(cls, item: Message | Mapping[str, Any]) -> Message:
+        """Take a mapping with ``role`` and ``text``, or ``content``, wherever a message is wanted.
+
+        Raises:
+            InputError: it is neither.
+        """
+        if isinstance(item, Message):
+            return item
+        if isinstance(item, Mapping):
+            role, text = item.get("role"), item.get("text", item.get("content"))
+            if isinstance(role, str) and isinstance(text, str):
+                return cls(role, text)
+        raise InputError(f"a message of the history is a Message or a mapping with role and text, not {item!r:.80}")
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """What is asked. Immutable, so branches share it without copies (F5).
 
     Raises:
-        InputError: the text is none.
+        InputError: the text is none, or ``history`` holds something else than messages.
         FilterError: ``filters`` is no filter, nor an expression or a mapping that can be read as one.
     """
 
@@ -72,6 +87,8 @@ class Query:
             raise InputError(f"a query's text is a str, not {type(self.text).__name__}: {self.text!r:.80}")
         if self.filters is not None and not isinstance(self.filters, Filter):
             object.__setattr__(self, "filters", parse_filter(self.filters))
+        if self.history:
+            object.__setattr__(self, "history", tuple(map(Message.of, self.history)))
 
     @classmethod
     def of(cls, query: str | Query, filters: Filter | None = None) -> Query:
@@ -513,6 +530,13 @@ class RetrievalContext:
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
+
+    @overload
+    def __getitem__(self, place: int) -> Hit: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, place: int | slice) -> Hit | tuple[Hit, ...]:
+        return self.hits[place]
 
     def __len__(self) -> int:
         return len(self.hits)

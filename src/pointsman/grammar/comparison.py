@@ -82,6 +82,7 @@ _POLITE = late(r"^(?:please|пожалуйста|请问一下|请问|请)[\s,，
 _BETWEEN = late(r"\s(?:between|между)\s+", re.IGNORECASE)
 _FROM = late(r"\s+от\s+", re.IGNORECASE)
 _VERSUS = frozenset({"vs", "versus"})
+_VERSUS_CUE = late(r"\s+(?:vs\.?|versus)\s+", re.IGNORECASE)
 _OPPOSES = late(r"(?:differ|different from|отлича|лучше чем|better than|相)")
 _LONG_LEAD = 8
 """Words before the first word of comparison, from which on a text that asks nothing tells something."""
@@ -272,6 +273,11 @@ def _aspects(text: str, language: str) -> list[str]:
             return []
         following = text[second.end :].strip(" ,:")
         if _AND[language].fullmatch(between) and _tells(following):
+            owners = re.sub(r"^(?:of|for|у)\s+", "", following)
+            opposed = _VERSUS_CUE.split(owners)
+            if len(opposed) > 1:
+                both = text[first.start : text.rindex(owners)]
+                return [both + side for side in _shared(opposed, language)]
             return [f"{text[aspect.start : aspect.end]} {following}" for aspect in (first, second)]
         joint = re.match(rf"(\s+\S.*?)(?:{_AND[language].pattern})(?:the\s+)?$", between, re.IGNORECASE)
         if joint and _tells(joint[1]) and _tells(following):
@@ -374,15 +380,25 @@ def _shared(sides: Sequence[str], language: str) -> list[str]:
     if len(last.split()) in {2, 3} and all(re.fullmatch(adjectives, side) and side.islower() for side in firsts):
         tail = last.split(maxsplit=1)[1]
         return [*(f"{side} {tail}" for side in firsts), last]
-    # «prices in London and Paris»
-    place = re.fullmatch(r"(.*\s(?:in|of|on|at|for|from|в|во|на|из|для|у|по)\s+)[A-ZА-ЯЁ]\S*", firsts[0])
-    if (
-        place
-        and firsts[0][0].islower()
-        and all(re.fullmatch(r"[A-ZА-ЯЁ]\S*(?:\s[A-ZА-ЯЁ]\S*)?", side) for side in sides[1:])
-    ):
-        return [firsts[0], *(place[1] + side for side in sides[1:])]
-    return list(sides)
+    return _shared_by_names(firsts, last, language)
+
+
+def _shared_by_names(firsts: Sequence[str], last: str, language: str) -> list[str]:
+    """Names with what stands before the first or after the last of them."""
+    # «prices in London and Paris», «скорость Python и Java»
+    leads = r".*\s(?:in|of|on|at|for|from)" if language == "en" else r"[^А-ЯЁA-Z]*[а-яё]"
+    lead = re.fullmatch(rf"({leads}\s+)({_NAMED})", firsts[0])
+    if lead and firsts[0][0].islower() and all(re.fullmatch(_NAMED, side) for side in (*firsts[1:], last)):
+        return [lead[1] + side for side in (lead[2], *firsts[1:], last)]
+    # «Python and Java syntax»
+    tail = re.fullmatch(rf"({_NAMED})((?:\s+[a-z][a-z-]+){{1,2}})", last)
+    if language == "en" and tail and all(re.fullmatch(_NAMED, side) for side in firsts):
+        return [side + tail[2] for side in (*firsts, tail[1])]
+    return [*firsts, last]
+
+
+_NAMED = r"[^\W\d_]*[A-ZА-ЯЁ][^\s]*(?:\s[A-ZА-ЯЁ\d]\S*){0,3}"
+"""A name of one or several words: «Kafka», «iPhone 15», «New York»."""
 
 
 def _split_han(text: str) -> list[str]:

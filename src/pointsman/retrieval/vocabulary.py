@@ -12,6 +12,8 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from pointsman.retrieval.background import spread_evenly
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -32,6 +34,9 @@ ANEW: Final = 0.02
 """The share of documents that may change before the words are read again."""
 
 _CYRILLIC: Final = re.compile("[а-я]")
+
+_PROBE: Final = 64
+"""Documents that tell how long the texts of a dataset are."""
 
 _AT_ONCE: Final = 0.2
 """Seconds of reading that a query waits for; where it took longer, the words known so far do meanwhile."""
@@ -113,7 +118,7 @@ def _renew(dataset: Source, entry: _SpellerEntry, most: int) -> None:
 def _texts(dataset: Source, most: int) -> Iterator[str]:
     """The documents' texts; of a dataset that looks larger than ``most`` characters, every n-th."""
     ids = dataset.store.ids()
-    probe = [document for document in dataset.store.get(ids[:: max(1, len(ids) // 64)]) if document is not None]
+    probe = spread_evenly(dataset.store, ids, _PROBE)
     size = sum(len(document.searchable) for document in probe) / max(1, len(probe)) * len(ids)
     step = max(1, -(-int(size) // most))
     characters = 0

@@ -192,6 +192,18 @@ def _choose(past: _Past, fits: Callable[[_Name], bool], *, lately: bool = False)
 
 
 _WHO = late(r"\W*(?:who|кто)\b", re.IGNORECASE)
+_WHO_IS = late(r"\W*(?:who\s+(?:is|was|are|were)|who['’]s|кто\s+(?:так|был|эт|он)\w*)\b", re.IGNORECASE)
+
+
+def _nobody_named(past: _Past, role: re.Pattern[str]) -> bool:
+    """Whether a person was asked for, and neither name nor role was said: «Who wrote War and Peace?», and no answer."""
+    asked_who = _WHO.match(past.question) and not _WHO_IS.match(past.question)
+    return bool(asked_who) and not past.answer and _role(past, role) is None
+
+
+def _beside(text: str, past: _Past) -> str:
+    """Both questions in one, where the earlier one says whom the later one means."""
+    return f"{text.rstrip(' ?.!')}: {past.question}"
 
 
 def _is_name(name: _Name) -> bool:
@@ -273,22 +285,9 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     if _sure(_names(before), text) or (inner and _content(before[: inner.start()], ENGLISH)):
         return None
     word = pronoun[0].lower()
-    if word == "there":
-        entity = _choose(past, _is_thing)
-    elif pronoun["that"]:
-        entity = _choose(past, _is_name)
-    elif pronoun["he"] or pronoun["she"]:
-        entity = _choose(past, _is_person) or _role(past, _EN_ROLE)
-        entity = entity or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
-    elif pronoun["they"]:
-        entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
-        # «the Wright brothers»: what the name is that of
-        several = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
-        entity = several[0].removeprefix("the ") if several else entity
-    else:
-        # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
-        entity = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
-        entity = entity or _choose(past, _is_thing) or _english_noun(past.question)
+    if (pronoun["he"] or pronoun["she"]) and _nobody_named(past, _EN_ROLE):
+        return _beside(_EN_LEAD.sub("", text), past)
+    entity = _english_entity(pronoun, past)
     if entity is None:
         return None
     possessive = word in _EN_POSSESSIVE or (word == "her" and re.match(r"\s+[a-z]", text[pronoun.end() :]) is not None)
@@ -302,6 +301,24 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
         replacement = entity + (pronoun["s"] or "")
     filled = text[: pronoun.start()] + replacement + text[pronoun.end() :]
     return _capitalised(_EN_LEAD.sub("", filled))
+
+
+def _english_entity(pronoun: re.Match[str], past: _Past) -> str | None:
+    if pronoun[0].lower() == "there":
+        return _choose(past, _is_thing)
+    if pronoun["that"]:
+        return _choose(past, _is_name)
+    if pronoun["he"] or pronoun["she"]:
+        person = _choose(past, _is_person) or _role(past, _EN_ROLE)
+        return person or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
+    if pronoun["they"]:
+        entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
+        # «the Wright brothers»: what the name is that of
+        several = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
+        return several[0].removeprefix("the ") if several else entity
+    # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
+    thing = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
+    return thing or _choose(past, _is_thing) or _english_noun(past.question)
 
 
 _EN_ROLE = late(
@@ -377,7 +394,8 @@ def _content(text: str, stop: frozenset[str]) -> bool:
 
 
 def _capitalised(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    first, *_ = text.split(maxsplit=1) or [""]
+    return text if any(map(str.isupper, first)) else text[:1].upper() + text[1:]  # «iPhone» is written so
 
 
 # --- ellipsis, English and Russian -----------------------------------------------------------------------------------
@@ -489,7 +507,10 @@ def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     inner = _RU_INNER.search(before.split(maxsplit=1)[1]) if len(before.split()) > 1 else None
     if _sure(_names(before), text) or (inner and _content(before, RUSSIAN)):
         return None
-    entity = _russian_entity(pronoun, past)
+    of_person = (pronoun["he"] or pronoun["she"]) and _RU_LIFE.search(text)
+    if of_person and _nobody_named(past, _RU_ROLE):
+        return _beside(_RU_LEAD.sub("", text), past)
+    entity = _russian_entity(pronoun, past, of_person=bool(of_person))
     if entity is None:
         return None
     # «о нём», «у неё»: the preposition stays, the name has its own case
@@ -497,7 +518,10 @@ def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     return _capitalised(_RU_LEAD.sub("", filled))
 
 
-def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
+_RU_LIFE = late(r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут")
+
+
+def _russian_entity(pronoun: re.Match[str], past: _Past, *, of_person: bool) -> str | None:
     feminine, masculine = bool(pronoun["she"]), bool(pronoun["he"])
 
     def agrees(name: _Name) -> bool:
@@ -514,10 +538,7 @@ def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
         several = _choose(past, lambda name: bool({"и", "and"} & set(name.words)))
         if several is not None:
             return several
-    verb_of_life = re.search(
-        r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут", pronoun.string
-    )
-    if (masculine or feminine) and verb_of_life:
+    if of_person:
         answer = _choose(past, _is_person) if _WHO.match(past.question) else None
         person = answer or _choose(past, lambda name: _is_person(name) and agrees(name))
         if person := person or _role(past, _RU_ROLE):
