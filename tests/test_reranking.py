@@ -143,14 +143,12 @@ def test_one_that_is_too_slow_is_not_adopted(folder: Path, server: Server) -> No
 
     server.paths["*"] = slow
     with opened(folder, f"jina:{server.url}", reranker_timeout=0.05) as workspace:
-        began = time.monotonic()
         done = workspace.calibrate("yard", *labels("long"))
         assert done.reranking is not None
         assert not done.reranking.adopted
         assert "failed on 3 of 3 questions" in done.reranking.reason
         assert "0.05 s" in done.reranking.reason
         assert len(server.asked) == 3, "it is left alone then"
-        assert time.monotonic() - began < 30
         assert done.reranking.reason in decision(searched(workspace)).reason
         workspace.keep_calibration("yard", None)
 

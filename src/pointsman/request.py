@@ -52,7 +52,8 @@ class SearchOptions(TypedDict, total=False):
             as ``"rrf"``, or a registered strategy such as ``"decomposition"``. Some need a language model.
         filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
         rerank: False keeps the fused order; True always reranks, by the configured reranker or the offline one; a
-            reranker of your own takes that one. Unless given, the settings decide.
+            reranker of your own takes that one. Unless given, the settings decide; a reranker that they name is used by
+            ``"auto"`` where it was measured to gain.
         refuse: False answers with whatever ranks best, relevant or not; a `Refuser` takes that one.
         min_relevance: hits whose `Hit.relevance` is below this are left out, 0 to 1; those without one stay, and the
             answer says so in ``degraded``.

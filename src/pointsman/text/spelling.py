@@ -75,6 +75,12 @@ _BY_LANGUAGE = 0.1
 _ABSENT = 0.3
 """What it costs that no document has any form of a word."""
 
+_MOST_UNSURE = 2
+"""Unsure corrections of one text; where there are more it is of another language, most likely."""
+
+_COMMON = 3.0
+"""How common a word must be that no document has; lists of hashes take some strings for rarer words."""
+
 _MOST_LOOKUPS = 200
 """Different unknown words of one text that are looked up: a query has a few, and a megabyte must not take minutes."""
 
@@ -229,6 +235,8 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
             elif not _CODE.search(chunk[0]):
                 changes += self._misspelt(chunk, looked_up)
         sure = [change for change in changes if change.sure]
+        if len(changes) - len(sure) > _MOST_UNSURE:
+            changes = sure
         alternative = _with(text, changes) if len(sure) < len(changes) else None
         return Correction(_with(text, sure), tuple(changes), alternative)
 
@@ -352,7 +360,7 @@ Change(start=7, end=16, old='retreival', new='retrieval')))
                 continue
             beginning = candidate[0] == word[0] or candidate[:2] == word[1::-1]
             present = self._has_form_of(candidate)
-            if present or not named:
+            if present or (not named and self._lexicon.zipf(candidate) >= _COMMON):
                 sure = present and beginning and len(word) >= _LISTED
                 yield self._doubt(candidate, cost) + (0.0 if present else _ABSENT), candidate, sure
 
