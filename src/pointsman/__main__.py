@@ -1,4 +1,4 @@
-"""``python -m pointsman`` is the ``pointsman`` command, also where the command is not on the path."""
+"""``python -m pointsman`` is the ``pointsman`` command, even when the command is not on the path."""
 
 from pointsman.cli import main
 
