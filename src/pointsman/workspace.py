@@ -33,13 +33,14 @@ from pointsman.types import Plan, Query, RetrievalContext
 from pointsman.workflow import RetrievalWorkflow, several
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pointsman.calibrate import Calibrating
     from pointsman.calibrate import Progress as CalibrateProgress
     from pointsman.indexing import IndexReport, Progress
     from pointsman.ingest import FileLimits
     from pointsman.protocols import LLM, Embedder
+    from pointsman.retrieval.dataset_calibration import Reranking
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import RouteDecision
     from pointsman.retrieval.source import IndexingTechnique
@@ -582,12 +583,26 @@ class Workspace:
         Raises:
             ConflictError: somebody else changes the workspace's calibrations all the while.
         """
+        self._change_calibration(name, lambda _: calibration)
+
+    def keep_reranking(self, name: str, reranking: Reranking) -> None:
+        """Let ``auto`` decide by this on a reranker for a dataset, and keep whatever else was fitted to it.
+
+        Args:
+            name: of the dataset.
+            reranking: what `pointsman.evaluation.tune` gave.
+
+        Raises:
+            ConflictError: as in `keep_calibration`.
+        """
+        self._change_calibration(name, lambda former: replace(former or Calibration(""), reranking=reranking))
+
+    def _change_calibration(self, name: str, change: Callable[[Calibration | None], Calibration | None]) -> None:
         for attempt in range(_ATTEMPTS):
             record = self.backend.record(CALIBRATION)
             fitted = {} if record is None else read_calibrations(record.value, self._calibrations_at)
-            if calibration is None:
-                fitted.pop(name, None)
-            else:
+            calibration = change(fitted.pop(name, None))
+            if calibration is not None:
                 fitted[name] = calibration
             version = NEW if record is None else record.version
             try:

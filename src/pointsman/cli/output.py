@@ -446,9 +446,11 @@ def tuning(result: Tuning, *, kept: bool, as_json: bool) -> None:
         "gain_at_least": {name: round(figure, 4) for name, figure in result.lower.items()},
         "vector_weight": result.policy.vector_weight,
         "strategy": result.policy.strategy,
+        "reranking": None if result.reranking is None else asdict(result.reranking),
         "kept": kept,
     }
-    say(value, f"{result.chosen}: {result.reason}" + ("" if kept else " (nothing was kept)"), as_json=as_json)
+    said = f"{result.chosen}: {result.reason}" + (f"; {result.reranking.reason}" if result.reranking else "")
+    say(value, said + ("" if kept else " (nothing was kept)"), as_json=as_json)
 
 
 def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
@@ -458,6 +460,7 @@ def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
         "questions": done.questions,
         "fits": [asdict(fit) for fit in done.fits],
         "coverage": None if coverage is None else round(coverage.most, 4),
+        "reranking": None if done.reranking is None else asdict(done.reranking),
         "reason": done.reason,
         "kept": kept,
     }

@@ -306,6 +306,17 @@ def words(terms: Mapping[str, int], filters: Sequence[dict[str, Any]]) -> dict[s
     return {"bool": {"should": should, "minimum_should_match": 1, "filter": list(filters)}}
 
 
+def holding(terms: Iterable[str]) -> dict[str, Any]:
+    """A search for how many documents there are, and how many of them have each of these words, in their order."""
+    each = {str(number): {"term": {"tokens": term}} for number, term in enumerate(terms)}
+    return {
+        "size": 0,
+        "track_total_hits": True,
+        "query": {"match_all": {}},
+        "aggs": {"words": {"filters": {"filters": each}}},
+    }
+
+
 def near(
     vector: NDArray[np.float32], k: int, filters: Sequence[dict[str, Any]], field: str = "vector"
 ) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from pointsman.store.opensearch.queries import (
     MOST,
     clause,
     facts_of,
+    holding,
     key_of,
     near,
     packed,
@@ -44,6 +45,7 @@ from pointsman.store.prepared import (
     Prepared,
     direction,
     directions,
+    idf,
     metadata_of,
     position,
     prepare,
@@ -72,6 +74,7 @@ _TOGETHER: Final = 500  # documents in one request
 _TOGETHER_BYTES: Final = 8_000_000
 _TRIES: Final = 20  # times that a write is begun anew when others have changed the same documents
 _SHOWN: Final = {"includes": ["id", "text", "metadata"]}
+_HOLDING: Final = "holding"  # the search that counts documents with words, beside those of the lists
 _ORDER_BITS: Final = 20  # documents of one write are numbered below this
 _BARE: Final[Mapping[str, Any]] = {"term": {"embedded": False}}
 """Of what has no vector."""
@@ -146,7 +149,7 @@ class OpenSearchStore(BaseStore):
         ]
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
-        """The searches for a look, by list."""
+        """The searches for a look, by list, and the one that counts."""
         terms, vector = self._query(look)
         filters = [] if look.filters is None else [clause(look.filters)]
         size = min(look.depth, MOST)
@@ -158,6 +161,7 @@ class OpenSearchStore(BaseStore):
                 "query": words(terms, filters),
                 "track_total_hits": False,
             }
+            queries[_HOLDING] = holding(terms)
         if size > 0 and vector is not None:
             queries[NEAR] = {
                 "size": size,
@@ -191,7 +195,10 @@ class OpenSearchStore(BaseStore):
             rankings[WORDS] = []
         if look.vector is not None and self._dimensions is not None and NEAR in self._scales:
             rankings[NEAR] = []
+        weight = self._idf(look, answers[_HOLDING]) if _HOLDING in answers else None
         for name, answer in answers.items():
+            if name == _HOLDING:
+                continue
             hits = answer["hits"]["hits"]
             pairs = [(-self._score(name, hit["_score"]), hit["_id"]) for hit in hits]
             rankings[name] = [(key, -score) for score, key in sorted(pairs)]
@@ -204,7 +211,13 @@ class OpenSearchStore(BaseStore):
         scores: dict[str, dict[Any, float]] = {
             name: {key: score for key, score in ranking if score is not None} for name, ranking in rankings.items()
         }
-        return Lists(rankings, scores, documents, tuple(degraded))
+        return Lists(rankings, scores, documents, tuple(degraded), weight)
+
+    def _idf(self, look: Look, answer: Mapping[str, Any]) -> float:
+        """The sum of the idf of a look's words, among the documents that are there."""
+        documents, found = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
+        counts = query_terms(look.text or "").values()
+        return sum(n * idf(documents, found[str(place)]["doc_count"]) for place, n in enumerate(counts))
 
     def _score(self, name: str, score: float) -> float:
         return score / self._factors.bm25 if name == WORDS else self._factors.cosine(score)

@@ -288,13 +288,15 @@ alter table {self.vec} alter v set storage external;
         return f'operator("{self.vectors}".<#>) %(v)s::float4[]::"{self.vectors}".vector'
 
     def _scored(self, k1: float, b: float) -> str:
-        """Every document that has a word of the query, with its score."""
+        """Every document that has a word of the query, with its score; ``q`` has all words, ``id`` null if in none."""
         return f"""
 q as materialized (
-  select t.id, w.n * ln(1 + ((select documents from {self.row}) - t.df + 0.5::float8) / (t.df + 0.5::float8)) as idf,
+  select t.id, w.n * ln(1 + ((select documents from {self.row}) - coalesce(t.df, 0) + 0.5::float8)
+      / (coalesce(t.df, 0) + 0.5::float8)) as idf,
     {k1 * (1 - b)!r}::float8 as base,
     {k1 * b!r}::float8 * (select greatest(documents, 1)::float8 / greatest(tokens, 1) from {self.row}) as slope
-  from unnest(%(terms)s::text[], %(counts)s::float8[]) w(term, n) join {self.term} t on t.term = w.term where t.df > 0),
+  from unnest(%(terms)s::text[], %(counts)s::float8[]) w(term, n)
+    left join {self.term} t on t.term = w.term and t.df > 0),
 scored as materialized (
   select h.doc, sum(h.s) as score from q cross join lateral (
     select p.doc, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
@@ -302,6 +304,8 @@ scored as materialized (
 
     def search(self, condition: Condition | None, *, words: bool, near: bool, few: int, k1: float, b: float) -> str:
         """One row for each candidate of both lists: id, score and cosine of its list, both scores, the document.
+
+        The last column is the sum of the idf of the query's words, the same in every row; null where there are none.
 
         With a condition, the allowed documents are counted up to ``few``. Are they fewer, both lists are exact over
         them; are they more, both are read in their order until enough of them are allowed.
@@ -319,7 +323,8 @@ scored as materialized (
         own = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
         own += f", n.cosine, -(e.v {self.near()})" if near else ", null::float8, null::float8"
         return (
-            f"with {', '.join(parts)} select d.id, {own}, d.key, y.text, y.metadata "
+            f"with {', '.join(parts)} select d.id, {own}, d.key, y.text, y.metadata, "
+            f"{'(select sum(idf) from q)' if words else 'null::float8'} "
             f"from ({' union '.join(pool)}) pool join {self.doc} d on d.id = pool.id join {self.body} y on y.id = d.id"
             + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if words else "")
             + (f" left join near n on n.id = d.id left join {self.vec} e on e.id = d.id" if near else "")
