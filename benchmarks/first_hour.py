@@ -178,7 +178,7 @@ def main() -> None:
         print(f"{len(phrases)} files, {size / 1e6:.2f} MB; load of the machine {os.getloadavg()[0]:.1f}")
         began = time.perf_counter()
         command = [str(install(Path(temporary)))] if arguments.install else [
-            sys.executable, "-c", "from pointsman.cli import main; main()"
+            sys.executable, "-m", "pointsman"
         ]  # fmt: skip
         started = time.perf_counter()
         environment = os.environ | {"POINTSMAN_CACHE": str(Path(temporary, "cache"))}  # nothing is embedded already

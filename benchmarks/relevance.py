@@ -33,6 +33,7 @@ import numpy as np
 import _judged
 import pointsman
 from _judged import DEMO, SETS, Judged, across, background, everyday, family, foreign, own
+from pointsman.calibrate import BINS, ece
 from pointsman.evaluation import read_collection
 from pointsman.request import SearchRequest
 from pointsman.retrieval import relevance as module
@@ -59,7 +60,6 @@ ROUND = 4  # digits that are kept
 UNLIKE = "tool_metatool_train"  # its own questions are everyday ones: no negatives can be had for it
 NAMED = ("demo_python", "zh_domainrag", "ru_faq_java", "en_scifact")
 LANGUAGE = {"latin": "en", "cyrillic": "ru", "han": "zh"}
-BINS = 10
 LABELLED = 5  # questions whose labels would do
 LABELLINGS = 6  # draws of them
 BASE_RATES = 0.75  # the standard deviation of collections' base rates as logits, which is printed
@@ -193,13 +193,6 @@ def judged(
 
 
 # ── calibration ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def ece(chances: NDArray[np.float64], relevant: NDArray[np.bool_], bins: int = BINS) -> float:
-    """The calibration error over bins of equal count."""
-    order = np.argsort(chances, kind="stable")
-    parts = np.array_split(order, bins)
-    return float(sum(abs(chances[part].sum() - relevant[part].sum()) for part in parts) / len(order))
 
 
 def noise(chances: NDArray[np.float64], bins: int = BINS) -> float:

@@ -308,7 +308,7 @@ class World:
 
     def by_process(self, asked: Asked) -> Outcome:
         """The command line in a process of its own, which takes a second."""
-        program = [sys.executable, "-c", "from pointsman.cli import main; main()", *command(asked)]
+        program = [sys.executable, "-m", "pointsman", *command(asked)]
         done = subprocess.run(program, env={**os.environ, **self.environ}, capture_output=True, text=True, check=False)
         assert done.returncode in {0, 2}, done.stderr
         return of_dict(json.loads(done.stdout), "hits", "strategy") if not done.returncode else Outcome(error="?")

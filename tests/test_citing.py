@@ -194,7 +194,7 @@ def test_answers_that_cannot_be_looked_up(world: World, body: dict[str, Any], st
 
 
 def run(folder: Path, *arguments: str, code: int = 0) -> str:
-    command = [sys.executable, "-c", "from pointsman.cli import main; main()", *arguments]
+    command = [sys.executable, "-m", "pointsman", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -31,7 +31,7 @@ class Cli:
         self.environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "COLUMNS": "100"}
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from pointsman.cli import main; main()", *arguments]
+        command = [sys.executable, "-m", "pointsman", *arguments]
         done = subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60, check=False
         )
@@ -277,7 +277,7 @@ def test_markup_and_escapes_in_documents_and_queries_are_text(cli: Cli) -> None:
 
 
 def test_output_to_a_closed_pipe_is_no_failure(indexed: Cli) -> None:
-    search = f"{sys.executable} -c 'from pointsman.cli import main; main()' search track --json"
+    search = f"{sys.executable} -m pointsman search track --json"
     program = f"{search} | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", program],

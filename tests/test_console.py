@@ -385,7 +385,7 @@ def test_a_question_is_answered_and_its_words_are_marked(page: Page, site: Site)
     assert "5 hits in" in page.locator("[role=status]").inner_text()
     page.locator("[data-hit='1']").click()
     opened = first.locator(".more")
-    assert "Number 1 of the answer, found by" in opened.locator(".verdict").inner_text()
+    assert "Hit 1 of the answer, found by" in opened.locator(".verdict").inner_text()
     assert opened.locator("svg.way").count() == 1
     assert "year" in opened.locator("dl.metadata").inner_text()
     page.locator("[data-hit='1']").click()
@@ -447,9 +447,9 @@ def test_the_railway_shows_stages_and_branches(page: Page, site: Site) -> None:
     assert sorted(branches) == sorted(NAMES)
     assert "BM25" in railway.locator("[data-branch=rails]").text_content()
     assert re.search(r"\d ms", railway.locator("[data-branch=rails]").text_content())
-    assert "It arrived with 5 hits" in (railway.get_attribute("aria-label") or "")
+    assert "Answered with 5 hits" in (railway.get_attribute("aria-label") or "")
     assert "hybrid" in page.locator(".choice").inner_text()
-    page.click("text=The way as a table")
+    page.click("text=Show as a table")
     rows = page.locator(".as-table tbody tr").all_inner_texts()
     assert sum(row.startswith("Retrieve") for row in rows) == len(NAMES)
     page.click("text=/Where .* went/")
@@ -494,22 +494,22 @@ def test_why_a_document_is_not_there(page: Page, site: Site) -> None:
     page.locator(".why button").click()
     page.locator(".why .verdict").wait_for()
     assert "why=r2" in page.evaluate("location.hash")
-    assert re.search(r"It was number \d+ of \d+ after|No list found it", page.locator(".why .verdict").inner_text())
+    assert re.search(r"It ranked \d+ of \d+ after|No list found it", page.locator(".why .verdict").inner_text())
     assert page.locator(".why table tbody tr").count() >= 3
     page.fill("#why", "nowhere")
     page.select_option("#why-dataset", "")
     page.locator(".why button").click()
-    page.locator(".why .verdict >> text=No dataset that was searched").wait_for()
+    page.locator(".why .verdict >> text=None of the searched datasets").wait_for()
     assert page.locator(".hits .hit").count() == 5  # the answer has stayed
 
 
 def test_a_refusal_shows_the_nearest_and_can_be_overruled(page: Page, site: Site) -> None:
     asked(page, site.url("ask", q="best pizza recipe in Naples with buffalo mozzarella"))
     refusal = page.locator("section.refused")
-    assert "There is an answer with a probability of" in refusal.inner_text()
+    assert "The probability of an answer is" in refusal.inner_text()
     assert refusal.locator(".hit").count() == 5
     assert drawn(page).locator(".station.refuse.refused .halt").count() == 1
-    assert "refused" in (drawn(page).get_attribute("aria-label") or "")
+    assert "Refused" in (drawn(page).get_attribute("aria-label") or "")
     page.click("text=Answer anyway")
     page.locator(".hit").nth(4).wait_for()
     assert page.locator("section.refused").count() == 0
@@ -522,10 +522,10 @@ def test_a_branch_that_failed_ends_at_a_buffer_stop(page: Page, site: Site) -> N
     assert failed.locator(".buffer").count() == 1
     assert "no route to the shed" in failed.text_content()
     told = page.locator("section.degraded").inner_text()
-    assert "Not everything worked as asked" in told
+    assert "Some parts of the search did not work" in told
     assert "город" in told
     assert page.locator(".hit").count() == 5
-    page.click("text=The way as a table")
+    page.click("text=Show as a table")
     assert page.locator(".as-table .bad").count() == 1
 
 
@@ -624,7 +624,7 @@ def test_a_document_leads_to_why_it_was_not_found(page: Page, site: Site) -> Non
     asked(page, site.url("ask", q="red signal"))
     page.click("header nav a >> text=Datasets")
     page.goto(site.url("datasets", name="rails", id="r2"))
-    page.click("text=Why is it, or is it not, an answer to")
+    page.click("text=Why is it, or is it not, a hit for")
     page.locator(".why .verdict").wait_for()
     assert page.input_value("#why") == "r2"
 
@@ -650,9 +650,9 @@ def test_nothing_measured_and_nothing_indexed_say_what_to_do(browser: Browser, t
         page.goto(f"{base}#evaluation")
         page.locator("text=pointsman eval").wait_for()
         page.goto(f"{base}#datasets")
-        page.locator("text=There is no dataset yet").wait_for()
+        page.locator("text=There are no datasets yet").wait_for()
         page.goto(f"{base}#ask")
-        page.locator("text=There is no dataset yet.").wait_for()
+        page.locator("text=There are no datasets yet.").wait_for()
 
 
 # ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -671,7 +671,7 @@ def test_a_key_is_asked_for_kept_and_forgotten(browser: Browser, site: Site, tmp
         page.locator(".main .problem button >> text=Enter a key").click()
         page.fill("#key", "wrong key")
         page.keyboard.press("Enter")
-        dialog.locator("text=neither spaces").wait_for()
+        dialog.locator("text=no spaces and only ASCII").wait_for()
         page.fill("#key", some.text)
         page.keyboard.press("Enter")
         page.locator(".hit").first.wait_for()
@@ -680,11 +680,11 @@ def test_a_key_is_asked_for_kept_and_forgotten(browser: Browser, site: Site, tmp
         assert page.locator(".chip").all_inner_texts() == ["rails"]
         assert some.text not in page.content()
         page.goto(f"{base}#evaluation")
-        page.locator("text=Evaluations are about the whole workspace").wait_for()
+        page.locator("text=Evaluations cover the whole workspace").wait_for()
         page.reload()
         page.locator("#who >> text=reader of rails").wait_for()
         page.click("#who")
-        page.click("dialog >> text=Forget it")
+        page.click("dialog >> text=Forget this key")
         page.locator("#who >> text=no key").wait_for()
         assert page.evaluate("sessionStorage.length") == 0
 
@@ -886,8 +886,8 @@ def test_nothing_is_left_in_english(browser: Browser, site: Site, lang: str, cod
         asked(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
         page.locator(".why .verdict").wait_for()
         page.locator("[data-hit='1']").click()
-        page.click("text=The way as a table")
-        page.click("text=What the strategies do")
+        page.click("text=Show as a table")
+        page.click("text=What each strategy does")
         page.click("text=/Where .* went/")
         page.select_option("#language", name)
         page.wait_for_timeout(100)  # drawings follow in the next frame
@@ -958,8 +958,8 @@ def scenes(page: Page, site: Site) -> Iterator[str]:
     asked(page, site.url("ask", q="which signal stops a train?", why="r2", f="year > 1"))
     page.locator(".why .verdict").wait_for()
     page.locator("[data-hit='1']").click()
-    page.click("text=The way as a table")
-    page.click("text=What the strategies do")
+    page.click("text=Show as a table")
+    page.click("text=What each strategy does")
     page.click("text=/Where .* went/")
     yield "ask"
     asked(page, site.url("ask", q="best pizza recipe in Naples with buffalo mozzarella"))

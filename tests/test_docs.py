@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import json
 import os
 import re
@@ -33,6 +35,17 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def pages_with(language: str) -> list[Path]:
     return [page for page in PAGES if blocks(page, language)]
+
+
+MODULES = [path for path in sorted((ROOT / "src").rglob("*.py")) if ">>> " in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_examples_in_docstrings_run(path: Path) -> None:
+    name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted > 0
+    assert results.failed == 0
 
 
 @pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.name)

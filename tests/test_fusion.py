@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.errors import InputError, UnknownNameError
-from pointsman.retrieval import fusion as module
 from pointsman.retrieval.fusion import METHODS, calibrated_sum, fuse, reciprocal_rank
 
 Lists = list[list[tuple[str, float | None]]]
@@ -30,10 +28,6 @@ ranked = st.lists(st.tuples(names, st.none()), max_size=6)  # with repeats
 rankings = st.one_of(scored, ranked)
 lists_of = st.lists(rankings, max_size=4)
 methods = st.sampled_from(sorted(METHODS))
-
-
-def test_examples_in_the_text() -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 @given(lists_of, methods)

@@ -117,7 +117,7 @@ def test_watching_indexes_what_changes_comes_and_goes(tmp_path: Path) -> None:
     (folder / "old").mkdir(parents=True)
     for number in range(3):
         (folder / "old" / f"{number}.txt").write_text(f"Switch {number} guides trains.", "utf-8")
-    command = [sys.executable, "-c", "from pointsman.cli import main; main()", "index", ".", "-d", "notes"]
+    command = [sys.executable, "-m", "pointsman", "index", ".", "-d", "notes"]
     environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing"}
     process = subprocess.Popen(
         [*command, "--watch", "--json"], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True

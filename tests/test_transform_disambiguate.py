@@ -81,6 +81,10 @@ SEEDS = [
     ("Как сбросить пароль?", "", "А логин?", "Как сбросить логин?"),
     ("How do I reset my password?", "", "And my username?", "How do I reset my username?"),
     ("Как сбросить пароль?", "", "А почему?", "Почему: Как сбросить пароль?"),
+    ("Who wrote Anna Karenina?", "", "And when did he die?", "when did he die: Who wrote Anna Karenina?"),
+    ("Кто написал Анну Каренину?", "", "Когда он умер?", "Когда он умер: Кто написал Анну Каренину?"),
+    ("Кто такая Анна Каренина?", "", "Когда она родилась?", "Когда Анна Каренина родилась?"),
+    ("What does the iPhone 15 cost?", "", "and its battery?", "iPhone 15's battery?"),
 ]
 
 

@@ -7,7 +7,9 @@ import pickle
 
 import pytest
 
-from pointsman import Document, FilterError, Hit, InputError, Query, parse_filter
+from pointsman import Document, FilterError, Hit, InputError, Query, RetrievalContext, parse_filter
+from pointsman.trace import Trace
+from pointsman.types import Message, Plan
 
 
 def test_a_document_is_frozen_hashable_and_pickles() -> None:
@@ -57,3 +59,20 @@ def test_the_filters_of_a_query_may_be_an_expression_or_a_mapping() -> None:
         Query("x", "year >")  # type: ignore[arg-type]
     with pytest.raises(FilterError, match="a filter is"):
         Query("x", 7)  # type: ignore[arg-type]
+
+
+def test_a_history_is_of_messages() -> None:
+    history = [Message("user", "Who wrote Emma?"), {"role": "assistant", "content": "Jane Austen."}]
+    assert Query("When was she born?", history=history).history == (  # type: ignore[arg-type]
+        Message("user", "Who wrote Emma?"),
+        Message("assistant", "Jane Austen."),
+    )
+    for wrong in ("Who wrote Emma?", {"role": "user"}, None):
+        with pytest.raises(InputError, match="a message of the history"):
+            Query("When was she born?", history=(wrong,))  # type: ignore[arg-type]
+
+
+def test_an_answer_is_indexed_as_its_hits() -> None:
+    hits = tuple(Hit(Document(str(number), "text"), 1.0) for number in range(3))
+    answer = RetrievalContext(Query("text"), hits, Plan((), "hybrid", ""), Trace())
+    assert (answer[0], answer[-1], answer[1:]) == (hits[0], hits[2], hits[1:])

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of ``size`` items each, the last one shorter.
+    """Yield lists of ``size`` items; the last one may be shorter.
 
     >>> list(batched("abcde", 2))
     [['a', 'b'], ['c', 'd'], ['e']]

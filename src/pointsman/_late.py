@@ -1,7 +1,7 @@
-"""Patterns that are compiled when they are first used.
+"""Regular expressions that are compiled on first use.
 
-The rules have a hundred of them, in three languages; compiling them all takes longer than importing everything else,
-and a query needs those of one language.
+The rules use a hundred of them in three languages. Compiling all takes longer than importing everything else, and a
+query needs those of one language only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class _Late:
         self._source = pattern, flags
         self._compiled: re.Pattern[str] | None = None
 
-    def __getattr__(self, name: str) -> Any:  # asked only for what is not set yet
+    def __getattr__(self, name: str) -> Any:  # called only for attributes that are not set yet
         if name.startswith("__"):
             raise AttributeError(name)
         if self._compiled is None:
@@ -28,5 +28,5 @@ class _Late:
 
 
 def late(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """As ``re.compile``, later."""
+    """Like ``re.compile``, but compiles on first use."""
     return cast("re.Pattern[str]", _Late(pattern, flags))

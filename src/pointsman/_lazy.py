@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first used, so that importing the package stays cheap."""
+"""Package names that are loaded on first use, so that importing the package stays cheap."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package.
+    """Return ``__getattr__`` and ``__dir__`` for a package.
 
     Args:
-        package: its ``__name__``.
-        homes: by public name, the module that has it, such as ``pointsman.types`` or, within the package, ``.base``;
-            with another name for it there after a colon.
+        package: the package's ``__name__``.
+        homes: public name -> module that defines it, such as ``pointsman.types`` or, within the package, ``.base``. If
+            the name differs there, it follows after a colon.
     """
     here = vars(sys.modules[package])
 

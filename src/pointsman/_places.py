@@ -1,4 +1,4 @@
-"""Where a workspace may be: a folder, or a URL, which may hold a password."""
+"""Locations of a workspace: a folder, or a URL that may contain a password."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECRET_OPTION: Final = re.compile(r"([?&][^=&#]*(?:password|secret|key|token)[^
 
 
 def is_url(where: str | os.PathLike[str]) -> bool:
-    r"""Whether a text names a place by a URL, and not a folder.
+    r"""Whether a location is a URL rather than a folder.
 
     >>> is_url("postgresql://db/rails"), is_url("./rails"), is_url("C:\rails")
     (True, False, False)
@@ -29,7 +29,7 @@ def is_service(where: str | os.PathLike[str]) -> bool:
 
 
 def redacted(where: str | os.PathLike[str]) -> str:
-    """A path or URL for people to read: without a password.
+    """Return a path or URL for display, without its password.
 
     >>> redacted("postgresql://rail:secret@db/rails?schema=yard&password=secret")
     'postgresql://rail@db/rails?schema=yard&password=***'

@@ -1,8 +1,8 @@
-"""Numbers, dates and names with digits in a text, brought to one form: English, Chinese and Russian.
+"""Normalises numbers, dates and names with digits in English, Chinese and Russian text.
 
-Written to tell whether a number of one text is in another one, however each is written: ``1,200,000``, ``1 200 000``,
-``1.2 million``, ``1,2 млн`` and ``120万`` are one number; ``5 km``, ``5 км`` and ``5000 m`` one quantity;
-``12 March 2024``, ``12.03.2024`` and ``2024年3月12日`` one date. Nothing is rounded.
+It tells whether a number in one text also occurs in another, in any notation: ``1,200,000``, ``1 200 000``,
+``1.2 million``, ``1,2 млн`` and ``120万`` are one number; ``5 km``, ``5 км`` and ``5000 m`` are one quantity;
+``12 March 2024``, ``12.03.2024`` and ``2024年3月12日`` are one date. Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from decimal import Decimal, InvalidOperation
 from typing import Literal
 
 Date = tuple[int | None, int | None, int | None]
-"""Year, month and day; None for what is not said."""
+"""Year, month and day; None for a missing part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number with its unit, a date, or a name that has digits in it, where it stands.
+    """A number with its unit, a date, or a name with digits, and its position in the text.
 
     Attributes:
         kind: what it is.
-        start: of its characters in the text.
-        end: after them.
-        value: of a number, in the unit's base (metres, grams, seconds, bytes …).
-        count: of units as written.
-        unit: what it counts: ``"length"``, ``"%"``, ``"usd"`` …; empty where no unit of ours stands there.
-        dates: of a date; more than one where day and month cannot be told apart.
-        name: of a name, in lower case.
+        start: offset of its first character in the text.
+        end: offset after its last character.
+        value: the number in the unit's base (metres, grams, seconds, bytes …).
+        count: the number in the unit as written.
+        unit: what is counted: ``"length"``, ``"%"``, ``"usd"`` …; empty if there is no known unit.
+        dates: the readings of a date; more than one if day and month are ambiguous.
+        name: the name in lower case.
     """
 
     kind: Literal["number", "date", "name"]
@@ -81,7 +81,7 @@ _NAME = re.compile(
     r"(?<![A-Za-zА-Яа-яёЁ\d.])(?:[A-Za-zА-Яа-яёЁ]{1,20}[-_./]?\d[\dA-Za-z]*(?:[-_./][A-Za-z]*\d[\dA-Za-z]*)*"
     rf"|(?<!\d[,{_SPACES} ])(?:\d+(?:\.\d+){{2,}}|\d{{1,2}}:\d{{2}}(?::\d{{2}})?|0\d+))(?![A-Za-zА-Яа-яёЁ\d])"
 )
-"""A model number, a standard, a version, an address, a time of day: what is the same only if it is written the same."""
+"""Model numbers, standards, versions, addresses, times of day: equal only if they are written the same."""
 
 _DIGITS = str.maketrans("０１２３４５６７８９％", "0123456789%")
 _HAN_DIGITS = {
@@ -148,7 +148,7 @@ _UNITS: dict[str, tuple[str, Decimal]] = {
 _NAMES_OF_UNITS = "|".join(map(re.escape, sorted(_UNITS, key=len, reverse=True)))
 _AFTER = re.compile(
     rf"[-\s{_SPACES}]?(?:(?P<magnitude>{'|'.join(sorted(_MAGNITUDES, key=len, reverse=True))})\b\.?)?"
-    rf"[-\s{_SPACES}]?(?:(?P<unit>{_NAMES_OF_UNITS})(?![A-Za-zА-Яа-яёЁ/²³]))?"  # km/h is no length
+    rf"[-\s{_SPACES}]?(?:(?P<unit>{_NAMES_OF_UNITS})(?![A-Za-zА-Яа-яёЁ/²³]))?"  # km/h is not a length
 )
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)\b|-(?:й|я|е|го|му|м|ю|ой|ый|ая|ое)\b")
 _PER_CENT = re.compile(r"\s?per cent\b")
@@ -173,16 +173,16 @@ _WORD_NUMBER = re.compile(
 )
 
 
-_LONGEST = 25  # characters of a number that is counted with; longer ones are compared as they are written
+_LONGEST = 25  # characters of a number that is evaluated; longer ones are compared as text
 
 
 def quantities(text: str, language: str, *, words: bool = False) -> Iterator[Quantity]:
-    """Everything of the kind in a text, in order, without overlap.
+    """Yield all quantities in a text, in order, without overlap.
 
     Args:
         text: any text.
-        language: of the text, such as ``"ru"``, where a comma stands before decimals and blanks between thousands.
-        words: whether numbers in words count; in one's own sentences "one" seldom is a number.
+        language: the text's language; in ``"ru"``, for example, decimals follow a comma and spaces separate thousands.
+        words: whether to include numbers in words; in ordinary sentences "one" is seldom a number.
 
     >>> [(int(one.value), one.unit) for one in quantities("1.2 million people, 5 km", "en")]
     [(1200000, ''), (5000, 'length')]
@@ -244,7 +244,7 @@ def _numbers(text: str, start: int, end: int, language: str, *, words: bool) -> 
 
 
 def _after(text: str, place: int, end: int) -> tuple[int, str, int]:
-    """The power of ten and the unit behind digits, and where they end."""
+    """Return the power of ten and the unit that follow digits, and where they end."""
     ordinal = _ORDINAL.match(text, place, end)
     after = _AFTER.match(text, ordinal.end() if ordinal else place, end)
     magnitude, unit = "", ""
@@ -258,7 +258,7 @@ def _after(text: str, place: int, end: int) -> tuple[int, str, int]:
 
 
 def _value(number: str, language: str) -> Decimal | None:
-    """The value of digits with separators, or of Chinese numerals; None for what is no number."""
+    """Return the value of digits with separators, or of Chinese numerals; None if it is not a number."""
     digits = re.match(rf"[\d,.'{_SPACES} ]*", number)
     plain = digits[0].strip() if digits else ""
     rest = number[len(plain) :].strip() if plain else number
@@ -289,7 +289,7 @@ def _plain_value(digits: str, language: str) -> Decimal | None:
 
 
 def _han_value(text: str, amount: Decimal | None) -> Decimal | None:
-    """Chinese numerals, which may go on from digits: 三亿五千万, 120万, 3亿5000万, 三点五."""
+    """Return the value of Chinese numerals, which may continue digits: 三亿五千万, 120万, 3亿5000万, 三点五."""
     text, _, fraction = text.partition("点")
     if all(char in _HAN_DIGITS for char in text):  # 二〇二四: digit by digit
         total = Decimal(int("".join(str(_HAN_DIGITS[char]) for char in text) or 0))
@@ -307,8 +307,8 @@ def _han_value(text: str, amount: Decimal | None) -> Decimal | None:
             elif token in _HAN_MYRIADS:
                 section += digit or 0
                 if not section and not whole:
-                    return None  # 万 alone is no number
-                # 一万亿: a larger power multiplies all before it.
+                    return None  # 万 alone is not a number
+                # 一万亿: a larger power multiplies everything before it.
                 if whole and whole < _HAN_MYRIADS[token]:
                     whole = (whole + section) * _HAN_MYRIADS[token]
                 else:

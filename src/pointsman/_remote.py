@@ -1,6 +1,6 @@
-"""Asking a Pointsman service: connections, repetitions, and what its answers mean for the caller.
+"""Calls a Pointsman service: connections, retries, and the errors that its answers stand for.
 
-Everything that comes back is data until it has been checked, and no error or log repeats the key.
+Responses are checked before they are used, and no error or log repeats the key.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LARGEST: Final = 64 * 2**20
-"""Bytes of an answer; one search's is some ten kilobytes."""
+"""Largest response, in bytes; that of one search has some ten kilobytes."""
 
 _IDLE_SECONDS: Final = 4.0
-"""How long a connection is kept for the next call; services close theirs after five."""
+"""How long an idle connection is kept; services close theirs after five seconds."""
 
 _MOST_TOLD: Final = 4000
-"""Characters of what a service says is wrong; it may name every dataset there is."""
+"""Characters kept of a service's error message; it may name every dataset."""
 
 JSON, LINES = "application/json", "application/x-ndjson"
 
@@ -70,14 +70,14 @@ _BY_NAME: Final[Mapping[str, type[PointsmanError]]] = {
     "FilterError": FilterError,
     "UnmetNeedError": UnmetNeedError,
     "ModelError": ModelError,
-    "MissingDependencyError": ModelError,  # what it lacks, only the service can install
+    "MissingDependencyError": ModelError,  # only the service can install what it lacks
     "LockedError": LockedError,
     "StoreError": StoreError,
     "StorageFullError": StorageFullError,
     "CorruptStoreError": CorruptStoreError,
     "FormatVersionError": FormatVersionError,
 }
-"""Errors of the library that a problem may name, and that say everything in one sentence."""
+"""Errors of the library that a problem may name and that need only a message."""
 
 _LIMITS: Final = ("max_batch", "max_documents", "max_body_bytes", "max_request_chars")
 
@@ -87,22 +87,22 @@ _BY_SLUG: Final = {
     "locked": LockedError,
     "storage-full": StorageFullError,
 }
-"""What a problem that names no error of the library is, by its kind."""
+"""The error for a problem that names no error of the library, by kind."""
 
 
-# ── requests and what comes back ─────────────────────────────────────────────────────────────────────────────────────
+# ── requests and responses ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent.
+    """An HTTP request.
 
     Attributes:
-        method: of HTTP.
-        path: below the service's address, with the query if there is one.
-        body: the content, if there is one.
-        kind: its media type.
-        repeatable: whether doing it twice is doing it once.
+        method: the HTTP method.
+        path: relative to the service's address, including the query string.
+        body: the content, if any.
+        kind: the media type of the body.
+        repeatable: whether the request is idempotent.
     """
 
     method: str
@@ -114,24 +114,24 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back, whole."""
+    """A complete response."""
 
     status: int
-    headers: Mapping[str, str] = field(repr=False)  # neither shows in a traceback: a service might repeat the key
+    headers: Mapping[str, str] = field(repr=False)  # not shown in a traceback: a service might repeat the key
     content: bytes = field(repr=False)
     reason: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """That no whole answer came back, and why.
+    """Why no complete response arrived.
 
     Attributes:
-        title: in two words.
-        detail: in one sentence.
-        unsent: whether the service has certainly not had the request.
-        broken: whether the connection broke, so that nobody knows whether it was done.
-        error: what it is for the caller.
+        title: the cause in two words.
+        detail: the cause in one sentence.
+        unsent: whether the service certainly did not receive the request.
+        broken: whether the connection broke, so that it is unknown whether the request was executed.
+        error: the exception type to raise.
     """
 
     title: str
@@ -142,11 +142,11 @@ class Failure:
 
 
 class TooLargeError(ServiceError):
-    """An answer is larger than is read."""
+    """A response exceeds the size limit."""
 
 
 class _UnusableError(Exception):
-    """An answer that is not read to its end."""
+    """A response that is abandoned before its end."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -154,12 +154,12 @@ class _UnusableError(Exception):
 
 
 class _Body:
-    """The content of a response, as it comes.
+    """The content of a response, read block by block.
 
     Args:
-        response: of httpx.
-        deadline: when the whole of it has to be there, or the first line.
-        quiet: seconds for each further line, where lines are wanted.
+        response: the httpx response.
+        deadline: when the complete content, or the first line, must have arrived.
+        quiet: in line mode, seconds allowed for each further line.
     """
 
     def __init__(self, response: httpx.Response, deadline: float, quiet: float | None = None) -> None:
@@ -169,7 +169,7 @@ class _Body:
             raise _UnusableError(Failure("unusable", "the answer is compressed, but no compression was requested"))
 
     def take(self, block: bytes) -> list[bytes]:
-        """Take what has come; the lines that it ends, where lines are wanted."""
+        """Append a block; in line mode, return the lines that it completes."""
         self._content += block
         lines: list[bytes] = []
         if self._quiet is not None and b"\n" in block:
@@ -184,7 +184,7 @@ class _Body:
         return [line for line in lines if line.strip()]
 
     def reply(self) -> Reply:
-        """The whole."""
+        """Return the complete response."""
         response = self._response
         return Reply(response.status_code, response.headers, bytes(self._content), response.reason_phrase)
 
@@ -193,7 +193,7 @@ _LATE: Final = Failure("late", "no answer came in time")
 
 
 class Link:
-    """The connections to a service: one pool for all threads, one for each event loop.
+    """Connections to a service: one pool for all threads, one per event loop.
 
     Args:
         url: see `pointsman.client.Client`.
@@ -226,9 +226,9 @@ class Link:
             )
         self.url = urlunsplit(parts._replace(path=parts.path.rstrip("/")))
         self._httpx, self._key, self._transport = httpx, key, transport
-        # Also a key that somebody has cut off somewhere; what it begins with is its number, which is no secret.
+        # Also matches a truncated key; its beginning is the key's number, which is not secret.
         self._secret = re.compile(f"{re.escape(key[:12])}[!-~]*") if key else None
-        # This machine is reached directly, whatever proxy the environment names.
+        # This machine is reached directly, even if the environment names a proxy.
         self._trust_env, self._encrypted = not is_here(parts), parts.scheme == "https"
         self._opened: httpx.Client | None = None
         self._awaited: anyio.lowlevel.RunVar[_Pool | None] = anyio.lowlevel.RunVar(f"pointsman {next(_numbers)}")
@@ -239,22 +239,22 @@ class Link:
 
     @property
     def has_key(self) -> bool:
-        """Whether there is a key."""
+        """Whether a key is set."""
         return self._key is not None
 
     def told(self, text: str | bytes, most: int = 100) -> str:
-        """The beginning of a text from outside, fit for an error; without the key, which a service might repeat."""
+        """Return the beginning of an external text for an error message; a key that the service repeated is removed."""
         text = text[:_MOST_TOLD].decode("utf-8", "replace") if isinstance(text, bytes) else text
         return one_line(self._secret.sub("[key]", text) if self._secret else text, most)
 
     def exchange(self, request: Request, deadline: float) -> Reply | Failure:
-        """Send a request and read the answer."""
+        """Send a request and read the response."""
         *_, ending = self._exchanged(request, deadline)
         assert not isinstance(ending, bytes)
         return ending
 
     def lines(self, request: Request, quiet: float) -> Generator[bytes | Reply | Failure, None, None]:
-        """Send a request and read the answer line by line; the last thing given is how it ended."""
+        """Send a request and yield the response line by line; the last item says how it ended."""
         return self._exchanged(request, time.monotonic() + quiet, quiet)
 
     def _exchanged(
@@ -272,7 +272,7 @@ class Link:
         yield failure or reply
 
     async def aexchange(self, request: Request, deadline: float) -> Reply | Failure:
-        """Send a request and read the answer, awaited."""
+        """Async version of `exchange`."""
         client = await self._awaitable()
         try:
             async with client.stream(**self._arguments(request, deadline)) as response:
@@ -297,7 +297,7 @@ class Link:
             await client[0].aclose()
 
     def start_anew(self) -> None:
-        """In a forked child: leave the parent's connections alone, neither used nor closed."""
+        """In a forked child: neither use nor close the parent's connections."""
         self._lock = threading.Lock()
         self._others.append(self._opened)
         self._opened = None
@@ -315,12 +315,12 @@ class Link:
         client = self._awaited.get(None)
         if client is None:
             pool = self._until_the_loop_ends()
-            client = pool, await anext(pool)  # which waits for nothing, so no other task comes in between
+            client = pool, await anext(pool)  # does not suspend, so no other task runs in between
             self._awaited.set(client)
         return client[1]
 
     async def _until_the_loop_ends(self) -> AsyncGenerator[httpx.AsyncClient, None]:
-        """An event loop's pool. Event loops close generators that are open when they end, and this one closes it."""
+        """Yield an event loop's pool. A loop that ends closes its open generators, and this one closes the pool."""
         transport = self._transport
         if transport is not None and not isinstance(transport, self._httpx.AsyncBaseTransport):
             raise InputError("this client's transport is synchronous only; use search, or an asynchronous transport")
@@ -335,7 +335,7 @@ class Link:
     def _common(self) -> dict[str, Any]:
         if self._settings is None:
             self._settings = {
-                "verify": self._tls(),  # made once: reading certificates takes longer than many a search
+                "verify": self._tls(),  # made once: reading certificates can take longer than a search
                 "follow_redirects": False,
                 "trust_env": self._trust_env,
                 "headers": {
@@ -348,9 +348,9 @@ class Link:
         return self._settings
 
     def _tls(self) -> ssl.SSLContext:
-        if self._encrypted or self._trust_env:  # or there may be a proxy that is asked over TLS
+        if self._encrypted or self._trust_env:  # a proxy may also be reached over TLS
             return self._httpx.create_ssl_context(trust_env=self._trust_env)
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which trusts nobody, and has nobody to trust
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no certificates; unused
 
     def _arguments(self, request: Request, deadline: float) -> dict[str, Any]:
         return {
@@ -368,7 +368,7 @@ class Link:
 
     @property
     def _foreign(self) -> tuple[type[Exception], ...]:
-        """What httpx raises; RuntimeError where another thread has closed the pool meanwhile."""
+        """Exceptions that httpx raises; RuntimeError if another thread has closed the pool in the meantime."""
         return (self._httpx.HTTPError, self._httpx.InvalidURL, RuntimeError, _UnusableError)
 
     def _failure(self, error: Exception) -> Failure:
@@ -396,20 +396,20 @@ _links: weakref.WeakSet[Link] = weakref.WeakSet()
 
 
 def _start_anew() -> None:
-    """In a forked child the parent's connections are not to be used, and a thread that is not there may hold a lock."""
+    """A forked child must not use its parent's connections; a thread that no longer exists may hold a lock."""
     for link in _links:
         link.start_anew()
 
 
-if hasattr(os, "register_at_fork"):  # not where nothing forks
+if hasattr(os, "register_at_fork"):  # absent on platforms without fork
     os.register_at_fork(after_in_child=_start_anew)
 
 
-# ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Service:
-    """A service, asked with repetitions, its problems raised as errors.
+    """Calls a service, retries requests and raises its problems as errors.
 
     Args:
         url: see `pointsman.client.Client`.
@@ -420,7 +420,7 @@ class Service:
         transport: see there.
 
     Raises:
-        InputError: an argument cannot be used, or the key would be sent in the clear.
+        InputError: an argument is invalid, or the key would be sent unencrypted.
         MissingDependencyError: the package ``httpx`` is not installed.
     """
 
@@ -435,7 +435,7 @@ class Service:
         self._known: dict[str, int] | None = None
 
     async def limits(self, mode: Mode) -> Mapping[str, int]:
-        """The service's limits, asked for once."""
+        """Return the service's limits; they are fetched once."""
         if self._known is None:
             answer = await self.ask(mode, Request("GET", "/api/me"), self.timeout)
             with self.reading("list of limits"):
@@ -446,14 +446,14 @@ class Service:
         return self._known
 
     def call(self, request: Request, seconds: float | None = None) -> Any:
-        """The answer's JSON, to a request that is not awaited."""
+        """Send a request synchronously and return the response's JSON."""
         return run(self.ask(Threads(), request, self.timeout if seconds is None else seconds))
 
     async def ask(self, mode: Mode, request: Request, seconds: float) -> Any:
-        """The answer's JSON; the request is sent again as far as that helps, does no harm and there is time.
+        """Return the response's JSON; the request is retried while that helps, is safe and time remains.
 
         Raises:
-            PointsmanError: what the service says is wrong, or a `ServiceError`.
+            PointsmanError: the error that the service reports, or a `ServiceError`.
         """
         link, deadline = self.link, time.monotonic() + seconds
         for attempt in count():
@@ -467,7 +467,7 @@ class Service:
         raise AssertionError("the last attempt returns or raises")
 
     def pause(self, reply: Reply | Failure, request: Request, attempt: int, deadline: float) -> float | None:
-        """Seconds after which to send the request again; None: there is an answer, or nothing more to hope for."""
+        """Return the seconds to wait before a retry; None if there is an answer or a retry is pointless."""
         if isinstance(reply, Failure):
             wait, reason = 0.0, reply.title
             if not reply.unsent and not (reply.broken and request.repeatable):
@@ -477,17 +477,17 @@ class Service:
             if reply.status not in {429, 503} or after is None:
                 return None
             wait, reason = after, f"status {reply.status}"
-        pause = max(wait, 0.25 * 2.0**attempt * random.uniform(0.5, 1))  # noqa: S311  (jitter is no secret)
+        pause = max(wait, 0.25 * 2.0**attempt * random.uniform(0.5, 1))  # noqa: S311  (jitter is not security)
         if attempt >= self._retries or pause >= deadline - time.monotonic():
             return None
         _log.info("%s: %s; again in %.1f s", self.url, reason, pause)
         return pause
 
     def _read(self, reply: Reply | Failure) -> Any:
-        """The JSON of an answer.
+        """Return the JSON of a response.
 
         Raises:
-            PointsmanError: it is none, or a problem.
+            PointsmanError: the response is not JSON, or reports a problem.
         """
         if isinstance(reply, Failure) or reply.status not in {200, 201}:
             raise self.error(reply)
@@ -498,7 +498,7 @@ class Service:
         raise self._error(reply, f"the answer is not JSON: {self.link.told(reply.content)}")
 
     def error(self, reply: Reply | Failure) -> PointsmanError:
-        """The error for an answer, or for a missing one."""
+        """Return the error for a response, or for a missing one."""
         if isinstance(reply, Failure):
             return reply.error(f"{self.url}: {reply.detail}", title=reply.title)
         document = problem_document(reply)
@@ -537,7 +537,7 @@ class Service:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Reports missing fields and wrong types within the block as errors of the service."""
+        """Report missing fields and wrong types in the block as errors of the service."""
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -549,7 +549,7 @@ class Service:
 
 
 def problem_document(reply: Reply) -> dict[str, Any] | None:
-    """The problem document in an answer; None if it is something else."""
+    """Return the problem document of a response; None if it has none."""
     if "json" not in reply.headers.get("content-type", ""):
         return None
     try:
@@ -561,7 +561,7 @@ def problem_document(reply: Reply) -> dict[str, Any] | None:
 
 
 def _of_library(document: Mapping[str, Any], detail: str) -> PointsmanError | None:
-    """The error of the library that a problem is; None for what only a service can have."""
+    """Return the library's error for a problem; None for a problem that only a service can have."""
     slug, name = document["type"].rpartition("/")[2], str(document.get("error"))
     kind, names_known, failed = str(document.get("kind")), document.get("known"), document.get("failed")
     if name == "UnknownNameError" or (slug == "not-found" and kind == "document"):
@@ -575,10 +575,10 @@ def _of_library(document: Mapping[str, Any], detail: str) -> PointsmanError | No
 
 
 def reply_of(problem: Any) -> Reply:
-    """Converts a problem on a line of a stream to the answer that would have reported it.
+    """Convert a problem on a line of a stream to the response that would have reported it.
 
     Raises:
-        KeyError, TypeError, AttributeError: it is none.
+        KeyError, TypeError, AttributeError: it is not a problem document.
     """
     status = number_of(problem["status"])
     headers = {"content-type": "application/problem+json"}
@@ -594,10 +594,10 @@ def reply_of(problem: Any) -> Reply:
 
 
 def as_json(value: Any) -> bytes:
-    """A value as JSON.
+    """Encode a value as JSON.
 
     Raises:
-        InputError: it cannot be sent.
+        InputError: the value cannot be encoded.
     """
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
@@ -606,15 +606,15 @@ def as_json(value: Any) -> bytes:
 
 
 def sendable(text: str) -> str:
-    """A text without lone surrogates, which UTF-8 has no bytes for."""
+    """Return a text without lone surrogates, which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def time_limit(value: Any) -> float:
-    """Seconds.
+    """Check a number of seconds.
 
     Raises:
-        InputError: it is no number of them.
+        InputError: it is not a positive number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise InputError(f"timeout is a number of seconds above 0, not {value!r:.80}")
@@ -622,10 +622,10 @@ def time_limit(value: Any) -> float:
 
 
 def number_of(value: Any) -> int:
-    """A number of things, from outside.
+    """Check a count from an external source.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a count.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise TypeError(f"a number of things is no {value!r:.80}")

@@ -1,7 +1,7 @@
-"""Write a method once, synchronous or asynchronous, and offer both.
+"""Lets a class implement a method once, synchronous or asynchronous, and offer both.
 
 A base class defines the pair in terms of each other with these two functions; a subclass overrides one of them, and
-`Twins` says so early when it overrides neither.
+`Twins` raises early if it overrides neither.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a synchronous function in a worker thread; when the caller is cancelled, its result is dropped."""
+    """Run a synchronous function in a worker thread; if the caller is cancelled, the result is dropped."""
     return await anyio.to_thread.run_sync(partial(function, *args, **kwargs), abandon_on_cancel=True)
 
 
 def wait_for(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run an asynchronous function to its end from synchronous code, also where an event loop is running already.
+    """Run an asynchronous function to completion from synchronous code, even if an event loop is already running.
 
-    A loop of its own is used either way; inside a running one it lives in a thread of its own, so nothing nests.
+    It always gets its own event loop; inside a running one, that loop runs in its own thread, so nothing nests.
     """
     call = partial(function, *args, **kwargs)
     try:
@@ -53,16 +53,16 @@ def wait_for(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
 
 
 def limited(call: Callable[[], T], seconds: float | None, name: str, late: Callable[[float], Exception]) -> T:
-    """Run a call in a thread of its own, in a copy of this context, that nobody waits for longer than so.
+    """Run a call in its own thread, in a copy of this context, and wait for it no longer than ``seconds``.
 
     Args:
-        call: what to run; where it is late, its thread ends when it does.
-        seconds: how long to wait; None: as long as it takes, without a thread.
-        name: what the thread is called.
-        late: makes the error to raise when those seconds are over.
+        call: what to run; if it is late, its thread ends when it returns.
+        seconds: how long to wait; None waits without a limit and uses no thread.
+        name: the thread's name.
+        late: makes the error to raise on a timeout.
 
     Raises:
-        Exception: whatever the call raises, or what ``late`` has made.
+        Exception: whatever the call raises, or what ``late`` returns.
     """
     if seconds is None:
         return call()
@@ -75,7 +75,7 @@ def limited(call: Callable[[], T], seconds: float | None, name: str, late: Calla
         except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
             errors.append(error)
 
-    # A daemon: a model that hangs must not keep the process from ending either.
+    # A daemon: a model that hangs must not keep the process alive.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=name, daemon=True)
     thread.start()
     thread.join(seconds)
@@ -87,20 +87,20 @@ def limited(call: Callable[[], T], seconds: float | None, name: str, late: Calla
 
 
 class Twins:
-    """Base of the classes that offer a method twice, synchronous and asynchronous, and need one of the two.
+    """Base of classes that offer a method as synchronous and asynchronous twins and need one of them implemented.
 
     ``class BaseReader(Twins, needs=("read", "aread"))`` declares the pair (or a longer list of alternatives). Such a
-    base cannot be instantiated, and a subclass that implements none of the methods is refused when its class is made:
-    each twin would call the other, thread after thread.
+    base cannot be instantiated, and a subclass that implements none of the methods is rejected when the class is
+    created: the twins would call each other without end.
     """
 
     _declared: ClassVar[tuple[tuple[type, tuple[str, ...]], ...]] = ()
 
     def __init_subclass__(cls, needs: tuple[str, ...] = (), **options: Any) -> None:
-        """Declare methods of which subclasses implement one, or check that this class does.
+        """Declare methods of which subclasses must implement one, or check that this class does.
 
         Raises:
-            TypeError: it implements none of them.
+            TypeError: the class implements none of them.
         """
         super().__init_subclass__(**options)
         if needs:
@@ -109,7 +109,7 @@ class Twins:
             cls._require_one()
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Refuse to make an instance of a base.
+        """Refuse to instantiate a base.
 
         Raises:
             TypeError: the class only declares what its subclasses implement.

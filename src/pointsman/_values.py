@@ -1,6 +1,6 @@
-"""The values of metadata: what they are stored as, what filters compare, and what is the same but for its case.
+"""Metadata values: how they are stored, how filters compare them, and which are equal except for case.
 
-Every store keeps and compares what this module makes of a document, so that a filter means the same everywhere.
+Every store keeps and compares the values from this module, so that a filter means the same everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from uuid import UUID
 Kind = Literal["string", "number", "boolean"]
 
 Typed = tuple[Kind, Any]
-"""A value with its kind: a ``str``, a ``float`` (a boolean is 0.0 or 1.0), or an ``int`` that no double is equal to."""
+"""A value with its kind: a ``str``, a ``float`` (a boolean is 0.0 or 1.0), or an ``int`` that no double equals."""
 
 ID: Final = "_id"
 """The key under which filters see a document's id."""
@@ -26,25 +26,25 @@ TEXT: Final = "_text"
 """The key under which filters see a document's text."""
 
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)", re.ASCII)
-_CASED: Final = 0x1E944  # no letter beyond it has another case
+_CASED: Final = 0x1E944  # no code point beyond it has another case
 
 
 def plain(value: object) -> Any:
-    """A scalar as JSON has it: dates in ISO 8601, UUIDs as texts, decimals and numpy's scalars as numbers.
+    """Return a scalar in JSON form: dates in ISO 8601, UUIDs as text, decimals and numpy scalars as numbers.
 
     >>> plain(date(2024, 5, 1)), plain(Decimal("1.5")), plain(Decimal(3))
     ('2024-05-01', 1.5, 3)
 
     Raises:
-        TypeError: it is nothing of the kind.
+        TypeError: the value is not a supported scalar.
     """
-    if isinstance(value, date):  # a datetime is one
+    if isinstance(value, date):  # a datetime is a date
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, Decimal):
         return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
-    numpy = sys.modules.get("numpy")  # whoever has such a scalar has imported it
+    numpy = sys.modules.get("numpy")  # a caller with such a scalar has imported it
     if numpy is not None and isinstance(value, numpy.generic):
         item = value.item()
         return item if item is None or isinstance(item, str | int | float) else plain(item)
@@ -52,9 +52,9 @@ def plain(value: object) -> Any:
 
 
 def typed(value: object) -> Typed | None:
-    """The value as filters compare it, or None for what cannot be filtered on.
+    """Return the value as filters compare it; None if it cannot be filtered on.
 
-    A text that is a date and time with a zone stands for its instant.
+    A text that is a date and time with a time zone is normalised to UTC.
 
     >>> typed(2), typed(True), typed("2"), typed(None), typed(2**53 + 1)
     (('number', 2.0), ('boolean', 1.0), ('string', '2'), None, ('number', 9007199254740993))
@@ -74,7 +74,7 @@ def typed(value: object) -> Typed | None:
 
 
 def _number(value: float) -> float:
-    """A double, or an integer that no double is equal to; beyond the doubles there is infinity."""
+    """Return a double, or an integer that no double equals; values beyond the doubles become infinity."""
     try:
         number = float(value)
     except OverflowError:
@@ -83,17 +83,17 @@ def _number(value: float) -> float:
 
 
 def _instant(text: str) -> str:
-    """A date and time with a zone in one form, in UTC, so that instants are in the order of their texts."""
+    """Normalise a date and time with a time zone to UTC, so that text order is time order."""
     if _INSTANT.fullmatch(text):
         try:
             return datetime.fromisoformat(text).astimezone(UTC).isoformat()
-        except (ValueError, OverflowError):  # the 30th of February, or before the year 1
+        except (ValueError, OverflowError):  # 30 February, or before year 1
             return text
     return text
 
 
 def typed_values(value: object) -> list[Typed]:
-    """The values of a metadata entry: those of a list, or the single value.
+    """Return the values of a metadata entry: those of a list, or the single value.
 
     >>> typed_values(["a", None, 1])
     [('string', 'a'), ('number', 1.0)]
@@ -105,7 +105,7 @@ def typed_values(value: object) -> list[Typed]:
 
 
 def _nested(name: str, value: object) -> Iterator[Mapping[str, Any]]:
-    """The mappings in a metadata entry that filters see."""
+    """Yield the mappings in a metadata entry that filters can see."""
     if name.startswith("_"):
         return
     for item in value if isinstance(value, list | tuple) else (value,):
@@ -114,7 +114,7 @@ def _nested(name: str, value: object) -> Iterator[Mapping[str, Any]]:
 
 
 def facts(fields: Mapping[str, Any], prefix: str = "") -> dict[str, list[Typed]]:
-    """Everything that filters see, by key; what is nested has the keys of its path with dots between them.
+    """Return everything that filters can see, by key; keys of nested values are joined with dots.
 
     >>> facts({"author": {"name": "Li"}, "parts": [{"no": 1}, {"no": 2}], "_rest": {"x": 1}})
     {'author.name': [('string', 'Li')], 'parts.no': [('number', 1.0), ('number', 2.0)]}
@@ -132,7 +132,7 @@ def facts(fields: Mapping[str, Any], prefix: str = "") -> dict[str, list[Typed]]
 
 
 def values_of(fields: Mapping[str, Any], key: str) -> list[Typed]:
-    """What `facts` has of one key.
+    """Return the values that `facts` has for one key.
 
     >>> values_of({"a": {"b": 1}, "a.b": 2}, "a.b")
     [('number', 2.0), ('number', 1.0)]
@@ -141,7 +141,7 @@ def values_of(fields: Mapping[str, Any], key: str) -> list[Typed]:
 
 
 def _raw(value: object) -> list[Typed]:
-    """An id or a text, which stands for no instant."""
+    """Type an id or a text without reading it as a date."""
     return [("string", value)] if isinstance(value, str) else []
 
 
@@ -157,7 +157,7 @@ def _path_values(fields: Mapping[str, Any], key: str) -> list[Typed]:
 
 @cache
 def _folding() -> dict[int, str]:
-    """What stands for a letter where the case does not matter: one letter for one, so that places stay."""
+    """Return the case folding of each letter, one letter for one, so that offsets do not change."""
     table = {}
     for code in range(_CASED):
         letter = chr(code)
@@ -170,7 +170,7 @@ def _folding() -> dict[int, str]:
 
 
 def folded(text: str) -> str:
-    """The text without its case, letter by letter: ``ß`` is ``ẞ``, and not ``ss``.
+    """Fold the case of a text letter by letter: ``ß`` equals ``ẞ``, not ``ss``.
 
     >>> folded("ÄÖ straße ЯНВАРЬ")
     'äö straße январь'
@@ -187,7 +187,7 @@ def _cases() -> dict[str, str]:
 
 
 def cases(letter: str) -> str:
-    r"""All letters that are this one but for the case.
+    r"""Return all letters that equal this one except for case.
 
     >>> sorted(cases("K")) == ["K", "k", "\u212a"]
     True

@@ -1,8 +1,8 @@
 """An agent that shortlists its tools with a selector, then thinks, acts and observes with a language model (S9).
 
 The loop is "ReAct: Synergizing Reasoning and Acting in Language Models", Yao et al., ICLR 2023,
-https://arxiv.org/abs/2210.03629. It is bounded in steps, in the length of what it reads, and in patience with answers
-that cannot be read; whatever a tool says or does wrong is something to observe, never the end of the run.
+https://arxiv.org/abs/2210.03629. It limits the number of steps, the length of observations and the number of unreadable
+replies. A tool's failure becomes an observation and never ends the run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Tools:
 
 Task: {task}
 {transcript}"""
-"""What the model reads in each turn; `ReActAgent` takes another with the same three fields."""
+"""The prompt of each turn; `ReActAgent` accepts another one with the same three fields."""
 
 Stop = Literal["answer", "max_steps", "malformed", "cancelled", "tool", "tool_failed"]
 
@@ -57,11 +57,11 @@ class Tool:
     """Something an agent can do.
 
     Attributes:
-        name: without white space; the model writes it.
-        description: what it is for: the selector and the model read it.
-        function: synchronous or asynchronous. An action input that is a JSON object becomes its keyword arguments,
-            anything else its one argument.
-        parameters: JSON schema of the keyword arguments, shown to the model; names are checked against it.
+        name: the name that the model writes; no white space.
+        description: what the tool is for; read by the selector and the model.
+        function: synchronous or asynchronous. An action input that is a JSON object is passed as keyword arguments,
+            anything else as the only argument.
+        parameters: JSON schema of the keyword arguments, shown to the model; argument names are checked against it.
         examples: tasks that this tool is right for, for selectors that learn from them.
     """
 
@@ -78,7 +78,7 @@ class Tool:
             raise InputError(f"tool {self.name!r}: its function cannot be called: {self.function!r:.80}")
 
     def complaint(self, argument: object) -> str | None:
-        """What is wrong with an action input, if its names or number don't fit."""
+        """Return what is wrong with an action input if its argument names or count don't fit, else None."""
         keywords = argument if isinstance(argument, dict) else None
         if self.parameters is not None:
             properties = self.parameters.get("properties", {})
@@ -89,7 +89,7 @@ class Tool:
                 return f"the action input of {self.name} lacks {', '.join(missing)}"
         try:
             signature = inspect.signature(self.function)
-        except (TypeError, ValueError):  # some built-in functions have none
+        except (TypeError, ValueError):  # some built-in functions have no signature
             return None
         try:
             signature.bind(**keywords) if keywords is not None else signature.bind(argument)
@@ -99,34 +99,34 @@ class Tool:
 
 
 class HasCall(Protocol):
-    """A tool from another framework."""
+    """Protocol of tools from other frameworks."""
 
     @property
     def name(self) -> str:
-        """As of `Tool`."""
+        """Like `Tool.name`."""
         ...
 
     @property
     def description(self) -> str:
-        """As of `Tool`."""
+        """Like `Tool.description`."""
         ...
 
     @property
     def call(self) -> Callable[..., Any]:
-        """What a `Tool` has as its function."""
+        """Like `Tool.function`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStep:
-    """One turn: what the model thought and did, and what came of it.
+    """One turn: what the model thought and did, and the outcome.
 
     Attributes:
-        thought: the model's reasoning, as far as it gave any.
-        tool: the tool it named; None where no action could be read.
+        thought: the model's reasoning, if it gave any.
+        tool: the tool it named; None if no action could be read.
         argument: the action input.
-        observation: what the model was given back, cut to length.
-        error: why the step failed; None where the tool was called and returned.
+        observation: what the model was shown, cut to length.
+        error: why the step failed; None if the tool returned.
     """
 
     thought: str
@@ -138,15 +138,15 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True)
 class AgentResult:
-    """The end of a run.
+    """The result of a run.
 
     Attributes:
-        answer: None where the run ended without one.
-        steps: every turn but the one with the answer.
+        answer: the answer; None if the run ended without one.
+        steps: every turn except the one with the answer.
         stopped: ``"answer"``, ``"max_steps"``, ``"malformed"`` (two replies in a row that could not be read),
-            ``"cancelled"``; without a model ``"tool"`` or ``"tool_failed"``.
-        tools: names of the tools on the shortlist.
-        selection: how the selector chose them.
+            ``"cancelled"``; without a model, ``"tool"`` or ``"tool_failed"``.
+        tools: names of the shortlisted tools.
+        selection: the selector's result for them.
     """
 
     answer: str | None
@@ -188,19 +188,19 @@ _Loop = Generator[_Ask | _Call, Any, AgentResult]
 class ReActAgent:
     """Solves tasks with tools.
 
-    Without a model the one tool that the selector puts first is called once, with the task.
+    Without a model, the tool that the selector ranks first is called once, with the task.
 
     Args:
-        tools: at least one; names differ. A `Tool`, or any object with ``name``, ``description`` and ``call``, which is
-            called as a tool's function is.
-        selector: chooses the shortlist; the model sees no other tool. When it abstains the model sees all of them.
+        tools: at least one, with distinct names. Each is a `Tool`, or any object with ``name``, ``description`` and
+            ``call``; ``call`` is used like `Tool.function`.
+        selector: chooses the shortlist, the only tools that the model sees. If it abstains, the model sees all tools.
         llm: anything with ``complete(prompt)`` that returns an object with ``.text``; see `pointsman.llm.ask`.
-        max_steps: how many turns at most.
-        observation_chars: how much of an observation the model is given.
-        prompt: as `PROMPT`, with ``{tools}``, ``{task}`` and ``{transcript}``.
+        max_steps: maximum number of turns.
+        observation_chars: maximum characters of an observation that the model sees.
+        prompt: like `PROMPT`, with ``{tools}``, ``{task}`` and ``{transcript}``.
 
     Raises:
-        InputError: no tools, something that is no tool, two of one name, or bounds below 1.
+        InputError: there are no tools, one is not a tool, two share a name, or a limit is below 1.
     """
 
     def __init__(
@@ -233,9 +233,9 @@ class ReActAgent:
         """Solve a task.
 
         Args:
-            task: what is wanted.
-            cancelled: asked before every turn; True ends the run with the steps so far. The
-                ``is_set`` of a `threading.Event` will do.
+            task: the task in words.
+            cancelled: called before every turn; True ends the run with the steps so far. Can be
+                `threading.Event.is_set`.
 
         Raises:
             InputError: the task is not a str.
@@ -252,7 +252,7 @@ class ReActAgent:
             return result
 
     async def arun(self, task: str, *, cancelled: Callable[[], bool] = lambda: False) -> AgentResult:
-        """`run`, awaited: synchronous models and tools run in worker threads, and cancelling the task ends it."""
+        """Async version of `run`: synchronous models and tools run in worker threads; cancelling ends the run."""
         loop = self._loop(task, await self.selector.aselect(self._choices, _query(task)), cancelled)
         try:
             request = next(loop)
@@ -266,7 +266,7 @@ class ReActAgent:
             return result
 
     def _loop(self, task: str, selection: SelectorResult, cancelled: Callable[[], bool]) -> _Loop:
-        """The run itself: asks for what has to be done and is sent what came of it, synchronously or not."""
+        """The run as a generator: yields calls to make and receives their outcomes, so both twins can drive it."""
         tools = {self.tools[index].name: self.tools[index] for index in selection.inds} or {
             tool.name: tool for tool in self.tools
         }
@@ -298,7 +298,7 @@ class ReActAgent:
         return result(None, "max_steps")
 
     def _act(self, action: _Action, tools: Mapping[str, Tool]) -> Generator[_Call, Any, AgentStep]:
-        """Call the tool that an action names; everything that goes wrong becomes an observation."""
+        """Call the tool that an action names; every failure becomes an observation."""
         tool = tools.get(action.tool)
         if tool is None:
             error: str | None = f"there is no tool {action.tool!r:.80}; the tools are {', '.join(tools)}"
@@ -319,7 +319,7 @@ class ReActAgent:
             "{task}": task,
             "{transcript}": "".join(f"\n{_written(step)}" for step in steps),
         }
-        # In one pass, so that a task which contains "{tools}" is left as it is.
+        # In one pass, so that a task that contains "{tools}" is left unchanged.
         return re.sub(r"\{(?:tools|task|transcript)\}", lambda field: fields[field[0]], self._prompt)
 
 
@@ -333,7 +333,7 @@ def _call(call: _Call) -> object:
         outcome = _applied(call)
         if inspect.isawaitable(outcome):
             return wait_for(_awaited, outcome)
-    except Exception as error:  # noqa: BLE001  (told to the model and kept in the step)
+    except Exception as error:  # noqa: BLE001  (reported to the model and kept in the step)
         return _failed(call.tool, error)
     return outcome
 
@@ -345,7 +345,7 @@ async def _acall(call: _Call) -> object:
         outcome = await in_thread(_applied, call)
         if inspect.isawaitable(outcome):
             return await _awaited(outcome)
-    except Exception as error:  # noqa: BLE001  (told to the model and kept in the step)
+    except Exception as error:  # noqa: BLE001  (reported to the model and kept in the step)
         return _failed(call.tool, error)
     return outcome
 
@@ -391,14 +391,14 @@ def _metadata(tool: Tool) -> ToolMetadata:
 
 
 def _described(tool: Tool) -> str:
-    """A tool on one line, whatever its author wrote into the description."""
+    """Return a tool on one line, whatever its description contains."""
     description = " ".join(tool.description.split())
     schema = "" if tool.parameters is None else f" Parameters: {json.dumps(tool.parameters, ensure_ascii=False)}"
     return f"- {tool.name}: {description}{schema}"
 
 
 def _written(step: AgentStep) -> str:
-    """A step as the model reads it later; its observation cannot end its own fence."""
+    """Return a step as the model reads it later; its observation cannot close its own fence."""
     if step.tool is None:
         return f"Your last reply could not be read: {step.observation}\n"
     argument = step.argument if isinstance(step.argument, str) else json.dumps(step.argument, ensure_ascii=False)
@@ -440,7 +440,7 @@ _FENCE = re.compile(r"\A```\w*\s*|\s*```\Z")
 
 
 def _read(reply: str) -> _Action | _Answer | str:
-    """What a reply says to do, or what is wrong with it. An observation that the model made up is not read."""
+    """Return what a reply says to do, or what is wrong with it. Observations that the model made up are ignored."""
     match = _INVENTED.search(reply)
     if match:
         reply = reply[: match.start()]

@@ -1,12 +1,12 @@
-"""Copies of a whole workspace: made while it is searched and written to, checked, and put back.
+"""Backs up a whole workspace while it is searched and written to, verifies backups and restores them.
 
 A backup is a folder that holds every dataset's documents with their vectors (by SQLite's online backup, one consistent
 moment of each), the fitted policy, the keys' hashes, saved evaluations, and ``backup.json`` with the size and SHA-256
 of each file. Indexes are not part of it; they are derived from the documents when it is restored.
 
-Both directions write aside and rename at the end: a folder of the name asked for is there whole or not at all, and what
-a killed process leaves has no ``backup.json`` and restores nothing. What is restored is taken for hostile until it is
-checked: only names that a workspace has are copied, and only regular files.
+Both directions write to a temporary folder and rename it at the end, so the requested folder is complete or absent.
+What a killed process leaves has no ``backup.json`` and cannot be restored. A backup is untrusted until it is checked:
+only file names that a workspace can have are copied, and only regular files.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from pointsman._sqlite import SQLITE_ERRORS
 from pointsman._version import __version__
 from pointsman.dataset import check_name
 from pointsman.errors import (
@@ -57,7 +59,7 @@ FORMAT: Final = 1
 MANIFEST: Final = "backup.json"
 
 Progress = Callable[[int, int, str], None]
-"""Called with what is done, of how much, and what comes next."""
+"""Called with the amount done, the total, and what comes next."""
 
 _SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "keys.json")
 _FOLDERS: Final = ("evaluations",)
@@ -65,20 +67,20 @@ _OF_DATASET: Final = ("documents.sqlite", "manifest.json")
 _PART: Final = re.compile(r"(?!\.)[\w.\-+ ]{1,200}", re.UNICODE)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _DEEPEST: Final = 8
-_LARGEST_MANIFEST: Final = 256_000_000  # bytes, more than a million files
+_LARGEST_MANIFEST: Final = 256_000_000  # bytes, enough for more than a million files
 _BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What was copied.
+    """The result of a backup.
 
     Attributes:
         folder: where the backup is.
-        time: when it was begun; everything acknowledged before is in it.
-        datasets: documents by dataset.
-        files: how many.
-        bytes: of all files together.
+        time: when it began; it contains everything acknowledged before.
+        datasets: number of documents by dataset.
+        files: number of files.
+        bytes: total size of all files.
         skipped: datasets that were deleted while the backup ran.
     """
 
@@ -92,14 +94,14 @@ class BackupReport:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What was put back.
+    """The result of a restore.
 
     Attributes:
         folder: the workspace.
-        time: when the backup was begun.
-        datasets: documents by dataset.
-        files: how many.
-        bytes: of all files together.
+        time: when the backup began.
+        datasets: number of documents by dataset.
+        files: number of files.
+        bytes: total size of all files.
         verified: whether documents and indexes were compared.
     """
 
@@ -120,7 +122,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What ``backup.json`` says."""
+    """The contents of ``backup.json``."""
 
     time: datetime
     files: tuple[_File, ...]
@@ -130,13 +132,13 @@ class _Contents:
 def backup(
     workspace: Workspace | str | Path, folder: str | Path, *, on_progress: Progress | None = None
 ) -> BackupReport:
-    """Copy a workspace into a new folder, also while others search it and write to it.
+    """Copy a workspace into a new folder, even while others search it and write to it.
 
-    Each dataset is copied as it is at one moment after the call began; datasets are not copied at the same moment.
+    Each dataset is copied as of one moment after the call began; the moments of different datasets differ.
 
     Args:
         workspace: the workspace, or its folder.
-        folder: where to; made, or empty.
+        folder: the target, created if it does not exist; else it must be empty.
         on_progress: called before each dataset and at the end.
 
     Raises:
@@ -148,9 +150,9 @@ def backup(
 
     if not isinstance(workspace, Workspace):
         root = Path(workspace)
-        if not (root / "workspace.json").is_file() and not (root / "datasets").is_dir():
-            raise InputError(f"there is no workspace at {str(root)!r}; name the folder of one")
         with translated(root):
+            if not (root / "workspace.json").is_file() and not (root / "datasets").is_dir():
+                raise InputError(f"there is no workspace at {str(root)!r}; name the folder of one")
             opened_workspace = Workspace(root)
         with opened_workspace:
             return backup(opened_workspace, folder, on_progress=on_progress)
@@ -180,20 +182,20 @@ def backup(
 def restore(
     backup: str | Path, folder: str | Path, *, verify: bool = True, on_progress: Progress | None = None
 ) -> RestoreReport:
-    """Make a workspace out of a backup.
+    """Restore a workspace from a backup.
 
     Args:
-        backup: the folder that `backup` has written.
-        folder: where to; made, or empty.
-        verify: open every dataset, build its indexes and compare them with the documents; without it, they are built
-            when a dataset is first used. Checksums are compared in either case.
+        backup: a folder written by `backup`.
+        folder: the target, created if it does not exist; else it must be empty.
+        verify: open every dataset, build its indexes and compare them with the documents; if False, indexes are built
+            on first use. Checksums are always compared.
         on_progress: called before each file, then before each dataset, and at the end.
 
     Raises:
-        InputError: there is no backup, it has names that no workspace has, or the folder is not empty.
-        CorruptStoreError: the backup is damaged; the message says which file.
+        InputError: there is no backup, it has file names that no workspace has, or the folder is not empty.
+        CorruptStoreError: the backup is damaged; the message names the file.
         FormatVersionError: a newer Pointsman wrote it.
-        LockedError: something is being restored into this folder.
+        LockedError: another restore into this folder is running.
     """
     source, folder = Path(backup), Path(folder)
     contents = _read_contents(source)
@@ -213,20 +215,20 @@ def restore(
     return RestoreReport(folder, contents.time, contents.datasets, len(contents.files), size, verify)
 
 
-# ── writing aside ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── temporary folders ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
 def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
-    """A new folder beside the one asked for, renamed to it when the block ends well, else removed.
+    """Yield a temporary folder, renamed to the requested one if the block succeeds, else removed.
 
     Args:
-        folder: the one asked for.
-        mode: its permissions, less those that the process gives to nobody.
+        folder: the requested folder.
+        mode: its permissions, before the process's umask.
 
     Raises:
-        InputError: there is something in the folder.
-        LockedError: another process is writing one of this name.
+        InputError: the folder is not empty.
+        LockedError: another process is writing a folder of this name.
     """
     folder = folder.absolute()
     _check_empty(folder)
@@ -245,16 +247,17 @@ def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
         sync_directory(partial)
         _check_empty(folder)
         if folder.exists():
-            folder.rmdir()  # it is empty; a symbolic link to such a folder is not replaced but refused
+            folder.rmdir()  # it is empty; a symbolic link to an empty folder is refused, not replaced
         partial.rename(folder)
         sync_directory(folder.parent)
     except OSError as error:
-        if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:  # somebody has begun to use it at this very moment
+        if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:  # somebody started to use it in the meantime
             raise _not_empty(folder) from error
-        raise store_error(folder, error, "removing the incomplete copy") from error
+        place = Path(error.filename or folder)
+        raise store_error(place, error, "removing the incomplete copy") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        with suppress(OSError):  # it may stay: what counts is who holds it
+        with suppress(OSError):  # it may stay: only the lock on it counts
             lock.path.unlink()
         lock.release()
 
@@ -272,7 +275,7 @@ def _not_empty(folder: Path) -> InputError:
 def _errors_told(place: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise StoreError(f"{place}: {error}") from error
 
 
@@ -280,13 +283,13 @@ def _errors_told(place: Path) -> Iterator[None]:
 
 
 def _copy_dataset(workspace: Workspace, name: str, target: Path) -> int | None:
-    """Copy a dataset and count its documents; None where it has been deleted meanwhile."""
+    """Copy a dataset and count its documents; None if it was deleted in the meantime."""
     try:
         try:
             workspace.dataset(name, create=False).save(target)
         except ReplacedError:
             shutil.rmtree(target, ignore_errors=True)
-            workspace.dataset(name, create=False).save(target)  # the new one
+            workspace.dataset(name, create=False).save(target)  # the recreated dataset
     except (UnknownNameError, StoreError) as error:
         if name in workspace.names():
             raise
@@ -297,18 +300,18 @@ def _copy_dataset(workspace: Workspace, name: str, target: Path) -> int | None:
 
 
 def _count(path: Path) -> int:
-    """How many documents a copy has; nothing is written beside it."""
+    """Count the documents of a copy without writing next to it."""
     with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
         return int(connection.execute("SELECT count(*) FROM documents").fetchone()[0])
 
 
 def _others(root: Path) -> Iterator[tuple[Path, str]]:
-    """What a workspace has beside its datasets."""
+    """Yield the files of a workspace that do not belong to a dataset."""
     for name in _SINGLE:
         if (root / name).is_file():
             yield root / name, name
     for folder in _FOLDERS:
-        for path in sorted((root / folder).rglob("*")):
+        for path in _below(root / folder):
             relative = path.relative_to(root).as_posix()
             if not stat.S_ISREG(path.lstat().st_mode):
                 if not path.is_dir():
@@ -319,8 +322,18 @@ def _others(root: Path) -> Iterator[tuple[Path, str]]:
                 log.warning("%s is not a workspace file and is not backed up", path)
 
 
+def _below(folder: Path) -> list[Path]:
+    """Everything in a folder, sorted; ``rglob`` would pass over what must not be read."""
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    return sorted(Path(where, name) for where, *names in os.walk(folder, onerror=fail) for name in chain(*names))
+
+
 def _copy(source: Path, target: Path) -> None:
-    """Copy one file with its permissions; a file that is replaced meanwhile is the old one or the new one."""
+    """Copy one file with its permissions; of a file replaced meanwhile, the copy is the old or the new one."""
     make_directory(target.parent)
     with source.open("rb") as reader, target.open("xb") as write:
         target.chmod(stat.S_IMODE(os.fstat(reader.fileno()).st_mode))
@@ -337,7 +350,7 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _described(root: Path, path: str) -> _File:
-    """Size and checksum of a file, once it is on disk."""
+    """Flush a file to disk and return its size and checksum."""
     digest, size = hashlib.sha256(), 0
     with (root / path).open("rb") as file:
         while block := file.read(_BLOCK):
@@ -363,7 +376,7 @@ def _write_contents(root: Path, contents: _Contents) -> None:
 
 
 def _checksum(value: Mapping[str, Any]) -> str:
-    """Of what ``backup.json`` says, so that damage to it is not taken for damage to the files."""
+    """Checksum of ``backup.json``, so that damage to it is not mistaken for damage to the files."""
     rest = {name: part for name, part in value.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(rest, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
 
@@ -372,7 +385,7 @@ def _checksum(value: Mapping[str, Any]) -> str:
 
 
 def _read_contents(source: Path) -> _Contents:
-    """What the backup holds, every name checked."""
+    """Read the contents of a backup and check every name."""
     path = source / MANIFEST
     try:
         with path.open("rb") as file:
@@ -432,7 +445,7 @@ def _number(value: Any) -> int:
 
 
 def _allowed(path: str) -> bool:
-    """Whether a file of a workspace may have this path; there is no way out of the folder in it."""
+    """Whether a workspace file may have this path; such a path cannot leave the folder."""
     parts = path.split("/")
     if path in _SINGLE:
         return True
@@ -446,7 +459,7 @@ def _allowed(path: str) -> bool:
 
 
 def _check_complete(source: Path, contents: _Contents) -> None:
-    """That files and datasets belong together, and no file is listed twice."""
+    """Check that files and datasets match and that no file is listed twice."""
     paths = [file.path for file in contents.files]
     if len(set(paths)) < len(paths):
         raise InputError(f"{source} lists a file twice; it is not restored")
@@ -457,7 +470,7 @@ def _check_complete(source: Path, contents: _Contents) -> None:
 
 
 def _copy_checked(source: Path, file: _File, target: Path) -> None:
-    """Copy one file, and compare what was copied with its checksum."""
+    """Copy one file and compare the copy with its checksum."""
     origin, copy = source / file.path, target / file.path
     damaged = f"{origin} is damaged"
     try:
@@ -484,10 +497,10 @@ def _copy_checked(source: Path, file: _File, target: Path) -> None:
 
 
 def _verify(folder: Path, contents: _Contents, report: Callable[[int, str], None]) -> None:
-    """Open every dataset, which builds its indexes, and compare.
+    """Open every dataset, which builds its indexes, and compare them with the documents.
 
     Raises:
-        CorruptStoreError: something disagrees.
+        CorruptStoreError: they differ.
     """
     from pointsman.workspace import Workspace
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError
 from pointsman.request import SearchRequest
+from pointsman.retrieval.background import spread_evenly
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import StoreResults
 from pointsman.retrieval.dataset_calibration import MOST_HITS, Calibration, Coverage
@@ -347,7 +348,7 @@ class _Study:
     def _words(self) -> tuple[Counter[str], float, int]:
         """How many of some documents hold each word, their mean length, and how many they are."""
         if self._kept is None:
-            documents = _spread_evenly(self.dataset, _SAMPLE)
+            documents = spread_evenly(self.dataset.store, self.dataset.ids(), _SAMPLE)
             tokens = [DEFAULT_ANALYZER.tokens(one.searchable) for one in documents]
             holding = Counter(token for some in tokens for token in set(some))
             self._kept = holding, max(sum(map(len, tokens)) / max(len(tokens), 1), 1.0), len(tokens)
@@ -364,7 +365,7 @@ def _hits(answer: RetrievalContext) -> Sequence[Hit]:
 def _taken_out(dataset: Dataset) -> Iterator[tuple[Document, str, Document]]:
     """Documents, a question out of each, and what is left: titles, first and other sentences in turn."""
     kinds = cycle(("title", "first", "other"))
-    for document in _spread_evenly(dataset, MADE):
+    for document in spread_evenly(dataset.store, dataset.ids(), MADE):
         kind, text = next(kinds), document.text
         if kind == "title" and document.title:
             bare = {name: value for name, value in document.metadata.items() if name != "title"}
@@ -379,12 +380,6 @@ def _taken_out(dataset: Dataset) -> Iterator[tuple[Document, str, Document]]:
             rest = Document(document.id, text[:start] + text[end:], document.metadata)
         if len(rest.text) >= _SHORTEST and len(DEFAULT_ANALYZER.query_tokens(question)) >= _WORDS:
             yield document, question, rest
-
-
-def _spread_evenly(dataset: Dataset, count: int) -> list[Document]:
-    ids = dataset.ids()
-    some = [ids[place * len(ids) // count] for place in range(count)] if len(ids) > count else ids
-    return [document for document in dataset.store.get(some) if document is not None]
 
 
 # ── fitting ──────────────────────────────────────────────────────────────────────────────────────────────────────────

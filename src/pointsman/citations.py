@@ -1,8 +1,8 @@
-"""Where a hit is from, hits as numbered sources of a prompt, and what of an answer stands in them.
+"""Locates hits, writes them as numbered sources of a prompt, and checks an answer against them.
 
-``cite`` says where a hit stands, ``to_prompt`` writes hits for a language model, and ``verify`` looks up every quote
-and number of its answer in them, without a model. All three take what is in documents as data: nothing that stands in
-one can pass for another source.
+``cite`` locates a hit, ``to_prompt`` writes hits for a language model, and ``verify`` looks up every quote and number
+of its answer in them, without a model. All three treat document text as data: no text in a document can pass for
+another source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Style = Literal["quoted", "xml"]
 Status = Literal["exact", "near", "unsupported"]
 
 NEAR = 85.0
-"""Share of a quote's characters, in percent, that stand in a hit in the same order, from which on it is near."""
+"""Percentage of a quote's characters that a hit must contain in the same order for the quote to be near."""
 
 
 class _Text(Protocol):
@@ -38,36 +38,36 @@ class _Parts(Protocol):
 
 
 class Hit(Protocol):
-    """What is cited; `pointsman.types.Hit` is one."""
+    """Protocol of what can be cited, such as `pointsman.types.Hit`."""
 
     @property
     def id(self) -> str:
-        """The document's."""
+        """The document's id."""
         ...
 
     @property
     def dataset(self) -> str | None:
-        """That the document is in."""
+        """The dataset of the document."""
         ...
 
     @property
     def text(self) -> str:
-        """What to read."""
+        """The text to cite."""
         ...
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The document's."""
+        """The document's metadata."""
         ...
 
     @property
     def document(self) -> _Text:
-        """As it is stored."""
+        """The document as it is stored."""
         ...
 
     @property
     def excerpt(self) -> _Parts | None:
-        """What compression kept of it."""
+        """The parts that compression kept."""
         ...
 
 
@@ -76,18 +76,17 @@ class Citation:
     """The location of a hit.
 
     Attributes:
-        source: the file, as it was named when it was indexed; the document's id where it is from no file.
-        hash: SHA-256 of the file's bytes, in hexadecimal digits; None where it is from no file.
-        page: the page, slide, sheet or cell that it begins on, from 1.
+        source: the file name given at indexing; the document's id if it is not from a file.
+        hash: SHA-256 of the file's bytes, in hexadecimal digits; None if it is not from a file.
+        page: the page, slide, sheet or cell where it begins, from 1.
         lines: its first and last line in the file, or row in the sheet, from 1.
-        start: of its characters in the source's text, see `Dataset.text`: ``text[start:end]`` is the quote. None where
-            the document has a source and does not say where in it.
-        end: after them.
-        quote: what stands there. Where compression left parts out, ``start`` and ``end`` go from the first part to the
-            last one.
-        title: of the document and the headings around, or an empty string.
-        id: the document's.
-        dataset: that it is in.
+        start: offset of its first character in the source's text (`Dataset.text`): ``text[start:end]`` is the quote.
+            None if the document has a source but no position in it.
+        end: offset after its last character.
+        quote: the quoted text. If compression omitted parts, ``start`` and ``end`` enclose all of them.
+        title: the document's title and the enclosing headings, or an empty string.
+        id: the document's id.
+        dataset: the document's dataset.
     """
 
     source: str
@@ -102,7 +101,7 @@ class Citation:
     dataset: str | None
 
     def __str__(self) -> str:
-        """Such as ``guide.md, lines 12-18`` or ``book.pdf, page 3``."""
+        """Return a text such as ``guide.md, lines 12-18`` or ``book.pdf, page 3``."""
         place = [f"page {self.page}"] if self.page is not None else []
         if self.lines:
             first, last = self.lines
@@ -110,18 +109,18 @@ class Citation:
         return ", ".join([_one_line(self.source), *place])
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """Return all fields in JSON form."""
         return {**asdict(self), **self.where()}
 
     def where(self) -> dict[str, Any]:
-        """What it adds to its hit, as JSON has it: the same in one line, source, hash, page, lines and offsets."""
+        """Return what it adds to its hit, in JSON form: itself on one line, source, hash, page, lines and offsets."""
         lines = list(self.lines) if self.lines else None
         about = {"place": str(self), "source": self.source, "hash": self.hash, "page": self.page, "lines": lines}
         return {**about, "start": self.start, "end": self.end}
 
 
 def cite(hit: Hit) -> Citation:
-    """The location of a hit, as far as its document's metadata gives it.
+    """Return the location of a hit, as far as its document's metadata contains it.
 
     >>> from pointsman.types import Document, Hit
     >>> metadata = {"source": "guide.md", "line": 12, "last_line": 18, "start": 300, "end": 320}
@@ -132,7 +131,7 @@ def cite(hit: Hit) -> Citation:
     source, sha256 = metadata.get("source"), metadata.get("sha256")
     line, start = _number(metadata.get("line")), _number(metadata.get("start"))
     end = _number(metadata.get("end"))
-    if not (isinstance(source, str) and source):  # it is from no file, and its own text is what there is
+    if not (isinstance(source, str) and source):  # it is not from a file, so its own text is the source
         source, start, end = hit.id, 0, len(hit.document.text)
     if start is not None and hit.excerpt is not None and hit.excerpt.spans:
         start, end = start + hit.excerpt.spans[0][0], start + hit.excerpt.spans[-1][1]
@@ -155,7 +154,7 @@ def _number(value: object) -> int | None:
 
 
 def about_tokens(text: str) -> int:
-    """A token for every three bytes of UTF-8: more than tokenizers make of English, Chinese or Russian.
+    """Estimate tokens as one per three bytes of UTF-8: more than tokenizers produce for English, Chinese or Russian.
 
     >>> about_tokens("Railway switches guide trains.")
     10
@@ -170,17 +169,17 @@ def to_prompt(
     style: Style = "quoted",
     count_tokens: Callable[[str], int] = about_tokens,
 ) -> str:
-    """Hits as numbered sources for a language model, best first, up to a number of tokens.
+    """Write hits as numbered sources for a language model, best first, up to a number of tokens.
 
-    The number of a source is that of its hit, from 1, as `verify` counts them. The last source that has room is cut
-    at a sentence's end; those after it are left out.
+    A source has the number of its hit, from 1, as in `verify`. The last source that fits is cut at the end of a
+    sentence; those after it are omitted.
 
     Args:
         hits: a context, or its hits.
-        max_tokens: of the whole text.
-        style: ``"quoted"``: a line of number and place, then the text with ``>`` before each line;
-            ``"xml"``: ``<source id="1" place="…">`` around it.
-        count_tokens: of a text, by the model's own tokenizer where it is at hand.
+        max_tokens: limit for the whole text.
+        style: ``"quoted"``: a line with number and place, then the text with ``>`` before each line; ``"xml"``:
+            ``<source id="1" place="…">`` around it.
+        count_tokens: returns the number of tokens in a text; pass the model's own tokenizer if available.
 
     Raises:
         InputError: the style is unknown, or ``max_tokens`` is below 1.
@@ -193,7 +192,7 @@ def to_prompt(
     remaining = max_tokens
     for number, hit in enumerate(hits, start=1):
         part = _STYLES[style](number, cite(hit), hit.text)
-        cost = count_tokens(part) + 1  # and what joins it to the one before
+        cost = count_tokens(part) + 1  # plus the separator before it
         if cost > remaining:
             parts += _shortened(number, hit, _STYLES[style], remaining, count_tokens)
             break
@@ -205,7 +204,7 @@ def to_prompt(
 def _shortened(
     number: int, hit: Hit, write: Callable[[int, Citation, str], str], tokens: int, count: Callable[[str], int]
 ) -> list[str]:
-    """The source with as many whole sentences as have room; none where not even the first one has."""
+    """Return the source with as many whole sentences as fit; an empty list if not even the first one fits."""
     ends = [end for _, end in sentences(hit.text)]
     low, high = 0, len(ends)
     while low < high:
@@ -219,7 +218,7 @@ def _shortened(
 
 def _quoted(number: int, citation: Citation, text: str) -> str:
     title = f" ({_one_line(citation.title)})" if citation.title else ""
-    # Every line is marked, those that only some programs see as lines too, so none can pass for a source's head.
+    # Every line is marked, including those that only some programs see as lines, so none can pass for a heading.
     return "\n".join([f"[{number}] {citation}{title}", *(f"> {line}" for line in text.splitlines())])
 
 
@@ -241,7 +240,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _STYLES: dict[str, Callable[[int, Citation, str], str]] = {"quoted": _quoted, "xml": _xml}
 
 
-# ── what of an answer stands in the hits ─────────────────────────────────────────────────────────────────────────────
+# ── checking an answer against the hits ──────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,17 +249,17 @@ class Claim:
 
     Attributes:
         kind: ``"quote"``, ``"number"``, ``"date"``, or ``"name"`` for names with digits such as ``GPT-4``.
-        text: as the answer has it.
-        start: of its characters in the answer.
-        end: after them.
-        status: ``"exact"``: it stands in a hit: a quote character for character (white space apart), a number with
-            its value and unit, however written. ``"near"``: a quote with small changes that touch no number, a number
-            whose hit has no unit. ``"unsupported"``: in no hit.
-        hit: the number of the hit, from 1, the one that the answer names beside the claim if it is there; None where
-            it is in none.
-        span: where it stands in that hit's document's text; None in a title.
-        similarity: of a quote to what stands there, in percent.
-        named: numbers of sources that the answer names beside the claim, such as ``[2]``.
+        text: the claim as written in the answer.
+        start: offset of its first character in the answer.
+        end: offset after its last character.
+        status: ``"exact"``: a hit contains it: a quote character for character (except white space), a number with its
+            value and unit in any notation. ``"near"``: a quote with small changes that do not affect numbers, or a
+            number without a unit in the hit. ``"unsupported"``: no hit contains it.
+        hit: the number of the supporting hit, from 1, preferably the one that the answer cites for the claim; None if
+            there is none.
+        span: its position in the text of that hit's document; None in a title.
+        similarity: of a quote to the matched text, in percent.
+        named: numbers of the sources that the answer cites for the claim, such as ``[2]``.
     """
 
     kind: Literal["quote", "number", "date", "name"]
@@ -275,15 +274,15 @@ class Claim:
 
     @property
     def misattributed(self) -> bool:
-        """Whether a hit supports it, but none of those that the answer cites for it."""
+        """Whether a hit supports the claim, but none of those that the answer cites for it."""
         return self.hit is not None and bool(self.named) and self.hit not in self.named
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerCheck:
-    """What `verify` found of an answer's quotes and numbers.
+    """The result of `verify`: an answer's quotes and numbers.
 
-    An answer without any is ``supported``; whether its other sentences are true is not looked into.
+    An answer without any is ``supported``; its other sentences are not checked.
     """
 
     claims: tuple[Claim, ...]
@@ -299,26 +298,25 @@ class AnswerCheck:
         return tuple(claim for claim in self.claims if claim.status == "unsupported")
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """Return all fields in JSON form."""
         claims = [asdict(claim) | {"misattributed": claim.misattributed} for claim in self.claims]
         return {"supported": self.supported, "claims": claims}
 
 
 MAX_ANSWER = 200_000
-"""Characters of an answer that is checked."""
+"""Maximum characters of an answer."""
 
 
 def verify(answer: str, hits: Iterable[Hit]) -> AnswerCheck:
     """Look up every quote and number of an answer in hits, without a model.
 
-    Quotes are what stands in quotation marks (those of English, Russian, Chinese and German) and Markdown's quoted
-    lines. Numbers are compared by value: thousands separators, decimal commas, powers in words, Chinese numerals,
-    units in three languages, dates in any order; nothing is rounded. Numbers of lists and of sources (``[2]``) are no
-    claims.
+    Quotes are text in quotation marks (English, Russian, Chinese and German) and Markdown's quoted lines. Numbers are
+    compared by value: thousands separators, decimal commas, powers in words, Chinese numerals, units in three
+    languages, dates in any order; nothing is rounded. List numbers and source numbers (``[2]``) are not claims.
 
     Args:
         answer: at most 200,000 characters.
-        hits: a context, or its hits, in the order in which they were numbered for the model.
+        hits: a context, or its hits, in the order in which the model saw them.
 
     Raises:
         InputError: the answer is longer.
@@ -357,7 +355,7 @@ _WORD = re.compile(r"\w")
 
 
 def _quotes(answer: str) -> Iterator[tuple[int, int]]:
-    """Where the insides of quotation marks and the quoted lines stand; empty and wordless ones are passed over."""
+    """Yield the spans of quoted text and quoted lines; those without words are skipped."""
     for match in _QUOTE.finditer(answer):
         start, end = match.span(match.lastindex or 0)
         if _WORD.search(answer, start, end):
@@ -365,7 +363,7 @@ def _quotes(answer: str) -> Iterator[tuple[int, int]]:
 
 
 def _quantities_of(answer: str, quoted: Sequence[tuple[int, int]]) -> Iterator[Quantity]:
-    """Numbers, dates and names with digits outside of quotes, list marks and marks of sources."""
+    """Yield numbers, dates and names with digits that are outside quotes, list markers and source markers."""
     plain = list(answer)
     for start, end in [*quoted, *(mark.span() for mark in _SOURCE_MARK.finditer(answer))]:
         plain[start:end] = "\n" * (end - start)
@@ -377,7 +375,7 @@ def _quantities_of(answer: str, quoted: Sequence[tuple[int, int]]) -> Iterator[Q
 
 
 class _Passage:
-    """A hit's text in the forms in which claims are looked up."""
+    """A hit's text, prepared for looking up claims."""
 
     def __init__(self, hit: Hit) -> None:
         self.text, self.title = hit.document.text, _fold(hit.document.title)[0].strip()
@@ -392,11 +390,11 @@ class _Passage:
         return _Quantities(self.title, detect(self.text))
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """A place in the folded text as one of the text."""
+        """Convert a span of the folded text to a span of the text."""
         return self.places[start], self.places[end - 1] + 1
 
     def find(self, quote: str, begin: int = 0) -> tuple[int, int] | None:
-        """Where a quote stands in the folded text, word for word: never within a word."""
+        """Return the span of a quote in the folded text, at word boundaries only."""
         place = self.folded.find(quote, begin)
         while place >= 0:
             end = place + len(quote)
@@ -407,9 +405,9 @@ class _Passage:
 
 
 def _fold(text: str) -> tuple[str, list[int]]:
-    """The text with each run of white space as one blank, and where each of its characters stands in the original.
+    """Return the text with each run of white space as one space, and the original offset of each character.
 
-    Composed and decomposed accents are made equal; nothing else is.
+    Only composed and decomposed accents are unified.
     """
     characters: list[str] = []
     places: list[int] = []
@@ -424,7 +422,7 @@ _PARTS = re.compile(r"\s+|[^\s\u0300-\u036f][\u0300-\u036f]{0,30}|[\u0300-\u036f
 
 
 def _tears(text: str, place: int) -> bool:
-    """Whether a cut at this place goes through a word; Chinese words have no visible ends."""
+    """Whether a cut here would split a word; Chinese words have no visible boundaries."""
     if not 0 < place < len(text):
         return False
     return all(
@@ -433,7 +431,7 @@ def _tears(text: str, place: int) -> bool:
 
 
 class _Quantities:
-    """The numbers, dates and names of a text by what they are."""
+    """The numbers, dates and names of a text, indexed by value."""
 
     def __init__(self, text: str, language: str) -> None:
         self._dates: list[Quantity] = []
@@ -451,7 +449,7 @@ class _Quantities:
                 self._by_key.setdefault(("count", (quantity.count, bool(quantity.unit))), quantity)
 
     def find(self, text: str, claim: Quantity) -> tuple[Quantity, Status] | None:
-        """What a quantity of another text is here: exactly, or nearly, where only one side has a unit."""
+        """Look up a quantity of another text: exact, or near if only one side has a unit."""
         if same := self._by_key.get(("as written", _folded_text(text, claim))):
             return same, "exact"
         if claim.kind == "name":
@@ -471,7 +469,7 @@ def _folded_text(text: str, quantity: Quantity) -> str:
 
 
 def _covers(dates: Iterable[Date], claims: Iterable[Date]) -> bool:
-    """Whether a date says at least all that a claim says."""
+    """Whether a date contains at least every part of a claimed date."""
     return any(
         all(part is None or part == other for part, other in zip(claim, date, strict=True))
         for date in dates
@@ -499,7 +497,7 @@ def _quote_claim(answer: str, span: tuple[int, int], passages: Sequence[_Passage
     return Claim("quote", raw, *span, "near", number, passages[number - 1].span(start, end), similarity, numbers)
 
 
-_LONGEST_NEAR = 2000  # characters of a quote that is compared letter by letter
+_LONGEST_NEAR = 2000  # longest quote, in characters, that is compared letter by letter
 _LEFT_OUT = re.compile(r"\s?(?:\[\s?(?:…|\.{3})\s?\]|…|\.{3})\s?")
 _NEGATIONS = re.compile(
     r"\b(?:not?|never|none|nor|neither|without|не|ни|нет|никогда|без)\b|n't\b|n’t\b|[不没沒无無未非]", re.IGNORECASE
@@ -507,11 +505,11 @@ _NEGATIONS = re.compile(
 
 
 def _nearest(quote: str, passage: _Passage) -> tuple[float, int, int] | None:
-    """How much of a quote is the same in a passage, in percent, and where in the folded text; None where too little.
+    """Return the percentage of a quote that matches a passage and the span in the folded text; None if too little.
 
-    Not nearly the same is what has another number, or a negation more or less.
+    Text with a different number, or with a negation more or less, is never near.
     """
-    from rapidfuzz import fuzz  # only quotes that are not exact need it
+    from rapidfuzz import fuzz  # needed only for quotes that are not exact
 
     if (places := _parts_in_order(quote, passage)) is not None:
         return 100.0, *places
@@ -532,7 +530,7 @@ def _nearest(quote: str, passage: _Passage) -> tuple[float, int, int] | None:
 
 
 def _parts_in_order(quote: str, passage: _Passage) -> tuple[int, int] | None:
-    """Where the parts of a quote stand between which something is left out, one after the other."""
+    """Return the span of a quote with omissions, whose parts must occur in order."""
     parts = [part for part in _LEFT_OUT.split(quote) if _WORD.search(part)]
     if len(parts) < 2:
         return None
@@ -550,7 +548,7 @@ def _is_chinese(text: str) -> bool:
 
 
 def _says(text: str) -> list[object]:
-    """What a text says in numbers."""
+    """Return the values of a text's numbers."""
     return [
         quantity.dates or quantity.name or (quantity.value, quantity.unit)
         for quantity in quantities(text, detect(text))
@@ -576,7 +574,7 @@ def _quantity_claim(answer: str, quantity: Quantity, passages: Sequence[_Passage
 
 
 def _cited_sources(answer: str, end: int) -> tuple[int, ...]:
-    """The sources that are named next after a claim, in the same sentence or right behind its stop."""
+    """Return the sources cited next after a claim, in the same sentence or directly after its full stop."""
     mark = _SOURCE_MARK.search(answer, end, end + 300)
     if mark is None or re.search(r"[.!?。！？\n]\s*[^\s\[【(]", answer[end : mark.start()]):
         return ()
@@ -594,6 +592,6 @@ def _cited_sources(answer: str, end: int) -> tuple[int, ...]:
 
 
 def _order(numbers: Sequence[int], count: int) -> list[int]:
-    """All hits' numbers, those that are named first."""
+    """Return the numbers of all hits, the cited ones first."""
     first = [number for number in numbers if 1 <= number <= count]
     return [*first, *(number for number in range(1, count + 1) if number not in first)]

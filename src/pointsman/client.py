@@ -1,11 +1,11 @@
-"""A workspace that is served elsewhere, as if it were opened here.
+"""A remote workspace with the interface of a local one.
 
-`Client` has the methods of `Workspace`, and `RemoteDataset` those of `Dataset` that HTTP can carry, so that a program
-moves to ``pointsman serve`` by changing one line. Answers are the library's own values, errors those of its own tree;
-what only a service can do wrong is a `ServiceError`.
+`Client` has the methods of `Workspace`, and `RemoteDataset` those of `Dataset` that HTTP can carry, so a program moves
+to ``pointsman serve`` by changing one line. It returns the library's own types and raises its own errors; failures that
+only a service can have are `ServiceError`.
 
-Whatever comes back is checked before it is used. Each flow of requests is written once, for both ways of waiting; see
-`pointsman.retrieval.dispatch`.
+Responses are checked before they are used. Each sequence of requests is written once, for synchronous and asynchronous
+calls; see `pointsman.retrieval.dispatch`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pointsman._remote import (
 from pointsman._twins import in_thread
 from pointsman._values import plain
 from pointsman.errors import FilterError, InputError, PointsmanError, ServiceError, UnknownNameError, UnmetNeedError
-from pointsman.filters import MAX_LENGTH, And, Contains, Equals, Exists, In, Not, Or, Range, StartsWith, parse_filter
+from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_filter
 from pointsman.passages import SourceText
 from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions
 from pointsman.retrieval.dispatch import Mode, Tasks, Threads, run
@@ -57,48 +57,47 @@ if TYPE_CHECKING:
     from pointsman.workspace import Routing
 
 _WINDOW, _WINDOW_BYTES, _WINDOW_SECONDS = 1024, 2**20, 1.0
-"""Documents, bytes and seconds of one request of an `add`: few enough to hold and send again, and for a slow source to
-be passed on as it comes."""
+"""Most documents, bytes and seconds of one `add` request: small enough to hold in memory and resend, and to pass on
+documents of a slow source as they arrive."""
 
 _LOCK_SECONDS: Final = 30.0
-"""How long a service itself waits for another process that is writing."""
+"""How long a service waits for another process that is writing."""
 
 _LATE_SECONDS: Final = 5.0
-"""What a search that has its own time limit gets on top, for the way there and back."""
+"""Extra time for the round trip of a search with its own time limit."""
 
 _EMBED_POLL: Final = 0.5
 _EMBED_PATIENCE: Final = 60.0
 """Seconds between two looks at how many vectors are to come, and without a new one before that is an error."""
 
 _QUESTIONS: Final = 10
-"""Questions of a `search_many` that get the time of one call together; they are embedded in common batches."""
+"""Number of questions in `search_many` that share the timeout of one call; they are embedded in batches."""
 
 _PAGE: Final = 500
 _MOST_OF_A_PAGE: Final = 1000
-"""Documents of a page that a service gives at most."""
+"""Most documents that a service returns in a page."""
 
 _PLAIN_NAME = re.compile(r"[\w\-][\w.\-]*")
-"""What is no path of its own; whether it can be a dataset's name is for the service to say."""
+"""Names that cannot be a path; the service decides whether they can name a dataset."""
 
 
 class Client:
     """The datasets of a service, with the methods of `Workspace`.
 
     One client may be used from any number of threads and event loops: synchronous calls share one pool of connections,
-    awaited ones have one for each event loop, which is closed when the loop ends. A forked process makes its own. It is
-    not pickled, as its key would stand in the clear.
+    asynchronous calls have one per event loop, closed when the loop ends. A forked process makes its own. A client
+    cannot be pickled, as that would expose the key.
 
-    Calls are sent again where that cannot do harm: when no connection could be made; when the service says that it is
-    too busy (429, 503) and when to come back; and, for everything but deletions, when the connection broke.
+    Calls are retried if that is safe: when no connection could be made; when the service is too busy (429, 503) and
+    says when to retry; and, except for deletions, when the connection broke.
 
-    The key goes to the address given, in the header ``Authorization``, and nowhere else: redirects are not followed, no
-    error or log repeats it, and an ``http://`` address of another machine is refused with a key unless ``insecure``
-    says that the way there is safe. (A warning would come when the key is gone.)
+    The key is sent only to the given address, in the ``Authorization`` header: redirects are not followed, no error or
+    log repeats it, and an ``http://`` address of another machine is refused with a key unless ``insecure`` says that
+    the network is safe. (A warning would come too late, with the key already sent.)
 
-    Answers explain any document. The rankings that this takes would make answers three to five times as large and
-    searches half as long again, or more, so they are not sent: `RetrievalContext.explain` asks the service, which
-    searches again, and says so where the answer has changed since. With ``trace="lists"`` they are sent, and explained
-    here.
+    Answers can explain any document. The rankings that this needs would make answers three to five times as large and
+    searches at least half as long again, so they are not sent by default: `RetrievalContext.explain` asks the service,
+    which searches again and says so if the answer has changed. With ``trace="lists"`` they are sent and used here.
     """
 
     def __init__(
@@ -114,17 +113,17 @@ class Client:
         """Set up the client; nothing is sent yet.
 
         Args:
-            url: of the service, such as ``http://127.0.0.1:8080`` or ``https://example.org/pointsman``.
-            key: as ``pointsman keys create`` has printed it; None where the service wants none.
-            timeout: seconds for a call with all its repetitions. A search that is given more has more; `search_many`
-                has it for every ten questions, and `add` for every batch that the service acknowledges.
-            retries: how often a request is sent again.
+            url: the service's address, such as ``http://127.0.0.1:8080`` or ``https://example.org/pointsman``.
+            key: as printed by ``pointsman keys create``; None if the service needs none.
+            timeout: seconds for a call including retries. A search with a longer time limit gets more; `search_many`
+                gets it for every ten questions, and `add` for every batch that the service acknowledges.
+            retries: maximum number of retries of a request.
             insecure: send the key to another machine without encryption.
-            transport: of httpx, for certificates, proxies or an application in this process; one that is only
-                synchronous, or only asynchronous, serves those calls alone.
+            transport: an httpx transport, for certificates, proxies or an application in this process. One that is only
+                synchronous, or only asynchronous, serves only such calls.
 
         Raises:
-            InputError: an argument cannot be used, or the key would be sent in the clear.
+            InputError: an argument is invalid, or the key would be sent unencrypted.
             MissingDependencyError: the package ``httpx`` is not installed.
         """
         self._service = Service(url, key, timeout, retries, insecure=insecure, transport=transport)
@@ -150,17 +149,17 @@ class Client:
         indexing_technique: IndexingTechnique | None = None,
         create: bool = True,
     ) -> RemoteDataset:
-        """The dataset of this name; one that does not exist yet is made by the first thing written to it.
+        """Return the dataset of this name; one that does not exist yet is created by the first write.
 
         Args:
             name: see `Dataset`.
-            description: set, or changed when it differs.
-            indexing_technique: of a new dataset, ``"hybrid"`` unless given; an existing one keeps its own.
-            create: with False, an unknown name is an error.
+            description: the description to set.
+            indexing_technique: for a new dataset, by default ``"hybrid"``; an existing one keeps its own.
+            create: if False, an unknown name is an error.
 
         Raises:
-            UnknownNameError: there is none and ``create`` is False.
-            InputError: the name cannot be used, or the dataset was made with another ``indexing_technique``.
+            UnknownNameError: it does not exist and ``create`` is False.
+            InputError: the name is invalid, or the dataset was created with another ``indexing_technique``.
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
         try:
@@ -181,28 +180,28 @@ class Client:
         return dataset
 
     def names(self) -> list[str]:
-        """The names of all datasets that the key is for, sorted."""
+        """Return the names of all datasets that the key gives access to, sorted."""
         return [dataset.name for dataset in self.datasets()]
 
     def datasets(self) -> list[RemoteDataset]:
-        """All datasets that the key is for, by name."""
+        """Return all datasets that the key gives access to, sorted by name."""
         return run(self._datasets(Threads()))
 
     def drop(self, name: str) -> None:
         """Delete a dataset with all its documents.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: there is no dataset of this name.
             LockedError: another process is writing to it.
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
         self._service.call(Request("DELETE", _path(name), repeatable=False))
 
     def status(self, name: str) -> dict[str, Any]:
-        """What a dataset holds and how it is kept: documents, embedder, bytes on disk, and whether its index is behind.
+        """Return a dataset's status: documents, embedder, bytes on disk, and whether its index is out of date.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: there is no dataset of this name.
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
         return _described(self._service, self._service.call(Request("GET", _path(name))))
@@ -217,19 +216,19 @@ class Client:
         trace: TraceDetail = "stages",
         **options: Unpack[WorkspaceOptions],
     ) -> RetrievalContext:
-        """Search datasets and answer with the best hits of all.
+        """Search datasets and return the best hits of all.
 
         Args:
-            query: what is asked.
-            k: how many hits.
-            trace: how much of the trace comes along: ``"none"``, ``"stages"``, or ``"lists"`` with every ranking.
-            options: see `pointsman.request.WorkspaceOptions`. Unless ``datasets`` are given, all that the key is for
-                are searched. Settings and language models are the service's, and objects cannot be sent: ``rerank``
+            query: the question.
+            k: maximum number of hits.
+            trace: how much of the trace is included: ``"none"``, ``"stages"``, or ``"lists"`` with every ranking.
+            options: see `pointsman.request.WorkspaceOptions`. Without ``datasets``, all that the key gives access to
+                are searched. The service's settings and language models apply, and objects cannot be sent: ``rerank``
                 and ``refuse`` are True, False or None, ``effort`` is a name.
 
         Raises:
-            InputError: any of these cannot be used, or cannot be sent.
-            RetrievalError: nothing could be searched; it carries every cause.
+            InputError: an argument is invalid, or cannot be sent.
+            RetrievalError: nothing could be searched; it carries all causes.
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
         request = SearchRequest.of(query, k, options)
@@ -243,7 +242,7 @@ class Client:
         trace: TraceDetail = "stages",
         **options: Unpack[WorkspaceOptions],
     ) -> RetrievalContext:
-        """The same, awaited. To explain documents without blocking, take ``trace="lists"``."""
+        """Async version of `search`. To explain documents without blocking, use ``trace="lists"``."""
         request = SearchRequest.of(query, k, options)
         return await self._search(Tasks(), request.query, _sent_options(request, trace))
 
@@ -255,10 +254,10 @@ class Client:
         trace: TraceDetail = "stages",
         **options: Unpack[WorkspaceOptions],
     ) -> list[RetrievalContext]:
-        """Answer many questions, one context each in their order, embedding and reranking them in common batches.
+        """Answer many questions, embedding and reranking them in batches; return one context each, in order.
 
-        Options are those of `search`, and hold for every question. They go in as many requests as the service's limits
-        ask for; questions with different filters or histories go apart.
+        The options of `search` apply to every question. The questions are split into as many requests as the service's
+        limits require; those with different filters or histories are sent separately.
         """
         request = several(queries, k, options)
         return run(self._search_many(Threads(), request.queries, _sent_options(request, trace)))
@@ -271,36 +270,36 @@ class Client:
         trace: TraceDetail = "stages",
         **options: Unpack[WorkspaceOptions],
     ) -> list[RetrievalContext]:
-        """The same, awaited."""
+        """Async version of `search_many`."""
         request = several(queries, k, options)
         return await self._search_many(Tasks(), request.queries, _sent_options(request, trace))
 
     def route(
         self, query: str | Query, datasets: Sequence[RemoteDataset] | None = None, strategy: str = "auto"
     ) -> Routing:
-        """How and where a query would be looked for, and why, before anything is searched.
+        """Return how and where a query would be searched, and why, without searching.
 
         Args:
-            query: what would be asked.
-            datasets: those to choose from; all that the key is for unless given.
-            strategy: as of a search: what it would be asked to do.
+            query: the question.
+            datasets: the candidates; by default all that the key gives access to.
+            strategy: as for a search.
         """
         return run(self._route(Threads(), query, datasets, strategy))
 
     async def aroute(
         self, query: str | Query, datasets: Sequence[RemoteDataset] | None = None, strategy: str = "auto"
     ) -> Routing:
-        """`route`, awaited."""
+        """Async version of `route`."""
         return await self._route(Tasks(), query, datasets, strategy)
 
     def plan(self, datasets: Sequence[RemoteDataset], strategy: str = "auto", query: str | Query = "") -> Plan:
-        """What a search of these datasets would do, and why."""
+        """Return what a search of these datasets would do, and why."""
         plan = self.route(query, datasets, strategy).plan
         assert plan is not None, "a service has a workspace"
         return plan
 
     def recommend(self, query: str | Query, datasets: Sequence[str] | None = None) -> Recommendation:
-        """What a question asks for by its look, among what can be used in these datasets (I5, I8)."""
+        """Return the strategy that a question's wording suggests, among those usable in these datasets (I5, I8)."""
         from pointsman.retrieval.recommend import Recommendation
 
         parameters = [("query", sendable(Query.of(query).text)), *(("datasets", name) for name in datasets or ())]
@@ -314,11 +313,11 @@ class Client:
             return Recommendation(name, confidence, str(reply["reason"]), others)
 
     def keep(self, policy: Policy | None) -> None:
-        """Have the service decide by this policy from now on; None: by the measured one.
+        """Make the service decide by this policy; None restores the measured one.
 
         Raises:
             InputError: the policy cannot be sent.
-            ServiceError: the service cannot be reached, or the key is not one for writing to all datasets.
+            ServiceError: the service cannot be reached, or the key does not allow writing to all datasets.
         """
         if policy is None:
             self._service.call(Request("DELETE", "/api/policy"))
@@ -336,7 +335,7 @@ class Client:
         self._service.link.close()
 
     async def aclose(self) -> None:
-        """Close these, and those of the event loop that runs; others are closed when their loops end."""
+        """Close these and those of the running event loop; others are closed when their loops end."""
         self._service.link.close()
         await self._service.link.aclose()
 
@@ -424,12 +423,12 @@ class Client:
         return [answers[place] for place in range(len(queries))]
 
     def _time_for(self, options: Mapping[str, Any]) -> float:
-        """Seconds to wait for a search: if the service may take longer than usual, so does the call."""
+        """Return the seconds to wait for a search; longer if the search has a longer time limit."""
         timeout = options.get("timeout")
         return self._service.timeout if timeout is None else max(self._service.timeout, timeout + _LATE_SECONDS)
 
     def _context(self, value: Any, query: Query, body: Mapping[str, Any]) -> RetrievalContext:
-        """The answer; where rankings have not come along, the service is asked to explain."""
+        """Return the answer; if rankings were not sent, the service is asked to explain."""
         with self._service.reading("answer"):
             context = RetrievalContext.from_dict(value, query)
             refused = context.refused
@@ -448,7 +447,7 @@ class Client:
     def _explain(
         self, body: Mapping[str, Any], keys: Sequence[Any], document_id: str, dataset: str | None
     ) -> Explanation:
-        """Have the service search again and explain; what was answered then may not be what is answered now."""
+        """Make the service search again and explain; the answer may have changed since."""
         payload = {**body, "trace": "none", "document_id": document_id, "dataset": dataset}
         request = Request("POST", "/api/retrieval/explain", as_json(payload))
         answer = run(self._service.ask(Threads(), request, self._time_for(body)))
@@ -462,14 +461,14 @@ class Client:
 
 
 class RemoteDataset:
-    """A dataset of a service, with those methods of `Dataset` that HTTP can carry.
+    """A dataset of a service, with the methods of `Dataset` that HTTP can carry.
 
-    One that does not exist yet is made by the first thing written to it. Until then it holds nothing, and searching it
-    raises `UnknownNameError`.
+    One that does not exist yet is created by the first write. Until then it is empty; a search raises
+    `UnknownNameError`.
 
     Attributes:
         name: its name.
-        description: what is in it, as it was when this object was made.
+        description: what it contains, as of the creation of this object.
         indexing_technique: ``"vector"``, ``"keyword"`` or ``"hybrid"``.
     """
 
@@ -499,25 +498,25 @@ class RemoteDataset:
         embed: bool | Literal["later"] = True,
         on_progress: Callable[[int], None] | None = None,
     ) -> AddResult:
-        """Add documents, or update those whose id is known; what is stored just so already costs nothing.
+        """Add documents, or update those with known ids; unchanged documents cost nothing.
 
-        Documents are taken from the iterable as they are sent, some thousand or a megabyte in one request, so any
-        number of them needs little memory. What a broken connection has left open is sent again; documents whose
-        acknowledgement was lost then count as unchanged. An id given twice counts once or twice, the last text stays.
+        Documents are taken from the iterable as they are sent, about a thousand or a megabyte per request, so any
+        number needs little memory. After a broken connection, unacknowledged documents are resent; those whose
+        acknowledgement was lost then count as unchanged. An id given twice counts once or twice; the last text is kept.
 
         Args:
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
-            vectors: cannot be sent; the service embeds.
-            embed: with ``"later"``, words find the documents as soon as they are acknowledged, and the service makes
-                their vectors after that; False cannot be asked for.
-            on_progress: called with the number of documents that have become durable since the last call.
+            vectors: must be None; the service embeds.
+            embed: with ``"later"``, keyword search finds the documents as soon as they are acknowledged, and the
+                service computes their vectors afterwards; False is invalid here.
+            on_progress: called with the number of documents made durable since the last call.
 
         Raises:
-            InputError: a document cannot be used; its batch and those after it are not written.
-            UnknownNameError: there is no such dataset any more.
+            InputError: a document is invalid; its batch and those after it are not written.
+            UnknownNameError: the dataset no longer exists.
             LockedError: another process is writing to the dataset.
-            ServiceError: the service cannot be reached, or the key does not allow it. Each of these says how many
-                documents are stored, where there are some; so does a note on an error of ``documents`` itself.
+            ServiceError: the service cannot be reached, or the key does not allow it. Each of these errors says how
+                many documents are stored, if any; so does a note on an error that ``documents`` raises.
         """
         if vectors is not None:
             raise InputError("the service embeds documents itself; leave vectors out, or open the workspace directly")
@@ -537,18 +536,18 @@ class RemoteDataset:
         return progress.result
 
     async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
-        """`add`, awaited."""
+        """Async version of `add`."""
         return await in_thread(partial(self.add, documents, **options))
 
     def embed(self, limit: int | None = None, *, on_progress: Callable[[int], None] | None = None) -> int:
-        """Wait until the service has made the vectors of documents added with ``embed="later"``.
+        """Wait until the service has computed the vectors of documents added with ``embed="later"``.
 
         Args:
-            limit: how many to wait for at most; all of them unless given.
+            limit: the most vectors to wait for; all by default.
             on_progress: called with the number of documents embedded since the last call.
 
         Returns:
-            How many got a vector meanwhile.
+            The number of vectors computed meanwhile.
 
         Raises:
             ServiceError: the service cannot be reached, or has not made one for a minute.
@@ -566,12 +565,12 @@ class RemoteDataset:
         return total
 
     async def aembed(self, limit: int | None = None, **options: Any) -> int:
-        """`embed`, awaited."""
+        """Async version of `embed`."""
         return await in_thread(partial(self.embed, limit, **options))
 
     @property
     def vectors_due(self) -> int:
-        """How many documents have no vector yet; words alone find those."""
+        """The number of documents without a vector yet; only keyword search finds those."""
         if not self.exists:
             return 0
         reply = self._client.status(self.name)
@@ -580,13 +579,13 @@ class RemoteDataset:
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:  # noqa: ARG002  (as of `Dataset.writing`)
-        """Nothing: the service has each write wait for others."""
+        """Does nothing: the service makes each write wait for the others."""
         yield
 
     def delete(
         self, ids: str | Iterable[str] | None = None, *, filters: str | Mapping[str, Any] | Filter | None = None
     ) -> int:
-        """Delete documents by id, or those that match a filter; unknown ids are passed over.
+        """Delete documents by id, or those that match a filter; unknown ids are ignored.
 
         Returns:
             How many there were.
@@ -617,11 +616,40 @@ class RemoteDataset:
             return number_of(reply["deleted"])
 
     async def adelete(self, ids: str | Iterable[str] | None = None, **options: Any) -> int:
-        """`delete`, awaited."""
+        """Async version of `delete`."""
         return await in_thread(partial(self.delete, ids, **options))
 
+    def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
+        """Change the metadata of documents; their texts and vectors stay, and only a new title is embedded.
+
+        Some thousand documents go in one request; each changes all of its documents or none.
+
+        Args:
+            metadata: by id, what to set; a value of None takes its key away.
+            replace: whether what else a document has goes.
+
+        Raises:
+            InputError: an id is unknown, or the metadata cannot be stored.
+            LockedError: another process is writing to the dataset.
+        """
+        if metadata and not self.exists:
+            raise InputError(f"there is no document {next(iter(metadata))!r:.80}")
+        limits, result = run(self._service.limits(Threads())), AddResult()
+        items = [(id_, dict(values)) for id_, values in metadata.items()]
+        sizes = [len(as_json({id_: values})) for id_, values in items]
+        for start, end in _parts(limits["max_documents"], (sizes, limits["max_body_bytes"] - 100)):
+            body = {"metadata": dict(items[start:end]), "replace": replace}
+            reply = self._service.call(self._request("PATCH", "/documents", as_json(body)), self._quiet)
+            with self._service.reading("numbers of changes"):
+                result += AddResult(*(number_of(reply[name]) for name in ("added", "updated", "unchanged")))
+        return result
+
+    async def aset_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
+        """`set_metadata`, awaited."""
+        return await in_thread(partial(self.set_metadata, metadata, replace=replace))
+
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
-        """The document of this id, if there is one."""
+        """Return the document with this id; None if there is none."""
         if not isinstance(id, str):
             raise InputError(f"a document's id is a str, not {id!r:.80}")
         if not _can_be_an_id(id) or not self.exists:
@@ -635,15 +663,15 @@ class RemoteDataset:
         return self._document(answer)
 
     async def aget(self, id: str) -> Document | None:  # noqa: A002  (see get)
-        """`get`, awaited."""
+        """Async version of `get`."""
         return await in_thread(self.get, id)
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
-        """Returns the documents with these ids in order, None for unknown ids; one request each."""
+        """Return the documents with these ids in order, None for unknown ids; one request each."""
         return [self.get(id_) for id_ in ids]
 
     async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
-        """`get_many`, awaited."""
+        """Async version of `get_many`."""
         return await in_thread(self.get_many, ids)
 
     def text(
@@ -654,11 +682,11 @@ class RemoteDataset:
         start: int = 0,
         end: int | None = None,
     ) -> SourceText:
-        """The text that citations point into; see `Dataset.text`. A long one comes in several requests.
+        """Return the text that citations point into; see `Dataset.text`. A long text takes several requests.
 
         Raises:
-            UnknownNameError: nothing of this source, or of it with this hash, is stored.
-            InputError: the places are out of range.
+            UnknownNameError: no document of this source, or of this source with this hash, is stored.
+            InputError: an offset is out of range.
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
         parameters = {"source": source, "hash": hash, "start": start, "end": end}
@@ -670,11 +698,11 @@ class RemoteDataset:
         return replace(first, text="".join(parts))
 
     async def atext(self, source: str, **options: Any) -> SourceText:
-        """`text`, awaited."""
+        """Async version of `text`."""
         return await in_thread(partial(self.text, source, **options))
 
     def _part(self, parameters: Mapping[str, Any]) -> SourceText:
-        """As much of a text as comes in one answer."""
+        """Return as much of a text as one response carries."""
         query = urlencode({name: value for name, value in parameters.items() if value is not None})
         answer = self._service.call(self._request("GET", f"/text?{query}"))
         with self._service.reading("text"):
@@ -684,7 +712,7 @@ class RemoteDataset:
             return SourceText(str(answer["source"]), digest, number_of(start), number_of(length), text)
 
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
-        """How many documents there are, or match."""
+        """Return the number of documents, or of those that match."""
         if not self.exists:
             return 0
         reply = self._service.call(self._request("GET", f"/count?{urlencode(_matching(filters))}"))
@@ -692,7 +720,7 @@ class RemoteDataset:
             return number_of(reply["documents"])
 
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
-        """All ids, or those of documents whose metadata has this ``source``, that match, or both."""
+        """Return all ids, or those of documents that have this ``source``, that match, or both."""
         ids: list[str] = []
         following: int | None = 0 if self.exists else None
         while following is not None:
@@ -706,16 +734,16 @@ class RemoteDataset:
     def page(
         self, after: int = 0, limit: int = 100, *, filters: str | Mapping[str, Any] | Filter | None = None
     ) -> tuple[list[Document], int | None]:
-        """At most ``limit`` documents in the order of first arrival, and where the next page begins; None at the end.
+        """Return up to ``limit`` documents in order of first arrival, and where the next page begins (None at the end).
 
         Args:
-            after: what the page before said; 0 for the first.
-            limit: from 1 up.
-            filters: which documents count.
+            after: the value returned with the previous page; 0 for the first.
+            limit: at least 1.
+            filters: which documents to include.
 
         Raises:
             InputError: a number is out of range.
-            ServiceError: so many documents are larger than an answer may be, among others.
+            ServiceError: for example, so many documents exceed the size limit of a response.
         """
         if not 0 <= after < 2**63 or not 1 <= limit < 2**31:
             raise InputError(
@@ -761,24 +789,24 @@ class RemoteDataset:
     def search(
         self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
-        """Search this dataset alone; options and answer are those of `Client.search`."""
+        """Search only this dataset; options and result are those of `Client.search`."""
         return self._client.search(query, k, trace=trace, **options, datasets=self.name)
 
     async def asearch(
         self, query: str | Query, k: int = 5, *, trace: TraceDetail = "stages", **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
-        """The same, awaited."""
+        """Async version of `search`."""
         return await self._client.asearch(query, k, trace=trace, **options, datasets=self.name)
 
     def search_vector(
         self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
     ) -> list[Hit]:
-        """The documents whose vectors are nearest to this one; see `Dataset.search_vector`.
+        """Return the documents with the nearest vectors; see `Dataset.search_vector`.
 
         Args:
-            vector: shape ``(dimensions,)``, by the dataset's embedder; its length does not matter.
-            k: how many hits.
-            filters: which documents count.
+            vector: shape ``(dimensions,)``, from the dataset's embedder, of any norm.
+            k: maximum number of hits.
+            filters: which documents to include.
         """
         wanted = None if not filters else _sent_filter(parse_filter(filters))
         body = {"vector": [float(one) for one in vector], "k": k, "filters": wanted}
@@ -789,7 +817,7 @@ class RemoteDataset:
     async def asearch_vector(
         self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
     ) -> list[Hit]:
-        """The same, awaited."""
+        """Async version of `search_vector`."""
         return await in_thread(partial(self.search_vector, vector, k, filters=filters))
 
     def search_many(
@@ -800,7 +828,7 @@ class RemoteDataset:
         trace: TraceDetail = "stages",
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
-        """Answer many questions in common batches, one context each in their order."""
+        """Answer many questions in batches; return one context each, in order."""
         return self._client.search_many(queries, k, trace=trace, **options, datasets=self.name)
 
     async def asearch_many(
@@ -811,19 +839,19 @@ class RemoteDataset:
         trace: TraceDetail = "stages",
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
-        """The same, awaited."""
+        """Async version of `search_many`."""
         return await self._client.asearch_many(queries, k, trace=trace, **options, datasets=self.name)
 
-    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── maintenance ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def describe(self, description: str) -> None:
-        """Change the description; that of a dataset that has not been made is kept for when it is."""
+        """Change the description; for a dataset that does not exist yet, it is kept until creation."""
         if self.exists:
             self._create({"name": self.name, "description": description})
         self.description = description
 
     def make(self) -> None:
-        """Make the dataset unless it exists."""
+        """Create the dataset unless it exists."""
         if not self.exists:
             settings = {"description": self.description, "indexing_technique": self.indexing_technique}
             self._create({"name": self.name, **settings})
@@ -831,7 +859,7 @@ class RemoteDataset:
 
     @property
     def exists(self) -> bool:
-        """Whether the dataset exists; asks the service until it does."""
+        """Whether the dataset exists; asks the service until the answer is yes."""
         if not self._exists:
             self._exists = self.name in self._client.names()
         return self._exists
@@ -848,7 +876,7 @@ class RemoteDataset:
             return Verification(documents, words, vectors, tuple(map(str, answer["problems"])))
 
     def close(self) -> None:
-        """Nothing: the connections are the client's."""
+        """Do nothing: the connections belong to the client."""
 
     def __enter__(self) -> Self:
         return self
@@ -860,11 +888,11 @@ class RemoteDataset:
 
     @property
     def _quiet(self) -> float:
-        """Seconds for which nothing may be heard of a write: the service itself waits for other writers."""
+        """Return the seconds that a write may stay silent: the service itself waits for other writers."""
         return self._service.timeout + _LOCK_SECONDS
 
     def _create(self, about: Mapping[str, Any]) -> None:
-        """Make the dataset, or describe it anew."""
+        """Create the dataset, or change its description."""
         _described(self._service, self._service.call(Request("POST", "/api/datasets", as_json(about))))
 
     def _request(self, method: str, path: str, body: bytes | None = None, *, repeatable: bool = True) -> Request:
@@ -875,10 +903,10 @@ class RemoteDataset:
             return Document(value["id"], value["text"], value["metadata"])
 
     def _send(self, window: list[_Line], progress: _Progress, options: str) -> None:
-        """Send documents until all of them are acknowledged.
+        """Send documents until all are acknowledged.
 
         Raises:
-            PointsmanError: the service has told what is wrong, or sending them again does not help.
+            PointsmanError: the service reports an error, or a retry does not help.
         """
         remaining, attempt = window, 0
         while True:
@@ -895,7 +923,7 @@ class RemoteDataset:
             attempt += 1
 
     def _send_once(self, request: Request, count: int, progress: _Progress) -> tuple[int, Reply | Failure | None]:
-        """Send a request of so many documents: how many are acknowledged, and what kept the others; None if nothing."""
+        """Send ``count`` documents; return how many are acknowledged, and what stopped the others (None if nothing)."""
         count_done, before, finished = 0, progress.result, False
         ending: Reply | Failure = _CUT_OFF
         with closing(self._service.link.lines(request, self._quiet)) as answer:
@@ -913,21 +941,21 @@ class RemoteDataset:
                     ending = ending if problem is None else reply_of(problem)
                 progress.take(now - count_done, before + result)
                 count_done = now
-        all_of_them = count_done == count and isinstance(ending, Failure)  # and only the end of the answer is lost
+        all_of_them = count_done == count and isinstance(ending, Failure)  # only the end of the response is lost
         return count_done, None if finished or all_of_them else ending
 
 
 @dataclass(frozen=True, slots=True)
 class _AskedTrace(Trace):
-    """A trace without rankings; the service explains."""
+    """A trace without rankings; the service is asked to explain."""
 
     ask: Callable[[str, str | None], Explanation] | None = field(default=None, repr=False, compare=False)
 
     def explain(self, document_id: str, dataset: str | None = None) -> Explanation:
-        """See `Trace.explain`; it takes a search.
+        """See `Trace.explain`; this makes the service search again.
 
         Raises:
-            InputError: the id is no str, or the answer was pickled, and so has no client any more.
+            InputError: the id is not a str, or the answer was pickled and so has no client.
             ServiceError: the service cannot be reached.
         """
         if not isinstance(document_id, str):
@@ -942,11 +970,11 @@ class _AskedTrace(Trace):
         return _AskedTrace, (self.spans, self.records)
 
 
-# ── from values to what is sent ──────────────────────────────────────────────────────────────────────────────────────
+# ── encoding requests ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _of_line(ending: Reply | Failure, lines: Sequence[_Line]) -> Reply | Failure:
-    """What went wrong, with the document's id in place of a line's number, which only this module knows."""
+    """Return the problem with the document's id in place of a line number, which only this module knows."""
     document = None if isinstance(ending, Failure) else problem_document(ending)
     if document is None or isinstance(ending, Failure):
         return ending
@@ -962,13 +990,13 @@ _CUT_OFF: Final = Failure("broken", "the answer ended before all documents were 
 
 
 def _went_wrong(ending: Reply | Failure) -> bool:
-    """Whether the way in which an answer in lines ended is one that it should not have."""
+    """Whether a response in lines ended with an error."""
     return isinstance(ending, Failure) or ending.status != 200
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A document as it is sent."""
+    """A document, encoded as one line."""
 
     id: str
     content: bytes
@@ -976,14 +1004,14 @@ class _Line:
 
 @dataclass(slots=True)
 class _Progress:
-    """What an `add` has achieved so far; ``told`` hears of every step."""
+    """Progress of an `add`; ``told`` is called after every step."""
 
     told: Callable[[int], None]
     done: int = 0
     result: AddResult = field(default_factory=AddResult)
 
     def take(self, more: int, result: AddResult) -> None:
-        """Counts newly acknowledged documents and keeps the result so far."""
+        """Count newly acknowledged documents and keep the result so far."""
         self.done, self.result = self.done + more, result
         if more:
             self.told(more)
@@ -997,7 +1025,7 @@ class _Progress:
 
 
 def _windows(documents: Iterable[Document | Mapping[str, Any]]) -> Iterator[list[_Line]]:
-    """Documents in parts that can be held, as lines."""
+    """Yield documents as lines, in batches of limited size."""
     window: list[_Line] = []
     size, began = 0, time.monotonic()
     for item in documents:
@@ -1011,10 +1039,10 @@ def _windows(documents: Iterable[Document | Mapping[str, Any]]) -> Iterator[list
 
 
 def _line_of(item: Document | Mapping[str, Any]) -> _Line:
-    """A document checked just as a dataset checks it, so that it is refused before anything is sent.
+    """Check a document as a dataset does, so that an invalid one is refused before anything is sent.
 
     Raises:
-        InputError: it cannot be used.
+        InputError: it is invalid.
     """
     from pointsman.store.prepared import prepare
 
@@ -1025,10 +1053,10 @@ def _line_of(item: Document | Mapping[str, Any]) -> _Line:
 
 
 def _sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
-    """The options of a search, as they are sent.
+    """Return the options of a search in the form that is sent.
 
     Raises:
-        InputError: one of them cannot be.
+        InputError: an option cannot be sent.
     """
     for name in ("rerank", "refuse"):
         value = getattr(request, name)
@@ -1060,7 +1088,7 @@ def _sent_options(request: SearchRequest, trace: TraceDetail) -> dict[str, Any]:
 
 
 def _with_history(query: Query) -> dict[str, Any]:
-    """What a query has beside its text."""
+    """Return what a query has besides its text."""
     return {
         "filters": None if query.filters is None else _sent_filter(query.filters),
         "history": [{"role": turn.role, "text": sendable(turn.text)} for turn in query.history],
@@ -1068,12 +1096,12 @@ def _with_history(query: Query) -> dict[str, Any]:
 
 
 def _matching(filters: str | Mapping[str, Any] | Filter | None) -> dict[str, str]:
-    """A filter as part of an address, if there is one."""
+    """Return the URL parameters of a filter; empty without a filter."""
     return {"filters": str(parse_filter(filters))} if filters else {}
 
 
 def _sent_filter(filters: Filter) -> str | dict[str, Any]:
-    """A filter as its expression, or, where that would be too long to be read, as a mapping.
+    """Return a filter as an expression, or as a mapping if the expression would be too long to parse.
 
     >>> _sent_filter(parse_filter({"year": {"gte": 2020}}))
     'year >= 2020'
@@ -1096,7 +1124,7 @@ def _mapping(filters: Filter) -> dict[str, Any]:  # noqa: PLR0911  (one for each
     if isinstance(filters, Range):
         bounds = {name: getattr(filters, name) for name in ("gt", "gte", "lt", "lte")}
         return {filters.key: {name: _sent_value(bound) for name, bound in bounds.items() if bound is not None}}
-    if isinstance(filters, Contains | StartsWith):
+    if isinstance(filters, PartOfText):
         return {filters.key: {f"{'i' * filters.ignore_case}{filters.operator}": filters.part}}
     raise FilterError(f"a {type(filters).__name__} cannot be sent as a filter; create one with parse_filter")
 
@@ -1106,11 +1134,11 @@ def _sent_value(value: object) -> Any:
 
 
 def _parts(most: int, *measures: tuple[Sequence[int], int]) -> Iterator[tuple[int, int]]:
-    """Where to cut, so that each part has at most so many, and no larger than the room unless it is a single one.
+    """Yield slices of at most ``most`` items that keep within each measure's limit, except single items above it.
 
     Args:
-        most: how many a part has at most.
-        measures: the size of each, and the room that a part has, in bytes, characters …
+        most: maximum number of items in a slice.
+        measures: the size of each item, and the limit of a slice, in bytes, characters …
 
     >>> list(_parts(2, ([5, 5, 5, 30, 5], 12)))
     [(0, 2), (2, 3), (3, 4), (4, 5)]
@@ -1127,7 +1155,7 @@ def _parts(most: int, *measures: tuple[Sequence[int], int]) -> Iterator[tuple[in
 
 
 def _path(name: str) -> str:
-    """Where a dataset is; a name that could be a path of its own is refused, and is no dataset's."""
+    """Return the path of a dataset; a name that could itself be a path is refused, as no dataset has such a name."""
     if not isinstance(name, str) or not _PLAIN_NAME.fullmatch(name):
         from pointsman.dataset import check_name
 
@@ -1136,10 +1164,10 @@ def _path(name: str) -> str:
 
 
 def _following(ahead: Any, after: int) -> int | None:
-    """Where the next page begins; one that did not lie ahead would never end.
+    """Return where the next page begins; it must lie ahead, else paging would never end.
 
     Raises:
-        ValueError, TypeError: it is no number, or does not.
+        ValueError, TypeError: it is not a number, or not ahead.
     """
     if ahead is not None and int(ahead) <= after:
         raise ValueError(f"the next page begins after {ahead!r:.80}, this one after {after}")
@@ -1147,12 +1175,12 @@ def _following(ahead: Any, after: int) -> int | None:
 
 
 def _can_be_an_id(text: str) -> bool:
-    """Whether some document might have it."""
+    """Whether a document could have this id."""
     return bool(text) and text == sendable(text)
 
 
 def _described(service: Service, about: Any) -> dict[str, Any]:
-    """What a service tells of a dataset."""
+    """Return a service's description of a dataset."""
     with service.reading("dataset"):
         for name in ("name", "description", "indexing_technique"):
             if not isinstance(about[name], str):

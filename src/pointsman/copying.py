@@ -1,8 +1,8 @@
-"""Workspaces copied from one backend to another: a folder to a database, a database to a cluster, and back (B7).
+"""Copies workspaces between backends: a folder to a database, a database to a cluster, and back (B7).
 
-Documents go with their vectors, so nothing is embedded again, in batches that may be written twice: a copy that was
-cut short goes on where it was. Every document is compared at the end, by a digest over its id, text, metadata and
-vector; what was written to the source meanwhile is copied too, as long as its writers pause once.
+Documents are copied with their vectors, so nothing is embedded again. Batches are idempotent, so an interrupted copy
+resumes where it stopped. At the end every document is compared by a digest over its id, text, metadata and vector.
+Documents written to the source meanwhile are copied too, provided its writers pause once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pointsman.types import Document
 
 Progress = Callable[[str, int, int], None]
-"""Called with the name of a dataset, how many of its documents are done, and of how many."""
+"""Called with the name of a dataset, the number of documents copied, and the total."""
 
 BATCH: Final = 500
 RECORDS: Final = ("policy", "calibration")
-"""The kinds of records that go along: what was fitted, and no keys."""
+"""The kinds of records that are copied: fitted values, no keys."""
 _UNDER_WAY: Final = "copy"
-_PASSES: Final = 5  # through a source that is being written to
+_PASSES: Final = 5  # over a source that is being written to
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Content:
     """A fingerprint of a dataset's contents; the order of the documents does not matter.
 
     Attributes:
-        documents: how many there are.
-        vectors: how many of them have one.
-        digest: over all of them, 32 hexadecimal digits.
+        documents: number of documents.
+        vectors: number of documents with a vector.
+        digest: over all documents, 32 hexadecimal digits.
     """
 
     documents: int
@@ -56,7 +56,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What was copied: the dataset's name, and its content, which is the same on both sides."""
+    """The name of a copied dataset and its content, which is the same on both sides."""
 
     name: str
     content: Content
@@ -65,18 +65,18 @@ class CopyReport:
 def copy(
     source: Backend, target: Backend, names: Sequence[str] | None = None, *, on_progress: Progress | None = None
 ) -> list[CopyReport]:
-    """Copy datasets, and with all of them the fitted policy; a copy that was cut short goes on where it was.
+    """Copy datasets and, if all are copied, the fitted policy; an interrupted copy resumes where it stopped.
 
     Args:
-        source: where they are; it stays as it is.
-        target: where they go.
-        names: which ones; all unless given.
+        source: the backend to copy from; it is not changed.
+        target: the backend to copy to.
+        names: the datasets to copy; by default all.
         on_progress: called after every batch.
 
     Raises:
-        UnknownNameError: there is none of one of these names.
-        InputError: the target has a dataset of that name that is no copy of this one, or has changed since.
-        StoreError: what arrived is not what was sent, or the source is being written to all the while.
+        UnknownNameError: a name is unknown.
+        InputError: the target has a dataset of the same name that is not a copy, or has changed since it was copied.
+        StoreError: the copy differs from the source, or the source is written to without a pause.
     """
     records = {record.name: record for record in source.datasets()}
     selection = list(records) if names is None else list(dict.fromkeys(names))
@@ -92,7 +92,7 @@ def copy(
 
 
 def content_of(store: Store) -> Content:
-    """Read everything that a dataset holds, and digest it."""
+    """Read all documents of a dataset and digest them."""
     documents = vectors = total = 0
     for batch, rows, having in _batches(store, None):
         documents, vectors = documents + len(batch), vectors + sum(having)
@@ -102,7 +102,7 @@ def content_of(store: Store) -> Content:
 
 
 def _number(document: Document, vector: NDArray[np.float32] | None) -> int:
-    """A number for a document; the sum of all of them does not depend on their order."""
+    """Return the digest of a document as a number; the sum over documents does not depend on their order."""
     item = prepare(document)
     content = b"" if vector is None else vector.astype("<f4").tobytes()
     parts = (document.id.encode(), item.digest, content)
@@ -134,7 +134,7 @@ def _copied(source: Backend, target: Backend, about: DatasetRecord, report: Prog
 
 @dataclass(frozen=True, slots=True)
 class _CopyState:
-    """How far a copy has come; a record in the target."""
+    """The progress of a copy, kept as a record in the target."""
 
     name: str
     source: str  # identities of the two datasets
@@ -144,10 +144,10 @@ class _CopyState:
 
 
 def _begin(target: Backend, about: DatasetRecord) -> tuple[Store, _CopyState]:
-    """The dataset to copy into, and how far a copy has come that was begun before.
+    """Return the dataset to copy into and the progress of an earlier, interrupted copy.
 
     Raises:
-        InputError: there is another one of that name.
+        InputError: the target has another dataset of this name.
     """
     name = about.name
     record, other = target.record(_UNDER_WAY, name), target.open(name)
@@ -175,10 +175,10 @@ def _note(target: Backend, copied: _CopyState) -> None:
 
 
 def _pass_on(target: Backend, copied: _CopyState, store: Store, other: Store, report: Progress) -> Content:
-    """Copy, and again what has changed meanwhile, until both sides are the same.
+    """Copy, and copy again what has changed meanwhile, until both sides are equal.
 
     Raises:
-        StoreError: they do not become the same.
+        StoreError: they do not become equal.
     """
     for number in range(_PASSES):
         _write_all(target, copied, store, other, report)
@@ -215,7 +215,7 @@ def _write_all(target: Backend, copied: _CopyState, store: Store, other: Store, 
 def _batches(
     store: Store, after: str | None, on_page: Callable[[str], None] | None = None
 ) -> Iterator[tuple[list[Document], NDArray[np.float32], list[bool]]]:
-    """Documents, their vectors, and which of them have one; a page is told of once the next one is asked for."""
+    """Yield documents, their vectors, and which have one; ``on_page`` is called when the next page is requested."""
     while True:
         page = store.page(after, BATCH)
         if page.documents:
@@ -228,7 +228,7 @@ def _batches(
 
 
 def _vectors(store: Store, documents: Sequence[Document]) -> tuple[NDArray[np.float32], list[bool]]:
-    """A row for each document, and whether it has that vector; without one the row means nothing."""
+    """Return a row for each document and whether it has a vector; without one the row has no meaning."""
     dimensions = store.info.dimensions if NEAR in store.info.scales else None
     if dimensions is None:
         return np.zeros((len(documents), 0), np.float32), [False] * len(documents)
@@ -248,5 +248,5 @@ def _vectors(store: Store, documents: Sequence[Document]) -> tuple[NDArray[np.fl
 
 
 def _portable(store: Store) -> dict[str, str]:
-    """Notes that hold wherever the documents are."""
+    """Return the notes that do not depend on the backend."""
     return {name: value for name, value in store.statistics().notes.items() if not name.endswith("_at")}

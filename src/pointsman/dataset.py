@@ -74,7 +74,6 @@ LATER: Final = "later"
 Embed = bool | Literal["later"]
 """Whether documents are embedded when they are added."""
 
-_PAGE: Final = 1000
 _BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
 _SOON = 64  # the same where searches wait for the vectors: two seconds of embedding
 _PATIENCE = 60.0  # seconds to wait for another process that is writing before a vector is given up
@@ -370,17 +369,7 @@ class Dataset(Source):
 
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """All ids, or those of documents whose metadata has this ``source``, that match, or both."""
-        wanted = _parsed(filters)
-        if wanted is None:
-            return super().ids(source=source)
-        ids: list[str] = []
-        after: str | None = None
-        while True:
-            page = self.store.page(after, _PAGE, wanted)
-            ids += [one.id for one in page.documents if source is None or one.metadata.get("source") == source]
-            after = page.next
-            if after is None:
-                return ids
+        return self.store.ids(source=source, filters=_parsed(filters))
 
     def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
         """Change the metadata of documents; their texts and vectors stay, and only a new title is embedded.

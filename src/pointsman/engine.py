@@ -8,12 +8,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, Registry
+from pointsman.request import SearchRequest
 from pointsman.retrieval.base import checked
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pointsman.protocols import LLM
-    from pointsman.request import SearchRequest
     from pointsman.retrieval.dataset_calibration import Calibration
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import BaseRouter
@@ -44,34 +44,34 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PLAIN: Final = ("bm25", "vector", "hybrid")
-"""Strategies that only rank the lists."""
+"""Strategies that use the lists only."""
 
 CHOSEN_BY_LOOK: Final = ("decomposition", "hyde", "query2doc", "multi_query", *PLAIN)
 """The strategies that `recommend` chooses from."""
 
 _MODEL_SHARE: Final = 0.25
-"""The share of a search's time that a language model may take, so that time is left to search."""
+"""The share of a search's time that a language model may take, so that time remains for the search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Stages set in code that replace the usual ones.
+    """User-defined stages that replace the default ones.
 
     Args:
-        router: chooses among the sources; all are searched unless given.
-        reranker: reorders the results; the offline one unless given.
+        router: chooses among the sources; by default all are searched.
+        reranker: reorders the results; by default the offline reranker.
         transformer: rewrites the query, and may add variants that are searched beside it.
-        refiners: further refiners, in their order after the reranker: refuse, diversify, expand, compress …
+        refiners: further refiners, run in order after the reranker: refuse, diversify, expand, compress …
         strategy: the strategy that ``"auto"`` stands for.
-        depth: candidates a list.
+        depth: candidates per list.
         timeout: seconds for the whole search; None: no limit.
-        breaker: leaves out branches that keep failing.
-        policy: the numbers that ``"auto"`` decides by; None: ``"auto"`` is plain hybrid search.
+        breaker: skips branches that keep failing.
+        policy: the numbers that ``"auto"`` uses to decide; None: ``"auto"`` is plain hybrid search.
         calibrations: judge how relevant a hit is; the first that fits its scores is used.
-        fitted: by dataset, what `pointsman calibrate` fitted; it goes before ``calibrations`` there.
+        fitted: by dataset, what `pointsman calibrate` fitted; it takes precedence over ``calibrations`` there.
 
     Raises:
-        InputError: an option cannot be used.
+        InputError: an option is invalid.
     """
 
     router: BaseRouter | None = None
@@ -100,8 +100,8 @@ class Engine:
     """Makes recipes and runs them; every façade hands its requests to an engine.
 
     Attributes:
-        settings: apply where a request says nothing.
-        stages: whatever settings cannot express.
+        settings: the defaults for whatever a request leaves open.
+        stages: what settings cannot express.
         models: one language model for everything, or models by task.
         registry: of strategies.
     """
@@ -116,24 +116,24 @@ class Engine:
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def search(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
-        """Answer the one question of a request.
+        """Answer the only question of a request.
 
         Raises:
             InputError: the request cannot be carried out.
-            RetrievalError: nothing could be searched; it carries every cause.
+            RetrievalError: no source could be searched; it carries every cause.
         """
         recipe = self.resolve(request, sources)
         return run(self._search_batch(request, sources, recipe, [request.query], Threads()))[0]
 
     async def asearch(self, request: SearchRequest, sources: Sequence[Any]) -> RetrievalContext:
-        """`search`, awaited; cancelling it cancels whatever it waits for."""
+        """Async version of `search`; cancelling it cancels all its calls."""
         recipe = self.resolve(request, sources)
         return (await self._search_batch(request, sources, recipe, [request.query], Tasks()))[0]
 
     def search_many(
         self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
     ) -> list[RetrievalContext]:
-        """Answer all questions of a request in common batches; one context each, in order.
+        """Answer all questions of a request in shared batches; returns one context per question, in order.
 
         Args:
             request: the questions and options.
@@ -143,14 +143,14 @@ class Engine:
 
         Raises:
             InputError: the request cannot be carried out.
-            RetrievalError: nothing could be searched for any of them.
+            RetrievalError: no source could be searched for any of the questions.
         """
         return run(self._search_many(request, sources, Threads(), seconds))
 
     async def asearch_many(
         self, request: SearchRequest, sources: Sequence[Any], seconds: float | None = None
     ) -> list[RetrievalContext]:
-        """`search_many`, awaited."""
+        """Async version of `search_many`."""
         return await self._search_many(request, sources, Tasks(), seconds)
 
     async def _search_many(
@@ -167,7 +167,7 @@ class Engine:
                     try:
                         contexts = await self._search_batch(request, sources, recipe, queries, mode, remaining)
                     except RetrievalError:
-                        if not answers or deadline.left() != 0:  # else the others have theirs
+                        if not answers or deadline.left() != 0:  # otherwise the answered questions keep their answers
                             raise
                 answers.update(zip(batch, contexts, strict=True))
         return [answers[place] for place in range(len(request.queries))]
@@ -181,14 +181,14 @@ class Engine:
         mode: Mode,
         seconds: float | None = None,
     ) -> list[RetrievalContext]:
-        """Search by a recipe; if its strategy fails, by the plain one."""
+        """Search by a recipe; if its strategy fails, fall back to plain search."""
         try:
             return await search(recipe, queries, mode, seconds)
         except RetrievalError as error:
             return await search(self._instead(request, sources, recipe, error), queries, mode, seconds)
 
     def _recipes(self, request: SearchRequest, sources: Sequence[Any]) -> list[tuple[Recipe, list[int]]]:
-        """The recipes, each with the places of its questions; several if the wording of each question decides."""
+        """The recipes, each with the positions of its questions; several if each question's wording decides."""
         if not request.queries:
             return []
         if not self.looks_decide(request):
@@ -200,10 +200,10 @@ class Engine:
         return list(groups.values())
 
     def _instead(self, request: SearchRequest, sources: Sequence[Any], recipe: Recipe, error: RetrievalError) -> Recipe:
-        """The plain search that answers when a strategy has failed.
+        """The plain search to fall back to when a strategy has failed.
 
         Raises:
-            RetrievalError: the failed search was already a plain one.
+            RetrievalError: the failed search was already plain.
         """
         if not recipe.strategy:
             raise error
@@ -224,7 +224,7 @@ class Engine:
         Raises:
             UnknownNameError: there is no such strategy.
             UnmetNeedError: the strategy lacks something it needs, such as a language model.
-            InputError: another option cannot be used.
+            InputError: another option is invalid.
         """
         if self.looks_decide(request):
             return self._resolve(request, sources)
@@ -236,7 +236,7 @@ class Engine:
         if recipe is None:
             while len(self._recipes_made) >= _KEPT:
                 self._recipes_made.pop(next(iter(self._recipes_made)), None)
-            recipe = self._recipes_made[key] = self._resolve(request, sources)  # it keeps the objects behind the ids
+            recipe = self._recipes_made[key] = self._resolve(request, sources)  # keeps the objects behind the ids alive
         return recipe
 
     def _resolve(self, request: SearchRequest, sources: Sequence[Any]) -> Recipe:
@@ -294,8 +294,8 @@ class Engine:
     def looks_decide(self, request: SearchRequest) -> bool:
         """Whether the wording of a question chooses the strategy (I5).
 
-        It does if the settings say so, and, until a policy has been fitted or chosen, if there is a language model to
-        carry the choice out.
+        It does if the settings say so. Until a policy is fitted or chosen, it also does if there is a language model to
+        carry out the choice.
         """
         settings = self.settings
         if request.strategy != "auto" or self.stages.strategy != "auto":
@@ -309,14 +309,14 @@ class Engine:
         return not (explicit or fitted) and model_for(self.models, "hyde").llm is not None
 
     def recommend(self, query: Query | str, sources: Sequence[Any]) -> Recommendation:
-        """The strategy that a question's wording suggests, of those that can be used on these sources (I5, I8)."""
+        """The strategy suggested by a question's wording, among those usable on these sources (I5, I8)."""
         from pointsman.retrieval.recommend import recommend
 
         lacking = {name: why for name in CHOSEN_BY_LOOK if (why := self.lack(name, sources)) is not None}
         return recommend(query, set(CHOSEN_BY_LOOK) - lacking.keys() or {"auto"}, why_not=lacking)
 
     def _automatic(self, recipe: Recipe, request: SearchRequest) -> Recipe:
-        """Hybrid evidence weighed by the policy, with the additions that were measured to gain at this effort."""
+        """Hybrid evidence weighted by the policy, with the additions that measurably improve results at this effort."""
         policy, stages = self.stages.policy, self.stages
         if policy is None:
             return recipe
@@ -334,13 +334,13 @@ class Engine:
         )
 
     def _by_lists(self, recipe: Recipe, method: str) -> Recipe:
-        """One list, or a fusion of both, and nothing else; sources without them are left out, and a note says so.
+        """One list, or a fusion of both, without additions; sources that lack them are left out, and a note says so.
 
         Raises:
             UnmetNeedError: no source has the lists that the method needs.
         """
         own = {name: source for name, source in recipe.sources.items() if isinstance(source, Source)}
-        if not own and method in PLAIN:  # what lists a retriever has is unknown, so it is asked as it is
+        if not own and method in PLAIN:  # a retriever's lists are unknown, so it is called unchanged
             return replace(recipe, strategy=method)
         unable = [name for name, source in own.items() if not source.keeps(method)]
         missing = _lists_missing(method, list(recipe.sources.values()))
@@ -349,7 +349,7 @@ class Engine:
         if not unable:
             return replace(recipe, method=method)
         if method == "hybrid":
-            return recipe  # each source by the lists it has, without weights
+            return recipe  # search each source by the lists it has, without weights
         sources = {name: source for name, source in recipe.sources.items() if name not in unable}
         notes = [
             f"{name}: indexed for {own[name].indexing_technique!r} search only, so {method!r} leaves it out"
@@ -395,7 +395,7 @@ class Engine:
         )
 
     def _wants_rerank(self, request: SearchRequest) -> tuple[bool, str]:
-        """Whether to rerank, and who decided it."""
+        """Whether to rerank, and what decided it."""
         if request.rerank is not None:
             return request.rerank is not False, "request"
         return self.settings.enable_reranker_by_default, "settings"
@@ -403,9 +403,9 @@ class Engine:
     def _reranking(self, recipe: Recipe, strategy: str, request: SearchRequest) -> Recipe:
         """Add the reranker before all other refiners, or note why there is none.
 
-        The offline reranker sorts by the calibrated sum of both raw scores. Hybrid search is sorted by it already, so
-        there the reranker would change nothing; and where variants of the query added evidence of their own, it
-        would undo what the strategy was chosen for.
+        The offline reranker sorts by the calibrated sum of both raw scores. Hybrid search is already sorted by it, so
+        the reranker would change nothing there; and if variants of the query added evidence of their own, it would undo
+        the benefit of the strategy.
         """
         rerank, by = self._wants_rerank(request)
         reranker = request.rerank if isinstance(request.rerank, BaseRefiner) else self.stages.reranker
@@ -451,7 +451,7 @@ class Engine:
     # ── strategies ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def lack(self, name: str, sources: Sequence[Any]) -> str | None:
-        """What a strategy needs and lacks on these sources; None if it can be used."""
+        """The requirement of a strategy that these sources do not meet; None if it can be used."""
         missing = _lists_missing(name, sources)
         if missing is not None or name == "auto" or self._is_plain(name):
             return missing
@@ -469,10 +469,10 @@ class Engine:
         return None
 
     def strategy(self, name: str, sources: Sequence[Any], *, rerank: bool = True) -> Any:
-        """The registered strategy of this name over these sources, configured by the settings; made once.
+        """The registered strategy of this name over these sources, configured by the settings; created once.
 
         Raises:
-            InputError: it lacks what it needs, or is no retriever.
+            InputError: a requirement is not met, or it is not a retriever.
         """
         rerank = rerank and name == "compression" and self.settings.compression_rerank
         key = (name, rerank, *map(id, sources))
@@ -490,7 +490,7 @@ class Engine:
         return strategy
 
     def _options(self, name: str, factory: Callable[..., Any], *, rerank: bool) -> dict[str, Any]:
-        """The settings that a factory has parameters for: ``compression_max_length`` becomes ``max_length``.
+        """The settings that match parameters of a factory: ``compression_max_length`` becomes ``max_length``.
 
         Strategies of our base class also get a time limit and a reranker.
         """
@@ -508,7 +508,7 @@ class Engine:
         return options
 
     def _is_plain(self, name: str) -> bool:
-        """Whether the lists alone suffice: for our own plain strategies, unless one of them was replaced."""
+        """Whether the lists suffice: true for the built-in plain strategies, unless one has been replaced."""
         if name not in LISTS:
             return False
         if name not in self.registry.names():
@@ -519,7 +519,7 @@ class Engine:
         """Checks that a strategy with this name exists.
 
         Raises:
-            UnknownNameError: there is none.
+            UnknownNameError: no strategy has this name.
         """
         if name not in ("auto", *LISTS) and name not in self.registry.names():
             raise UnknownNameError("strategy", name, ("auto", *LISTS, *self.registry.names()))
@@ -527,28 +527,17 @@ class Engine:
 
 _BATCH: Final = 16
 _BATCH_CHARS: Final = 4_000
-"""Questions in a batch, and their characters, where the time of all is limited: the clock is looked at in between."""
+"""Questions per batch, and their characters, when all share a time limit: it is checked between batches."""
 
 _KEPT: Final = 64
-"""The most strategies, and recipes, that are kept; the oldest go first."""
+"""The maximum number of cached strategies and recipes; the oldest are evicted."""
 
-_DECIDING: Final = (
-    "k",
-    "datasets",
-    "strategy",
-    "rerank",
-    "refuse",
-    "min_relevance",
-    "coverage",
-    "spelling",
-    "effort",
-    "timeout",
-)
-"""The options that a recipe depends on, beside the sources; the question counts only if its wording decides."""
+_DECIDING: Final = tuple(option.name for option in fields(SearchRequest) if option.name != "queries")
+"""The options that a recipe depends on, besides the sources; the question counts only if its wording decides."""
 
 
 def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
-    """What lists a strategy needs that no source has; None if nothing is missing. Retrievers may have any list."""
+    """The lists that a strategy needs and no source has; None if none is missing. Retrievers may have any list."""
     keeps = [source.lists_for("auto") for source in sources if isinstance(source, Source)]
     if not sources or len(keeps) < len(sources):
         return None
@@ -563,7 +552,7 @@ def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
 
 
 def _batches(places: Sequence[int], queries: Sequence[Query]) -> Iterator[list[int]]:
-    """The places of questions, some at a time; a long one alone."""
+    """The positions of questions in batches; a long question gets a batch to itself."""
     batch: list[int] = []
     size = 0
     for place in places:
@@ -577,7 +566,7 @@ def _batches(places: Sequence[int], queries: Sequence[Query]) -> Iterator[list[i
 
 
 def _selection(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
-    """The sources that a request names, or all."""
+    """The sources that a request names; all if it names none."""
     if names is None:
         return sources
     for name in names:
@@ -587,7 +576,7 @@ def _selection(sources: dict[str, Any], names: Sequence[str] | None) -> dict[str
 
 
 def is_recipe(strategy: Any) -> bool:
-    """Whether a strategy only adds to a search: it extends our base class, and searches as that does."""
+    """Whether a strategy only adds to a search: it extends the base class and does not override how it searches."""
     return bool(getattr(strategy, "is_recipe", False))
 
 
@@ -622,6 +611,6 @@ def _accepted_options(factory: Callable[..., Any], options: Mapping[str, Any]) -
     """The options that a factory has a parameter for."""
     try:
         parameters = inspect.signature(factory).parameters
-    except (TypeError, ValueError):  # written in C, for example: its parameters are unknown
+    except (TypeError, ValueError):  # its parameters are unknown: written in C, for example
         return {}
     return {name: value for name, value in options.items() if name in parameters}

@@ -1,26 +1,26 @@
-"""Every error Pointsman raises, one tree.
+"""The tree of all errors that Pointsman raises.
 
 ::
 
     PointsmanError
-    ├── InputError (ValueError)         what the caller gave cannot be used; the message names it and the remedy
+    ├── InputError (ValueError)         the caller's input is invalid; the message names it and the remedy
     │   ├── FilterError                 a filter expression that cannot be read
-    │   ├── UnmetNeedError              it would do, were a model or an index here that it needs
+    │   ├── UnmetNeedError              valid, but needs a model or an index that is missing
     │   └── UnknownNameError            a dataset, strategy, fusion … that does not exist
-    ├── MissingDependencyError (ImportError)   an optional package is absent; carries the install line
-    ├── ModelError                      an embedder, LLM or reranker failed or answered nonsense
-    ├── RetrievalError (ExceptionGroup) every branch of a search failed; carries each one's error
-    ├── ServiceError                    a Pointsman service cannot be reached, refuses, or answers what cannot be used
-    └── StoreError                      data on disk, or in a database
+    ├── MissingDependencyError (ImportError)   an optional package is missing; has the install command
+    ├── ModelError                      an embedder, LLM or reranker failed or gave an unusable answer
+    ├── RetrievalError (ExceptionGroup) every branch of a search failed; has the error of each
+    ├── ServiceError                    a Pointsman service cannot be reached, refuses, or gives an unusable answer
+    └── StoreError                      a problem with data on disk or in a database
         ├── StoreUnavailableError       the server cannot be reached, or does not answer in time
-        ├── ConflictError               somebody else has changed it meanwhile
+        ├── ConflictError               another process changed it meanwhile
         ├── LockedError                 another process is writing to this dataset
-        │   └── ReplacedError           another process has deleted it, or made it anew, since it was opened
-        ├── StorageFullError            no room is left on the disk; what was acknowledged is kept
-        ├── FormatVersionError          written by a Pointsman whose format this one does not know
-        └── CorruptStoreError           the truth itself (not a derived index) is damaged
+        │   └── ReplacedError           another process deleted or recreated it after it was opened
+        ├── StorageFullError            the disk is full; what was acknowledged is kept
+        ├── FormatVersionError          written in a format that this version does not know
+        └── CorruptStoreError           the source of truth (not a derived index) is damaged
 
-Errors of libraries underneath are translated into these where a person can act on them.
+Errors of underlying libraries are translated into these if a person can act on them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PointsmanError(Exception):
 
 
 class InputError(PointsmanError, ValueError):
-    """What the caller gave cannot be used."""
+    """The caller's input is invalid."""
 
 
 class FilterError(InputError):
@@ -43,7 +43,7 @@ class FilterError(InputError):
 
 
 class UnknownNameError(InputError):
-    """A name that nothing is registered or stored under."""
+    """Nothing is registered or stored under a name."""
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...] = ()) -> None:
         names = sorted(set(known))
@@ -56,11 +56,11 @@ class UnknownNameError(InputError):
 
 
 class UnmetNeedError(InputError):
-    """What is asked for needs something that is not here, such as a language model or an index."""
+    """The request needs something that is missing, such as a language model or an index."""
 
 
 class MissingDependencyError(PointsmanError, ImportError):
-    """An optional package is needed and not installed."""
+    """A required optional package is not installed."""
 
     def __init__(self, package: str, extra: str, needed_for: str) -> None:
         super().__init__(
@@ -69,7 +69,7 @@ class MissingDependencyError(PointsmanError, ImportError):
 
 
 class DependencyVersionError(MissingDependencyError):
-    """An optional package is installed in a version that cannot be used."""
+    """An optional package is installed in an unsupported version."""
 
     def __init__(self, package: str, version: str, usable: str, extra: str, needed_for: str) -> None:
         super().__init__(package, extra, needed_for)
@@ -79,34 +79,34 @@ class DependencyVersionError(MissingDependencyError):
 
 
 class ModelError(PointsmanError):
-    """A model failed, timed out or answered what cannot be used."""
+    """A model failed, timed out or gave an unusable answer."""
 
 
 class RetrievalError(ExceptionGroup[Exception], PointsmanError):
-    """Every branch of a search failed; ``causes`` has each one's error by its name (F3)."""
+    """Every branch of a search failed; ``causes`` maps each branch's name to its error (F3)."""
 
     causes: Mapping[str, Exception]
 
     def __new__(cls, message: str, causes: Mapping[str, Exception]) -> Self:
-        """An error with a message and the causes by name."""
+        """Create the error from a message and the causes by name."""
         details = "; ".join(f"{name}: {type(error).__name__}: {error}" for name, error in causes.items())
         group = super().__new__(cls, f"{message}: {details}", list(causes.values()))
         group.causes = dict(causes)
         return group
 
     def derive(self, excs: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]  # its stub is generic in the result
-        """What ``except*`` makes of a part of it."""
+        """Build the group that ``except*`` uses for a subset of the errors."""
         return RetrievalError("a part of the causes", {name: e for name, e in self.causes.items() if e in excs})
 
 
 class ServiceError(PointsmanError):
-    """A Pointsman service cannot be reached, refuses a request, or answers what cannot be used.
+    """A Pointsman service cannot be reached, refuses a request, or gives an unusable answer.
 
     Attributes:
-        status: of the HTTP answer; None where there was none.
-        title: the kind of problem, in a few words.
-        request_id: under which the service's log tells more.
-        retry_after: seconds after which the service asks to be tried again.
+        status: the HTTP status; None if there was no response.
+        title: the kind of problem in a few words.
+        request_id: the id of the request in the service's log.
+        retry_after: seconds after which the service asks for a retry.
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class ServiceError(PointsmanError):
 
 
 class StoreError(PointsmanError):
-    """Something about the data on disk, or in a database."""
+    """A problem with the data on disk or in a database."""
 
 
 class StoreUnavailableError(StoreError):
-    """The server of a store cannot be reached, or does not answer in time; the message names it and no password."""
+    """A store's server cannot be reached or does not answer in time; the message names it without its password."""
 
 
 class ConflictError(StoreError):
@@ -143,10 +143,10 @@ class ReplacedError(LockedError):
 
 
 class StorageFullError(StoreError):
-    """No room is left on the disk, or in the quota. Searching goes on.
+    """The disk or the quota is full. Searching still works.
 
     Attributes:
-        kept: what is safe all the same, in words; the message says it too.
+        kept: what is safe nevertheless, in words; also part of the message.
     """
 
     def __init__(self, message: str, kept: str = "what was acknowledged before is kept") -> None:
@@ -155,8 +155,8 @@ class StorageFullError(StoreError):
 
 
 class FormatVersionError(StoreError):
-    """The data was written in a format this version does not know."""
+    """The data was written in a format that this version does not know."""
 
 
 class CorruptStoreError(StoreError):
-    """The truth itself is damaged; indexes are rebuilt in silence, this cannot be."""
+    """The source of truth is damaged; unlike indexes, it cannot be rebuilt."""

@@ -1,4 +1,4 @@
-r"""Filters on metadata: a small frozen tree, its meaning, and the ways to write it.
+r"""Metadata filters: an immutable tree, its semantics, and its notations.
 
 >>> wanted = parse_filter('year >= 2020 and (lang = ru or tag in [news, "to read"]) and not exists(draft)')
 >>> wanted.matches({"year": 2023, "tag": ["news", "rail"]})
@@ -6,21 +6,20 @@ True
 >>> print(parse_filter({"category": "环保", "year": {"gte": 2020, "lt": 2024}}))
 category == "环保" and 2020 <= year < 2024
 
-What a filter means, here and in every store (``matches`` is the reference that all of them are tested
-against):
+The semantics of a filter, here and in every store (all stores are tested against ``matches``):
 
-- Values are strings, numbers and booleans; dates, UUIDs, decimals and numpy's scalars are what JSON has in their
-  place. ``None`` and NaN are no values. A list stands for its members: it matches when one of them does. A key
-  *exists* when it has at least one value, and is ``null`` when it has none.
-- Numbers compare exactly, integers of any size too (``2 == 2.0``, ``2**53 != 2**53 + 1``); beyond the doubles they
-  are infinite. A boolean is no number (``True`` is not 1). Strings compare by code points, so ISO dates are in order;
-  a date and time with a zone stands for its instant, and is compared, also in parts, as it is in UTC.
-- A range sees only values of its bounds' own kind, and one and the same value has to lie between both bounds.
-- A part of a string may begin and end anywhere. Without its case a letter is compared as one letter (``ß`` is ``ẞ``,
-  not ``ss``).
+- Values are strings, numbers and booleans; dates, UUIDs, decimals and numpy scalars are converted to their JSON form.
+  ``None`` and NaN are not values. A list matches when one of its members does. A key *exists* when it has at least one
+  value, and is ``null`` when it has none.
+- Numbers compare exactly, including integers of any size (``2 == 2.0``, ``2**53 != 2**53 + 1``); beyond the range of
+  doubles they are infinite. A boolean is not a number (``True`` is not 1). Strings compare by code points, so ISO dates
+  sort by time; a date and time with a time zone is converted to UTC before any comparison, including of parts.
+- A range considers only values of the same kind as its bounds, and a single value must satisfy both bounds.
+- A part of a string may begin and end anywhere. Without case, letters are compared one to one (``ß`` equals ``ẞ``, not
+  ``ss``).
 - ``Not`` is plain negation: a document without the key matches ``key != 1``.
-- ``a.b`` is the key of that name, and ``b`` within the mapping ``a``, or within the mappings of a list ``a``; what
-  stands in mappings under a key that begins with ``_`` is only kept.
+- ``a.b`` is the key of that name, and also ``b`` in the mapping ``a`` or in the mappings of a list ``a``. Mappings
+  under a key that begins with ``_`` are stored but not filtered on.
 - ``_id`` is the document's id and ``_text`` its text; metadata of these names cannot be filtered on.
 - ``And(())`` matches everything, ``Or(())`` nothing.
 
@@ -28,18 +27,18 @@ Expressions::
 
     year >= 2020     2020 <= year < 2024     lang = ru     lang != "ru"     tag in [a, 'b c']
     tag not in [a]   exists(draft)           draft exists  draft = null     tag in [a, null]
-    title contains "signal"   title startswith "The "      title icontains "SIGNAL"   title istartswith "the "
+    title contains "signal"   title startswith "The "      title endswith ".pdf"      title icontains "SIGNAL"
     not …            … and …                 … or …        ( … )
 
-``icontains`` and ``istartswith`` ignore the case. ``and`` binds tighter than ``or``. A key that is not made of
-letters, digits, ``_``, ``-`` and ``.``, or begins with none of letter and ``_``, goes in backticks. Strings go in
-single or double quotes with the escapes of JSON, or bare where they are one word. ``and()`` and ``or()`` write trees
-of fewer than two parts. Full-width Chinese punctuation is understood.
+``icontains``, ``istartswith`` and ``iendswith`` ignore case. ``and`` binds tighter than ``or``. A key goes in
+backticks if it has other characters than letters, digits, ``_``, ``-`` and ``.``, or does not begin with a letter or
+``_``. Strings go in single or double quotes with JSON escapes; a single word needs no quotes. ``and()`` and ``or()``
+write trees of fewer than two parts. Full-width Chinese punctuation is accepted.
 
-Mappings: ``{"lang": "ru", "tag": ["a", "b"], "year": {"gte": 2020}}`` demands everything named; a list
-means *in*, and null *without a value*; the operators are eq ne in nin gt gte lt lte exists contains icontains
-startswith istartswith, with or without a leading ``$``: ``{"title": {"contains": "signal"}}``; ``{"$and": […]}``,
-``{"$or": […]}``, ``{"$not": {…}}`` combine (the ``$`` is required: a key may be named ``and``).
+Mappings: ``{"lang": "ru", "tag": ["a", "b"], "year": {"gte": 2020}}`` requires every entry; a list means *in*, and null
+*without a value*; the operators are eq ne in nin gt gte lt lte exists contains icontains startswith istartswith
+endswith iendswith, with or without a leading ``$``: ``{"title": {"contains": "signal"}}``; ``{"$and": […]}``,
+``{"$or": […]}``, ``{"$not": {…}}`` combine conditions (the ``$`` is required, as a key may be named ``and``).
 """
 
 from __future__ import annotations
@@ -58,6 +57,7 @@ from pointsman.errors import FilterError
 __all__ = [
     "And",
     "Contains",
+    "EndsWith",
     "Equals",
     "Exists",
     "Filter",
@@ -66,6 +66,7 @@ __all__ = [
     "Kind",
     "Not",
     "Or",
+    "PartOfText",
     "Range",
     "StartsWith",
     "Typed",
@@ -93,7 +94,7 @@ class Filter(ABC):
 
     @abstractmethod
     def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Whether a document is wanted: one with these `pointsman.Document.fields`, or with this metadata."""
+        """Whether a document matches, given its `pointsman.Document.fields` or only its metadata."""
 
     def __and__(self, other: Filter) -> And:
         return And((*_parts(And, self), *_parts(And, other))) if isinstance(other, Filter) else NotImplemented
@@ -120,7 +121,7 @@ class Equals(_Leaf):
     key: str
     value: str | float | bool = field(compare=False)
     typed: Typed = field(init=False, repr=False)
-    """The value with its kind: what is compared, also between filters (``True == 1`` in Python, not here)."""
+    """The value with its kind, as it is compared, also between filters (``True == 1`` in Python, not here)."""
 
     def __post_init__(self) -> None:
         _check_key(self.key)
@@ -165,7 +166,7 @@ class In(_Leaf):
 
 
 class Interval(NamedTuple):
-    """An interval of values of one kind; ``low`` or ``high`` is None where it is open-ended."""
+    """An interval of values of one kind; ``low`` or ``high`` is None on an open end."""
 
     kind: Kind
     low: Any = None
@@ -182,7 +183,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Range(_Leaf):
-    """One of the key's values lies within all the bounds given."""
+    """One of the key's values lies within all given bounds."""
 
     key: str
     gt: str | float | None = field(default=None, compare=False)
@@ -229,7 +230,7 @@ class Range(_Leaf):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part(_Leaf):
+class PartOfText(_Leaf):
     """A condition on parts of strings."""
 
     key: str
@@ -244,7 +245,7 @@ class _Part(_Leaf):
 
     @property
     def test(self) -> Callable[[str], bool]:
-        """Whether a string has the part; made once for many of them."""
+        """Return a predicate that says whether a string has the part; build it once for many strings."""
         raise NotImplementedError
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
@@ -257,14 +258,14 @@ class _Part(_Leaf):
 
 
 @dataclass(frozen=True, slots=True)
-class Contains(_Part):
-    """One of the key's strings has ``part`` somewhere."""
+class Contains(PartOfText):
+    """One of the key's strings contains ``part``."""
 
     operator: ClassVar[str] = "contains"
 
     @property
     def test(self) -> Callable[[str], bool]:
-        """Whether a string has the part somewhere."""
+        """Return a predicate that says whether a string contains the part."""
         if self.ignore_case:
             part = folded(self.part)
             return lambda value: part in folded(value)
@@ -272,24 +273,41 @@ class Contains(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class StartsWith(_Part):
+class StartsWith(PartOfText):
     """One of the key's strings begins with ``part``."""
 
     operator: ClassVar[str] = "startswith"
 
     @property
     def test(self) -> Callable[[str], bool]:
-        """Whether a string begins with the part."""
+        """Return a predicate that says whether a string begins with the part."""
         if self.ignore_case:
             prefix = folded(self.part)
             return lambda value: folded(value[: len(prefix)]) == prefix
         return lambda value: value.startswith(self.part)
 
 
-_PARTS: dict[str, tuple[type[Contains | StartsWith], bool]] = {
-    "i" * ignoring + make.operator: (make, ignoring) for make in (Contains, StartsWith) for ignoring in (False, True)
+@dataclass(frozen=True, slots=True)
+class EndsWith(PartOfText):
+    """One of the key's strings ends with ``part``."""
+
+    operator: ClassVar[str] = "endswith"
+
+    @property
+    def test(self) -> Callable[[str], bool]:
+        """Whether a string ends with the part."""
+        if self.ignore_case:
+            suffix = folded(self.part)
+            return lambda value: folded(value[max(0, len(value) - len(suffix)) :]) == suffix
+        return lambda value: value.endswith(self.part)
+
+
+_PARTS: dict[str, tuple[type[PartOfText], bool]] = {
+    "i" * ignoring + make.operator: (make, ignoring)
+    for make in (Contains, StartsWith, EndsWith)
+    for ignoring in (False, True)
 }
-"""The operators on parts of strings, and whether each ignores the case."""
+"""The operators on parts of strings, and whether each ignores case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +329,7 @@ class Exists(_Leaf):
 
 @dataclass(frozen=True, slots=True)
 class _Junction(Filter):
-    """Several conditions; the bounds on size hold from here, so no walk over a tree can run away."""
+    """Several conditions; size limits are checked here, so walking a tree is always bounded."""
 
     parts: tuple[Filter, ...]
     depth: int = field(init=False, repr=False, compare=False)
@@ -378,10 +396,10 @@ class Not(Filter):
 
 
 def parse_filter(source: str | Mapping[str, Any] | Filter) -> Filter:
-    """Read a filter from an expression or a mapping; a filter is returned as it is.
+    """Read a filter from an expression or a mapping; a `Filter` is returned unchanged.
 
     Raises:
-        FilterError: With the place in an expression and what was expected there.
+        FilterError: the filter is invalid; for an expression, with the position and what was expected there.
     """
     if isinstance(source, Filter):
         return source
@@ -393,7 +411,7 @@ def parse_filter(source: str | Mapping[str, Any] | Filter) -> Filter:
 
 
 def equal_to(key: str, value: object) -> Filter:
-    """The key has this value, or, for None, has none.
+    """Return a filter: the key has this value, or, for None, no value.
 
     >>> print(equal_to("draft", None))
     not exists(draft)
@@ -402,13 +420,13 @@ def equal_to(key: str, value: object) -> Filter:
 
 
 def one_of(key: str, values: Iterable[object]) -> Filter:
-    """The key has one of these values, or, where None is among them, has none.
+    """Return a filter: the key has one of these values, or, if None is among them, no value.
 
     >>> print(one_of("lang", ["ru", None]))
     lang in ["ru"] or not exists(lang)
     """
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
-        return In(key, values)  # type: ignore[arg-type]  # which says what is wrong
+        return In(key, values)  # type: ignore[arg-type]  # raises if the key is invalid
     every = tuple(values)
     values = tuple(value for value in every if value is not None)
     rest = In(key, values)  # type: ignore[arg-type]  # checked there
@@ -419,7 +437,7 @@ def one_of(key: str, values: Iterable[object]) -> Filter:
 
 
 def _parts(junction: type[_Junction], part: Filter) -> tuple[Filter, ...]:
-    """``a & b & c`` is one conjunction of three, so long chains stay flat."""
+    """Flatten ``a & b & c`` to one conjunction of three."""
     return part.parts if isinstance(part, junction) else (part,)
 
 
@@ -475,7 +493,7 @@ def _quoted(text: str, mark: str) -> str:
     def escaped(character: str) -> str:
         if character == mark:
             return "\\" + mark
-        # control characters and lone surrogates cannot be shown, or not be encoded
+        # control characters cannot be shown, lone surrogates cannot be encoded
         unprintable = unicodedata.category(character) in {"Cc", "Cs"}
         return _ESCAPED.get(character) or (f"\\u{ord(character):04x}" if unprintable else character)
 
@@ -514,7 +532,7 @@ _FLIPPED = {
     "<=": "gte",
     ">": "lt",
     ">=": "lte",
-}  # by the sign between a value and the key after it
+}  # by the operator between a value and the key that follows
 _BOUNDS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 
 
@@ -585,7 +603,7 @@ class _Parser:
 
     def _single(self) -> Filter:
         self._depth += 1
-        if self._depth > MAX_DEPTH + 1:  # the leaf itself is one
+        if self._depth > MAX_DEPTH + 1:  # the leaf counts as one
             raise self._error(f"nested deeper than {MAX_DEPTH} levels", self._peek().position)
         token = self._peek()
         result: Filter
@@ -614,7 +632,7 @@ class _Parser:
         try:
             return self._value_first() if self._at_value() else self._key_first()
         except FilterError as error:
-            # what a condition itself complains about gets its place; what has one already is left alone
+            # add the position to errors raised by conditions, unless they already have one
             raise error if "\n" in str(error) else self._error(str(error), start.position) from None
 
     def _at_value(self) -> bool:
@@ -662,7 +680,7 @@ class _Parser:
         raise self._unexpected(f"== != > >= < <= in, not in, exists, {', '.join(_PARTS)}")
 
     def _part(self) -> str:
-        """What a string is to have: in quotes, or one bare word, also one of digits."""
+        """Read the part to look for: a quoted string, or one bare word, possibly of digits."""
         token = self._peek()
         if token.kind not in {"number", "word", "string"}:
             raise self._unexpected("a text (in quotes)")
@@ -710,7 +728,7 @@ class _Parser:
             return self._unescaped(token)
         if token.kind == "word":
             return token.word("true") if token.word("true", "false") else token.text
-        # Python refuses to read ints of thousands of digits
+        # Python refuses to parse ints of thousands of digits
         return float(token.text) if re.search(r"[.eE]", token.text) or len(token.text) > 310 else int(token.text)
 
     def _unescaped(self, token: _Token) -> str:
@@ -746,7 +764,7 @@ _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists", *_PAR
 
 
 class _MappingReader:
-    """Counts conditions while it reads, so a mapping that contains itself many times over cannot explode."""
+    """Counts conditions while reading, so a mapping that contains itself repeatedly cannot explode."""
 
     def __init__(self) -> None:
         self._leaves = 0
@@ -794,7 +812,7 @@ class _MappingReader:
             raise FilterError(f"{key!r}: an empty mapping is not a condition; known operators: {', '.join(_OPERATORS)}")
         bounds = {name: operators.pop(name) for name in ("gt", "gte", "lt", "lte") if name in operators}
         for name, bound in bounds.items():
-            _operand(f"{key} {name}", bound)  # None would pass for a bound not given
+            _operand(f"{key} {name}", bound)  # None would look like a missing bound
         parts: list[Filter] = [Range(key, **bounds)] if bounds else []
         parts += [_operator(key, name, value) for name, value in operators.items()]
         self._count(len(parts))

@@ -1,7 +1,7 @@
-"""Language models: what they answer, the base of our clients, and how to ask any of them.
+"""Language models: their answers, the base class of our clients, and functions that call any model.
 
-Callers use `ask` and `aask`, which take anything with ``complete(prompt)``: they pass a JSON schema on where the model
-takes one, limit the time, and translate whatever goes wrong into `ModelError`.
+Callers use `ask` and `aask`, which accept anything with ``complete(prompt)``: they pass on a JSON schema if the model
+takes one, limit the time, and translate every failure into `ModelError`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pointsman._twins import Twins, in_thread, limited, wait_for
 from pointsman.errors import InputError, ModelError, PointsmanError
 
 Schema = Mapping[str, Any]
-"""A JSON schema of what is wanted."""
+"""A JSON schema of the expected answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls cost; sums with ``+``."""
+    """The cost of calls; add with ``+``."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -39,7 +39,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer: its text, the same as data where a schema was asked for and kept, and its cost where it is known."""
+    """An answer: its text, its data if it follows a requested schema, and its cost if known."""
 
     text: str
     data: Any = None
@@ -47,37 +47,37 @@ class Completion:
 
 
 class BaseLLM(Twins, needs=("complete", "acomplete")):
-    """A language model. Implement ``complete`` or ``acomplete``; the other one comes from here.
+    """A language model. Implement ``complete`` or ``acomplete``; this class supplies the other.
 
-    Either may do without the keyword ``schema``, if the model cannot be held to one.
+    Either may omit the keyword ``schema`` if the model does not support one.
     """
 
     def complete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
         """Answer a prompt.
 
         Args:
-            prompt: what to answer; it asks for JSON in words as well, as not every model can be held to a schema.
-            schema: the JSON schema to keep to, where that is possible.
+            prompt: the prompt; it also asks for JSON in words, as not every model supports a schema.
+            schema: the JSON schema to follow, if possible.
         """
         return wait_for(lambda: self.acomplete(prompt, **_schema_for(self.acomplete, schema)))
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """The same, awaited; a synchronous ``complete`` runs in a worker thread."""
+        """Async version of `complete`; a synchronous ``complete`` runs in a worker thread."""
         return await in_thread(lambda: self.complete(prompt, **_schema_for(self.complete, schema)))
 
 
 def ask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float | None = None) -> Completion:
-    """Ask any model.
+    """Call any model.
 
     Args:
         llm: anything with ``complete(prompt)`` (or ``acomplete``) that returns an object with ``.text``, or a string.
-        prompt: what to answer.
-        schema: passed on where ``complete`` has a parameter of that name.
-        timeout: seconds; then the call is abandoned (its thread ends when it ends). None waits as long as it takes.
+        prompt: the prompt.
+        schema: passed on if ``complete`` has a parameter of that name.
+        timeout: seconds after which the call is abandoned (its thread ends when the call does). None: no limit.
 
     Raises:
-        ModelError: the model failed, took too long, or returned nothing with a text.
-        InputError: ``llm`` is no model.
+        ModelError: the model failed, timed out, or returned no text.
+        InputError: ``llm`` is not a model.
     """
     if callable(complete := getattr(llm, "complete", None)):
         return _limited(llm, lambda: complete(prompt, **_schema_for(complete, schema)), timeout)
@@ -87,7 +87,7 @@ def ask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float |
 
 
 async def aask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: float | None = None) -> Completion:  # noqa: ASYNC109  (the twin of ask)
-    """The same, awaited: ``acomplete`` where the model has one, else ``complete`` in a worker thread."""
+    """Async version of `ask`: uses ``acomplete`` if the model has one, else ``complete`` in a worker thread."""
     acomplete = getattr(llm, "acomplete", None)
     try:
         with anyio.fail_after(timeout):
@@ -101,13 +101,13 @@ async def aask(llm: Any, prompt: str, *, schema: Schema | None = None, timeout: 
         raise
     except TimeoutError as error:
         raise _late(llm, timeout) from error
-    except Exception as error:  # translated: a model of the user's may raise anything
+    except Exception as error:  # translated: a user-defined model may raise anything
         raise _failed(llm, error) from error
     return _completion(llm, answer)
 
 
 def takes_schema(llm: Any) -> bool:
-    """Whether a model can be given a JSON schema."""
+    """Whether a model accepts a JSON schema."""
     return any(
         callable(method) and _has_schema(method)
         for name in ("complete", "acomplete")
@@ -115,7 +115,7 @@ def takes_schema(llm: Any) -> bool:
     )
 
 
-_known: dict[Any, bool] = {}  # by function: inspecting takes longer than a scripted model does
+_known: dict[Any, bool] = {}  # by function: inspecting takes longer than a call of a scripted model
 
 
 def _has_schema(method: Callable[..., Any]) -> bool:
@@ -124,7 +124,7 @@ def _has_schema(method: Callable[..., Any]) -> bool:
         return _known[function]
     try:
         result = "schema" in inspect.signature(method).parameters
-    except (TypeError, ValueError):  # written in C, say: then it has no such parameter that we could know of
+    except (TypeError, ValueError):  # for example a C function, whose parameters are unknown
         result = False
     if function is not None and len(_known) < 1000:
         _known[function] = result
@@ -143,7 +143,7 @@ def _acomplete(llm: Any) -> Callable[..., Any]:
 
 
 def _limited(llm: Any, call: Callable[[], Any], timeout: float | None) -> Completion:
-    """What the model answers to a call; what goes wrong is translated."""
+    """Call the model and translate its errors."""
     try:
         answer = limited(call, timeout, f"ask-{type(llm).__name__}", partial(_late, llm))
     except PointsmanError:

@@ -1,4 +1,4 @@
-"""`pointsman.open`: one function for every place where a workspace may be."""
+"""`pointsman.open`: one function for every location of a workspace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pointsman.store.backend import Backend
 
 KEY_VARIABLE = "POINTSMAN_API_KEY"
-"""The environment variable with the key that a service is sent."""
+"""The environment variable with the key for a service."""
 
 
 def open_workspace(
@@ -30,26 +30,25 @@ def open_workspace(
     llm: LLM | Mapping[str, LLM] | None = None,
     settings: Settings | None = None,
 ) -> Workspace:
-    """`pointsman.open`: the workspace in this folder, made on the first write, or at this URL.
+    """`pointsman.open`: open the workspace in a folder, created on the first write, or at a URL.
 
     Args:
-        path: a folder, ``postgresql://…``, ``opensearch+https://…``, or the ``https://…`` of a Pointsman service. For a
-            service the answer is a `pointsman.Client`, which has the methods of `Workspace` for datasets and searches;
-            the key comes from the environment variable ``POINTSMAN_API_KEY``, and models and settings are the
-            service's own. A `pointsman.store.backend.Backend` brings a client or a pool of your own.
-        embedder: see `Workspace`, as the others.
-        workflow: stages of your own.
-        llm: for the strategies that need a language model.
-        settings: what holds where a search says nothing.
+        path: a folder, ``postgresql://…``, ``opensearch+https://…``, or the ``https://…`` of a Pointsman service. A
+            service is opened as a `pointsman.Client`, which has the methods of `Workspace` for datasets and searches;
+            the key comes from the environment variable ``POINTSMAN_API_KEY``, and the service's models and settings
+            apply. Use a `pointsman.store.backend.Backend` to pass your own client or connection pool.
+        embedder: see `Workspace`, as for the other arguments.
+        workflow: your own stages.
+        llm: the language model for strategies that need one.
+        settings: defaults for options that a search does not give.
 
     Raises:
-        InputError: there is something else at that path, nothing is known of the scheme of the URL, or a service would
-            be sent its key in the clear.
+        InputError: the path is not a workspace, the URL's scheme is unknown, or a key would be sent unencrypted.
         StoreUnavailableError: a server cannot be reached.
     """
     if isinstance(path, str) and is_service(path):
         client: Any = Client(str(path), os.environ.get(KEY_VARIABLE))
-        return cast("Workspace", client)  # the same methods, as far as a service offers them
+        return cast("Workspace", client)  # the same methods, as far as a service supports them
     return Workspace(path, embedder=embedder, workflow=workflow, llm=llm, settings=settings)
 
 

@@ -1,7 +1,7 @@
-"""The text of a file, put together out of its passages: what the offsets of a citation count in.
+"""Reassembles the text of a file from its passages; citation offsets refer to this text.
 
-The file itself is not read: it may have changed since, or be on another machine, and where a file is said to be is
-metadata that anybody who writes to a dataset can choose.
+The file itself is not read: it may have changed or be on another machine, and its path is metadata that anybody with
+write access to a dataset can choose.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pointsman.types import Document
 
 MOST_CHARACTERS = 100_000_000
-"""Of a text, at once: offsets are metadata, and what lies between passages takes memory too."""
+"""Limit for one text: offsets are metadata, and gaps between passages take memory too."""
 
-_FETCHED = 1000  # passages at a time
+_FETCHED = 1000  # passages per request
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class SourceText:
     """A text that citations point into, or a part of it.
 
     Attributes:
-        source: the file, or the id of a document that is from no file.
-        hash: SHA-256 of the file's bytes when it was indexed; None where it is from no file.
-        start: where ``text`` begins in the whole.
-        length: characters of the whole.
-        text: the characters from ``start`` on. What stands in no passage, such as the blanks between two of them, is
-            filled in with headings where they are sure to be right, else with blanks.
+        source: the file, or the id of a document that is not from a file.
+        hash: SHA-256 of the file's bytes when it was indexed; None if it is not from a file.
+        start: offset of ``text`` in the whole text.
+        length: characters of the whole text.
+        text: the characters from ``start`` on. Gaps between passages are filled with headings if these are certain to
+            be right, else with spaces.
     """
 
     source: str
@@ -45,11 +45,11 @@ class SourceText:
 
     @property
     def end(self) -> int:
-        """After the last character of ``text``, in the whole."""
+        """Offset after the last character of ``text`` in the whole text."""
         return self.start + len(self.text)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """Return all fields in JSON form."""
         about = {"source": self.source, "hash": self.hash, "start": self.start, "end": self.end}
         return {**about, "length": self.length, "text": self.text}
 
@@ -72,18 +72,18 @@ def source_text(
     start: int = 0,
     end: int | None = None,
 ) -> SourceText:
-    """The text of a source, so that ``text[citation.start : citation.end] == citation.quote``.
+    """Return the text of a source, so that ``text[citation.start : citation.end] == citation.quote``.
 
     Args:
-        store: of the dataset.
-        source: as the citation has it.
-        hash: as the citation has it; without it, of the content that most of the stored passages are from.
-        start: of the part that is wanted.
-        end: after it; what goes beyond the end of the text is left out.
+        store: the dataset's store.
+        source: the citation's source.
+        hash: the citation's hash; None selects the content that most of the stored passages come from.
+        start: start of the requested part.
+        end: end of the requested part; it may exceed the end of the text.
 
     Raises:
-        UnknownNameError: nothing of this source, or of it with this hash, is stored.
-        InputError: the places are out of range, or so far apart that nobody can want it.
+        UnknownNameError: no document of this source, or of this source with this hash, is stored.
+        InputError: an offset is out of range, or the part is too long.
     """
     if start < 0 or (end is not None and end < start):
         raise InputError(f"a part of a text is from 0 or more up to no less, not {start} to {end}")
@@ -113,7 +113,7 @@ def _passages(store: Store, source: str) -> Iterable[Document]:
 
 
 def _piece(document: Document) -> tuple[_Piece | None, str | None]:
-    """What a document holds of its file, and the file's hash; None where its offsets are none of its text."""
+    """Return a document's piece of its file (None if its offsets do not match its text), and the file's hash."""
     metadata = document.metadata
     start, end, sha256, headings = (metadata.get(name) for name in ("start", "end", "sha256", "headings"))
     version = sha256 if isinstance(sha256, str) else None
@@ -124,9 +124,9 @@ def _piece(document: Document) -> tuple[_Piece | None, str | None]:
 
 
 def _joined(pieces: Sequence[_Piece], start: int, stop: int) -> str:
-    """The characters from ``start`` to ``stop``; pieces are in order, and may overlap."""
+    """Return the characters from ``start`` to ``stop``; pieces are in order and may overlap."""
     parts: list[str] = []
-    position = 0  # up to here the text is known
+    position = 0  # the text is complete up to here
     for piece in pieces:
         if position >= stop:
             break
@@ -141,7 +141,7 @@ def _joined(pieces: Sequence[_Piece], start: int, stop: int) -> str:
 
 
 def _between(piece: _Piece, begin: int, low: int, high: int) -> str:
-    """The characters from ``low`` to ``high`` between ``begin`` and a piece: its headings if they fit exactly."""
+    """Fill ``low`` to ``high`` in the gap between ``begin`` and a piece: with its headings if they fit exactly."""
     size = piece.start - begin
     for first in range(len(piece.headings)):
         text = "\n\n".join([*([""] if begin else []), *piece.headings[first:], ""])

@@ -1,6 +1,6 @@
-"""The prompts, as readable templates, in each language.
+"""Prompt templates in each language.
 
-Placeholders are ``$name`` (`string.Template`). What comes from outside, options and questions, is put in as data: see
+Placeholders are ``$name`` (`string.Template`). External text, options and questions, is inserted as data: see
 `option_lines` and `fenced`.
 """
 
@@ -19,14 +19,14 @@ from pointsman.text import repair
 
 @dataclass(frozen=True, slots=True)
 class SelectionPrompts:
-    """What a model is asked that chooses among options.
+    """Prompts for choosing among options.
 
     Attributes:
         single: asks for one option. ``$options`` and ``$query`` are fenced data; ``$count`` is the number of options.
-        multi: asks for several; ``$most`` is how many at most.
-        none: added where "none of them" is a legal answer.
-        retry: added after an answer that could not be used; ``$problem`` says why.
-        problems: the defects by name, in words, for ``$problem``.
+        multi: asks for several; ``$most`` is the maximum.
+        none: added if "none of them" is an allowed answer.
+        retry: added after an unusable answer; ``$problem`` says why.
+        problems: texts for ``$problem``, by name of the defect.
     """
 
     single: str
@@ -58,20 +58,20 @@ _LINE_BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
 def fenced(data: str) -> str:
-    """Data between two lines of tildes, more of them than stand together inside, so that it cannot end its fence."""
+    """Return data between two lines of tildes, longer than any run inside, so that data cannot close its fence."""
     longest = max(map(len, re.findall("~+", data)), default=0)
     fence = "~" * max(3, longest + 1)
     return f"{fence}\n{data}\n{fence}"
 
 
 def quoted(text: str) -> str:
-    """A text as a JSON string on one line: whatever it holds, it opens no line of its own."""
+    """Return a text as a JSON string on one line: no text can start a new line."""
     line = json.dumps(repair(text), ensure_ascii=False)
     return _LINE_BREAKS.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
 def option_lines(options: Sequence[tuple[str, str]]) -> str:
-    r"""Names and descriptions, one line each, numbered from 1.
+    r"""Return names and descriptions, one line each, numbered from 1.
 
     >>> print(option_lines([("news", "What happened"), ("evil", "x\n(3) forged")]))
     (1) {"name": "news", "description": "What happened"}
@@ -84,7 +84,7 @@ def option_lines(options: Sequence[tuple[str, str]]) -> str:
 
 
 def fill(template: str, **values: Any) -> str:
-    """The template with its values; values are put in as they are and not read for placeholders again."""
+    """Fill a template; values are inserted unchanged, and placeholders in them are not expanded."""
     return Template(template).substitute(values)
 
 

@@ -1,7 +1,7 @@
-"""The small interfaces everything else is written against.
+"""The small interfaces that all other modules use.
 
-A *key* is whatever a family of stores knows its documents by: integers in the built-in ones, strings in most servers.
-It is opaque outside of them; a document store turns keys into documents.
+A *key* identifies a document within a family of stores: an integer in the built-in ones, a string in most servers. It
+is opaque elsewhere; a document store turns keys into documents.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors, queries and documents each in their own way."""
+    """Turns texts into vectors, with separate methods for queries and documents."""
 
     @property
     def name(self) -> str:
-        """Identifies model *and* settings: vectors are cached and compared under it."""
+        """Identifies model *and* settings; vectors are cached and compared under this name."""
         ...
 
     @property
@@ -35,19 +35,19 @@ class Embedder(Protocol):
         ...
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised."""
+        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised."""
         ...
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised."""
+        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised."""
         ...
 
 
 class DocumentStore(Protocol[Key_contra]):
-    """Gives documents for keys."""
+    """Fetches documents by key."""
 
     def fetch(self, keys: Sequence[Key_contra]) -> list[Document | None]:
-        """The documents in the order of ``keys``; None where one is gone."""
+        """Return the documents in the order of ``keys``; None for a missing one."""
         ...
 
 
@@ -55,11 +55,11 @@ class KeywordIndex(Protocol[Key]):
     """Ranks documents by their words."""
 
     def search(self, query: str, k: int, filters: Filter | None = None) -> list[tuple[Key, float]]:
-        """At most ``k`` keys with BM25 scores, best first; filters act before the cut (I9)."""
+        """Return at most ``k`` keys with BM25 scores, best first; filters apply before the cut (I9)."""
         ...
 
     def score(self, query: str, keys: Sequence[Key]) -> list[float]:
-        """The same scores for given keys; 0 where no word of the query occurs."""
+        """Return the same scores for given keys; 0 if no word of the query occurs."""
         ...
 
 
@@ -67,11 +67,11 @@ class VectorIndex(Protocol[Key]):
     """Ranks documents by the cosine of their vectors."""
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filter | None = None) -> list[tuple[Key, float]]:
-        """At most ``k`` keys with cosines, best first; filters act before the cut (I9)."""
+        """Return at most ``k`` keys with cosines, best first; filters apply before the cut (I9)."""
         ...
 
     def score(self, vector: NDArray[np.float32], keys: Sequence[Key]) -> list[float]:
-        """The cosine of ``vector`` to each key's vector; NaN where a key has none."""
+        """Return the cosine of ``vector`` to each key's vector; NaN if a key has no vector."""
         ...
 
 
@@ -80,16 +80,16 @@ class Retriever(Protocol):
     """Finds documents for a query."""
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits, best first."""
+        """Return at most ``top_k`` hits, best first."""
         ...
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """The same, awaited."""
+        """Async version of `retrieve`."""
         ...
 
 
 class HasText(Protocol):
-    """Anything with a text; what an LLM answers with."""
+    """Anything with a text, such as an LLM's answer."""
 
     @property
     def text(self) -> str:
@@ -101,8 +101,8 @@ class HasText(Protocol):
 class LLM(Protocol):
     """A language model: anything with ``complete(prompt)`` that returns an object with ``.text``.
 
-    Richer ones (`pointsman.llm.BaseLLM`) also take a JSON schema and have an asynchronous twin; callers ask for
-    what they need through `pointsman.llm`, and do without where it is absent.
+    Richer ones (`pointsman.llm.BaseLLM`) also take a JSON schema and have an asynchronous twin. Callers use these
+    features through `pointsman.llm`, which works without them too.
     """
 
     def complete(self, prompt: str) -> HasText:

@@ -1,7 +1,7 @@
-"""Names for what can be chosen by name, ours and other packages' (I2).
+"""Registries of components that are chosen by name, ours and those of other packages (I2).
 
-A package adds to a registry by an entry point of the group ``pointsman.plugins``, called *kind*.*name*; no code of it
-runs before that name is asked for::
+A package adds to a registry with an entry point *kind*.*name* in the group ``pointsman.plugins``; none of its code runs
+before that name is requested::
 
     [project.entry-points."pointsman.plugins"]
     "strategy.mine" = "my_package:MyStrategy"
@@ -28,15 +28,15 @@ GROUP: Final = "pointsman.plugins"
 
 
 class Registry(Generic[T]):
-    """Makes things of one kind by their names.
+    """Creates objects of one kind by name.
 
-    What is registered in code goes before a plugin of the same name. A plugin that cannot be loaded is named in
-    `problems` and in the log, and hurts nobody who does not ask for it.
+    A name registered in code takes precedence over a plugin. A plugin that cannot be loaded is reported in `problems`
+    and in the log, and affects only those who request it.
 
     Args:
-        kind: of what, such as ``"strategy"``; plugins are called by it.
+        kind: the kind of object, such as ``"strategy"``; it prefixes the names of plugins.
         group: the group of entry points.
-        builtin: a module that registers ours when it is loaded; loaded when somebody asks for a name.
+        builtin: a module that registers ours when loaded; it is loaded when a name is requested.
 
     Example:
         >>> shapes = Registry[str]("shape")
@@ -53,10 +53,10 @@ class Registry(Generic[T]):
         self._lock = threading.RLock()
 
     def register(self, name: str, factory: Callable[..., T], *, replace: bool = False) -> None:
-        """Put a factory, such as a class, under a name.
+        """Register a factory, such as a class, under a name.
 
         Raises:
-            InputError: the name is taken and ``replace`` is False, or one of the two cannot be used.
+            InputError: the name is taken and ``replace`` is False, or the name or the factory is invalid.
         """
         if not isinstance(name, str) or not name.strip():
             raise InputError(f"a {self.kind} is registered under a name, not {name!r:.80}")
@@ -68,16 +68,16 @@ class Registry(Generic[T]):
             self._factories[name] = factory
 
     def names(self) -> tuple[str, ...]:
-        """All names, sorted; plugins are listed without being loaded, so one that is broken is among them."""
+        """Return all names, sorted; plugins are listed without being loaded, so broken ones are included."""
         self._load_builtin()
         with self._lock:
             return tuple(sorted({*self._factories, *self._all_plugins()}))
 
     def get(self, name: str) -> Callable[..., T]:
-        """The factory of this name.
+        """Return the factory of this name.
 
         Raises:
-            UnknownNameError: there is none.
+            UnknownNameError: the name is unknown.
             InputError: it is a plugin that cannot be loaded.
         """
         self._load_builtin()
@@ -90,10 +90,10 @@ class Registry(Generic[T]):
         return self._loaded(name, plugin)
 
     def create(self, name: str, *args: Any, **options: Any) -> T:
-        """What the factory of this name makes of these arguments; its own errors pass through.
+        """Call the factory of this name with these arguments; its own errors pass through.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: the name is unknown.
             InputError: it is a plugin that cannot be loaded.
         """
         return self.get(name)(*args, **options)
@@ -114,7 +114,7 @@ class Registry(Generic[T]):
             import_module(module)
 
     def _all_plugins(self) -> dict[str, EntryPoint]:
-        """The plugins of this kind, looked for once; of two with one name, the one of the first package by name."""
+        """Return the plugins of this kind, found once; of two with the same name, that of the first package by name."""
         if self._plugins is None:
             self._plugins = {}
             prefix = f"{self.kind}."
@@ -129,7 +129,7 @@ class Registry(Generic[T]):
     def _loaded(self, name: str, plugin: EntryPoint) -> Callable[..., T]:
         try:
             factory = plugin.load()
-        except Exception as error:  # translated: a stranger's module may raise anything
+        except Exception as error:  # translated: a third-party module may raise anything
             cause = f"{plugin.value} of {_package(plugin)} cannot be loaded: {type(error).__name__}: {error}"
             self._note(name, cause)
             raise InputError(f"{self.kind} {name!r}: {cause}; repair or uninstall that package") from error
@@ -137,7 +137,7 @@ class Registry(Generic[T]):
             cause = f"{plugin.value} of {_package(plugin)} is not callable"
             self._note(name, cause)
             raise InputError(f"{self.kind} {name!r}: {cause}; repair or uninstall that package")
-        return factory  # type: ignore[no-any-return]  # what it makes is checked by whoever uses it
+        return factory  # type: ignore[no-any-return]  # callers check what it returns
 
     def _note(self, name: str, cause: str) -> None:
         with self._lock:
@@ -151,13 +151,14 @@ def _package(plugin: EntryPoint) -> str:
 
 
 STRATEGIES: Final[Registry[Any]] = Registry("strategy", builtin="pointsman.strategies")
-"""Retrieval strategies: ``factory(*sources, llm=None, **options)`` makes one; a ``needs_llm`` of the factory tells
-whether it can do without."""
+"""Retrieval strategies: ``factory(*sources, llm=None, **options)`` creates one; the factory's ``needs_llm`` says
+whether a language model is required."""
 
 STORES: Final[Registry[Any]] = Registry("store", builtin="pointsman.store.builtin")
-"""Where workspaces live: ``factory(url, **options)`` makes the `pointsman.store.backend.Backend` of a URL; the name is
-its scheme."""
+"""Backends of workspaces: ``factory(url, **options)`` creates the `pointsman.store.backend.Backend` for a URL; the name
+is the URL's scheme."""
 
 COLLECTIONS: Final[Registry[Any]] = Registry("collection", builtin="pointsman.store.builtin")
-"""What can be attached to a workspace: ``factory(attachment)`` makes a `pointsman.store.attachment.AttachedStore` of a
-`pointsman.store.attachment.Attachment`; the name is the scheme of its URL."""
+"""Collections that can be attached to a workspace: ``factory(attachment)`` creates a
+`pointsman.store.attachment.AttachedStore` for a `pointsman.store.attachment.Attachment`; the name is the scheme of its
+URL."""

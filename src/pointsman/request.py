@@ -1,6 +1,7 @@
-"""`SearchRequest`: the one list of options that every door takes, checked in one place.
+"""`SearchRequest`: the options that every interface accepts, checked in one place.
 
-Python, command line, HTTP, MCP and client build the same request; `pointsman.engine.resolve` makes a recipe of it.
+Python, the command line, HTTP, MCP and the client build the same request; `pointsman.engine.resolve` turns it into a
+recipe.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pointsman.retrieval.refine import BaseRefiner
 from pointsman.types import Query
 
 RegisteredStrategy = NewType("RegisteredStrategy", str)
-"""The name of a strategy that a user has registered: ``RegisteredStrategy("abbreviations")``."""
+"""The name of a strategy that the user has registered: ``RegisteredStrategy("abbreviations")``."""
 
 StrategyName = Literal[
     "auto",
@@ -41,27 +42,27 @@ StrategyName = Literal[
     "query2doc",
     "sparse",
 ]
-"""The strategies that come with Pointsman."""
+"""The built-in strategies."""
 
 
 class SearchOptions(TypedDict, total=False):
-    """How to search; every option may be left out.
+    """How to search. Every option is optional.
 
     Attributes:
-        strategy: ``"auto"`` (as settings and policy say), ``"bm25"``, ``"vector"``, ``"hybrid"``, a fusion method such
+        strategy: ``"auto"`` (settings and policy decide), ``"bm25"``, ``"vector"``, ``"hybrid"``, a fusion method such
             as ``"rrf"``, or a registered strategy such as ``"decomposition"``. Some need a language model.
         filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
-        rerank: False keeps the fused order; True always reranks, by the configured reranker or the offline one; a
-            reranker of your own takes that one. Unless given, the settings decide.
-        refuse: False answers with whatever ranks best, relevant or not; a `Refuser` takes that one.
-        min_relevance: hits whose `Hit.relevance` is below this are left out, 0 to 1; those without one stay, and the
-            answer says so in ``degraded``.
+        rerank: False keeps the fused order; True always reranks, with the configured reranker or the offline one; a
+            reranker object is used as given. By default the settings decide.
+        refuse: False returns the best-ranked hits, relevant or not; a `Refuser` object is used as given.
+        min_relevance: drops hits whose `Hit.relevance` is below this value, 0 to 1; hits without a relevance stay, and
+            ``degraded`` says so.
         coverage: instead of ``k`` hits, the fewest that hold an answer with this probability, above 0 and below 1, up
-            to `pointsman.retrieval.dataset_calibration.MOST_HITS`. Needs `Workspace.calibrate` with labels; where it
-            cannot be promised there are ``k`` hits, `RetrievalContext.coverage` is None and ``degraded`` says why.
-        spelling: False searches for the question as it is written; True lets ``"auto"`` correct what is probably a
-            slip, and the answer says so in ``spelling``.
-        effort: of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `Limits`.
+            to `pointsman.retrieval.dataset_calibration.MOST_HITS`. Needs `Workspace.calibrate` with labels; if it
+            cannot be promised, there are ``k`` hits, `RetrievalContext.coverage` is None and ``degraded`` says why.
+        spelling: False searches for the question as written; True lets ``"auto"`` correct probable typos, which the
+            answer reports in ``spelling``.
+        effort: the effort of ``"auto"``: ``"fast"``, ``"balanced"``, ``"thorough"``, or `Limits`.
         timeout: seconds for the whole search.
     """
 
@@ -77,10 +78,10 @@ class SearchOptions(TypedDict, total=False):
 
 
 class WorkspaceOptions(SearchOptions, total=False):
-    """Where to search, and how.
+    """Where to search, and how to search.
 
     Attributes:
-        datasets: the names of the datasets to search; all of them unless given.
+        datasets: the names of the datasets to search; all by default.
     """
 
     datasets: str | Sequence[str] | None
@@ -88,12 +89,12 @@ class WorkspaceOptions(SearchOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What is asked, and how to search for it: checked, and the same from every door.
+    """The questions and how to search for them: checked, and identical for every interface.
 
     Attributes:
-        queries: one or several; each has its own filters, which hold beside nothing else.
-        k: how many hits each answer has at most.
-        datasets: names, in order, each once; None: all.
+        queries: one or more; each carries its own filters, and no others apply.
+        k: the maximum number of hits in each answer.
+        datasets: names, in order, without repeats; None: all.
         strategy, rerank, refuse, min_relevance, coverage, spelling, effort, timeout: see `SearchOptions`.
     """
 
@@ -113,15 +114,15 @@ class SearchRequest:
     def of(
         cls, query: str | Query | Sequence[str | Query], k: int = 5, options: Mapping[str, Any] | None = None
     ) -> Self:
-        """A request from what a caller gave.
+        """Build a request from a caller's arguments.
 
         Args:
             query: one question, or a sequence of them.
-            k: how many hits.
-            options: of `WorkspaceOptions`.
+            k: the number of hits.
+            options: see `WorkspaceOptions`.
 
         Raises:
-            InputError: an option does not exist, or its value cannot be used; it names the nearest right one.
+            InputError: an option does not exist, or its value is invalid; the message names the nearest valid one.
         """
         values = dict(options or {})
         filters = values.pop("filters", None)
@@ -166,7 +167,7 @@ class SearchRequest:
         """The only question.
 
         Raises:
-            InputError: there are several, or none.
+            InputError: there is not exactly one question.
         """
         if len(self.queries) != 1:
             raise InputError(f"there are {len(self.queries)} questions; search_many answers several")

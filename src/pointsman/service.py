@@ -1,4 +1,4 @@
-"""`EnhancedRetrievalService`: one search over a store, its strategy chosen, its answer reranked (I4)."""
+"""`EnhancedRetrievalService`: searches a store with a chosen strategy and reranks the results (I4)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class ServiceHits(Hits):
-    """Hits, and how they were found.
+    """Hits and how they were found.
 
     Attributes:
-        strategy: what was searched by.
-        recommendation: why, where the look of the query has decided; else None.
-        confidence: how sure the choice of the strategy is (I7); None where nobody knows.
-        reranked: whether a reranker has ordered them.
-        refused: set where nothing is relevant enough; there are no hits then.
-        context: the whole answer.
+        strategy: the strategy used.
+        recommendation: the reason, if the form of the query decided; else None.
+        confidence: the confidence in the choice of strategy (I7); None if unknown.
+        reranked: whether a reranker ordered them.
+        refused: set if nothing is relevant enough; there are no hits then.
+        context: the complete answer.
     """
 
     def __init__(self, context: RetrievalContext, recommendation: Recommendation | None = None) -> None:
@@ -56,29 +56,28 @@ class ServiceHits(Hits):
 
 
 class EnhancedRetrievalService:
-    """Searches a store by the strategy that a query asks for, and reranks what was found (I4).
+    """Searches a store with a strategy chosen by the query, and reranks the results (I4).
 
-    A strategy that fails on the way is replaced by the plain search, a reranker that fails is left out; ``degraded`` of
-    the answer tells of either. An answer in which nothing is relevant is refused.
+    A strategy that fails is replaced by plain search, and a reranker that fails is skipped; the answer's ``degraded``
+    reports both. If nothing is relevant, the service refuses to answer.
 
     Args:
-        config: settings, or some of them by name, which then go before environment and file. None: those from
-            environment and file.
-        vector_store: where to look: a dataset, a workspace, a retriever, or several of them. Or a vector store of
-            another kind: with ``identity``, ``sequence``, ``changes`` and ``fetch`` as
-            `pointsman.store.local.keyword.Source` has them, a BM25 index over it is kept under ``bm25_index_path``;
-            with ``search(vector, k, filters)`` and ``fetch``, its vectors are searched. Datasets keep a keyword index
-            with parameters of their own: ``bm25_*`` is for the others.
-        embedding_service: embeds queries for a vector store of another kind: anything with ``embed(text)``. Datasets
-            have their own embedder, and this one has to be the same.
+        config: settings, or some of them by name, which override environment and file. None: from these two.
+        vector_store: what to search: a dataset, a workspace, a retriever, or several of these. Or another kind of
+            vector store: if it has ``identity``, ``sequence``, ``changes`` and ``fetch`` like
+            `pointsman.store.local.keyword.Source`, a BM25 index of it is kept under ``bm25_index_path``; if it has
+            ``search(vector, k, filters)`` and ``fetch``, its vectors are searched. Datasets have a keyword index with
+            its own parameters: ``bm25_*`` applies to other stores.
+        embedding_service: embeds queries for another kind of vector store: anything with ``embed(text)``. Datasets have
+            their own embedder, which must be the same.
         reranker: a `BaseReranker`, or anything with ``rerank(query, documents, top_n)`` that returns documents, best
-            first, and perhaps ``is_available()``; either may be a coroutine. None: the offline reranker.
+            first, and optionally ``is_available()``; either may be a coroutine. None: the offline reranker.
         llms: language models by task (`pointsman.settings.TASKS` or ``"general"``), instead of those in the settings.
-        workflow: what else a search does: a transformer, a router, further refiners such as a refuser.
-        strategies: where strategies are registered.
+        workflow: further stages: a transformer, a router, refiners such as a refuser.
+        strategies: the registry of strategies.
 
     Raises:
-        InputError: something cannot be used; `UnknownNameError` for a default strategy that is not there.
+        InputError: an argument is invalid; `UnknownNameError` for an unknown default strategy.
     """
 
     def __init__(
@@ -119,24 +118,24 @@ class EnhancedRetrievalService:
         coverage: float | None = None,
         spelling: bool = True,
     ) -> ServiceHits:
-        """At most ``k`` hits, best first.
+        """Return at most ``k`` hits, best first.
 
         Args:
-            query: what is asked.
-            k: how many hits.
-            strategy: its name; a fusion method's name too. ``"auto"``: ``default_retrieval_strategy`` if that is set;
-                else what `recommend_strategy` says where ``policy`` is ``"heuristic"``, or where there is a language
-                model and no policy was chosen or fitted; else hybrid wherever both lists are kept.
-            use_rerank: whether to rerank; ``enable_reranker_by_default`` unless given.
-            filters: as in `pointsman.Workspace.search`; they act before the cut.
-            refuse: False answers with whatever ranks best, relevant or not.
-            min_relevance: hits whose `Hit.relevance` is below this are left out, 0 to 1.
-            coverage: instead of ``k`` hits, the fewest that hold an answer with this probability.
-            spelling: False searches for the question as it is written.
+            query: the question.
+            k: maximum number of hits.
+            strategy: the name of a strategy or of a fusion method. ``"auto"``: ``default_retrieval_strategy`` if set;
+                else the result of `recommend_strategy` if ``policy`` is ``"heuristic"``, or if there is a language
+                model and no policy was chosen or fitted; else hybrid if both lists are available.
+            use_rerank: whether to rerank; by default ``enable_reranker_by_default``.
+            filters: as in `pointsman.Workspace.search`; they apply before the cut.
+            refuse: False returns the best hits even if they are not relevant.
+            min_relevance: minimum `Hit.relevance` of a hit, 0 to 1.
+            coverage: instead of ``k`` hits, return the fewest that contain an answer with this probability.
+            spelling: False disables spelling correction.
 
         Raises:
-            InputError: an argument cannot be used, or the strategy lacks what it needs, such as a language model.
-            RetrievalError: nothing could be searched; it carries every cause.
+            InputError: an argument is invalid, or the strategy lacks a requirement, such as a language model.
+            RetrievalError: nothing could be searched; it carries all causes.
         """
         request = _request(query, k, strategy, use_rerank, filters, refuse, min_relevance, coverage, spelling)
         sources = await in_thread(self._sources, strategy)  # opens files the first time
@@ -157,7 +156,7 @@ class EnhancedRetrievalService:
         coverage: float | None = None,
         spelling: bool = True,
     ) -> ServiceHits:
-        """The same without awaiting; it needs no event loop, and one may be running."""
+        """Synchronous version of `search`; needs no event loop, and works inside a running one."""
         request, sources = (
             _request(query, k, strategy, use_rerank, filters, refuse, min_relevance, coverage, spelling),
             self._sources(strategy),
@@ -165,33 +164,33 @@ class EnhancedRetrievalService:
         return ServiceHits(self.engine.search(request, sources), self._recommendation(request, sources))
 
     def recommend_strategy(self, query: str | Query) -> Recommendation:
-        """What the query asks for by its look, among the strategies that can be used here (I5, I8)."""
+        """Return the strategy that the form of the query suggests, among those available here (I5, I8)."""
         return self.engine.recommend(query, self._sources())
 
     def lack(self, strategy: str) -> str | None:
-        """What a strategy needs and does not have here; None: it can be used."""
+        """Return what a strategy needs but lacks here; None if it can be used."""
         return self.engine.lack(strategy, self._sources(strategy))
 
     @property
     def strategies(self) -> Mapping[str, BaseRetriever]:
-        """The registered strategies over this store by name, each made when it is first asked for.
+        """The registered strategies for this store by name, each created on first use.
 
-        Asking for one that lacks something it needs raises an `InputError` that says what.
+        Requesting one that lacks a requirement raises an `InputError` that names it.
         """
         return _Strategies(self.engine.registry.names(), self._strategy)
 
     def llm(self, task: str = "general") -> ChosenLLM:
-        """The language model for a task, or the reason why none is available.
+        """Return the language model for a task, or the reason why none is available.
 
         Raises:
-            InputError: there is no such task.
+            InputError: the task is unknown.
         """
         if task not in (*TASKS, "general"):
             raise InputError(f"a language model is for one of {', '.join(TASKS)} or general, not {task!r:.80}")
         return model_for(self.engine.models, task)
 
     def close(self) -> None:
-        """Let go of what the service has opened: its BM25 index. The store is its owner's to close."""
+        """Close the service's BM25 index. The store remains open; its owner closes it."""
         if self.bm25_manager is not None:
             self.bm25_manager.close()
 
@@ -204,7 +203,7 @@ class EnhancedRetrievalService:
     # ── sources ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _recommendation(self, request: SearchRequest, sources: Sequence[Any]) -> Recommendation | None:
-        """Why the strategy was chosen, where the look of the query decided."""
+        """Return why the strategy was chosen, if the form of the query decided."""
         return self.engine.recommend(request.query, sources) if self.engine.looks_decide(request) else None
 
     def _strategy(self, name: str) -> Any:
@@ -214,10 +213,10 @@ class EnhancedRetrievalService:
         return self.engine.strategy(name, sources)
 
     def _opened(self, store: Any) -> dict[str, BaseRetriever] | None:
-        """The retrievers over a store of another kind, by their lists; None for ours, which are looked at anew.
+        """Return the retrievers of another kind of store, by list; None for ours, which are inspected at every search.
 
         Raises:
-            InputError: it is nothing that can be searched, or it cannot be without an embedder.
+            InputError: the store cannot be searched, or not without an embedder.
         """
         if _is_ours(store):
             return None
@@ -249,7 +248,7 @@ class EnhancedRetrievalService:
         return lists
 
     def _sources(self, strategy: str = "auto") -> list[Any]:
-        """What a strategy searches: of a foreign store, the list that it is about."""
+        """Return what a strategy searches; for another kind of store, the list it uses."""
         if self._foreign is not None:
             words, near = LISTS.get(strategy, (True, True))
             available = {"bm25": words, "vector": near}
@@ -294,7 +293,7 @@ def _request(
 
 
 class Bm25Retriever(BaseRetriever):
-    """The hits of a `BM25IndexManager`; filters are applied to what it ranks, as deep as it takes (I9)."""
+    """Retrieves with a `BM25IndexManager`; filters are applied to its ranking, as deep as needed (I9)."""
 
     name = "bm25"
 
@@ -302,7 +301,7 @@ class Bm25Retriever(BaseRetriever):
         self.manager = manager
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits with raw BM25 scores, best first."""
+        """Return at most ``top_k`` hits with raw BM25 scores, best first."""
         query = Query.of(query)
         filters, depth = query.filters, checked(top_k)
         while True:
@@ -314,7 +313,7 @@ class Bm25Retriever(BaseRetriever):
 
 
 class _Strategies(Mapping[str, BaseRetriever]):
-    """Strategies by name, made when asked for."""
+    """Strategies by name, created on demand."""
 
     def __init__(self, names: Sequence[str], make: Callable[[str], Any]) -> None:
         self._names, self._make = tuple(names), make

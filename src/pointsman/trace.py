@@ -1,7 +1,7 @@
-"""What a search did, and why a document is where it is, or is not there (R9).
+"""What a search did, and why a document has its rank or is missing (R9).
 
-Keeping a trace is cheap: it holds by reference the lists that the stages had anyway. Who asks pays: `Trace.explain` and
-`Trace.to_dict` look the documents' ids up then.
+Keeping a trace is cheap: it references the lists that the stages have anyway. The cost comes on demand: `Trace.explain`
+and `Trace.to_dict` look up the documents' ids.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 from pointsman.errors import InputError
 
 HitKey = tuple[str | None, str]
-"""What tells hits apart: the dataset's name (None outside of one) and the document's id."""
+"""Identifies a hit: the dataset's name (None outside a dataset) and the document's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One stage, or one branch of it: what it decided and why, how long it took, what went wrong.
+    """One stage, or one branch of it: its decision and reason, its duration, and its error.
 
     Attributes:
         stage: ``"transform"``, ``"plan"``, ``"retrieve"``, ``"fuse"``, ``"rerank"`` …
         detail: the decision and its reason, in words.
-        milliseconds: how long it took; branches overlap.
-        count: how many candidates or hits came out, where that means something.
-        error: what failed, if something did.
+        milliseconds: the duration; branches overlap.
+        count: number of resulting candidates or hits, if applicable.
+        error: what failed, if anything.
         started: milliseconds after the search began.
     """
 
@@ -37,7 +37,7 @@ class Span:
     started: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """In plain values that JSON can hold; times in milliseconds, to the microsecond."""
+        """Return plain JSON values; times are in milliseconds, to the microsecond."""
         return {
             "stage": self.stage,
             "detail": self.detail,
@@ -50,15 +50,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A ranking as one list found it or one stage left it.
+    """A ranking from one list or after one stage.
 
     Attributes:
         stage: ``"retrieve"`` for a list, else the stage.
-        source: the list's name, or the stage's again.
-        ranking: keys and scores, best first; what a key is only ``ids`` knows.
-        ids: turns keys into the documents they stand for, None for one that is gone.
-        dropped: what the stage took out, with the reason.
-        score: what this list would have scored a document; None where it cannot say.
+        source: the list's name, or the stage's name.
+        ranking: keys and scores, best first; keys are opaque except to ``ids``.
+        ids: resolves keys to documents, None for one that no longer exists.
+        dropped: what the stage removed, with the reason.
+        score: returns the score that this list would give a document; None if it is not known.
     """
 
     stage: str
@@ -69,7 +69,7 @@ class Record:
     score: Callable[[HitKey], float | None] | None = None
 
     def resolved(self) -> Record:
-        """The same by dataset and id, free of everything that only lives in this process."""
+        """Return the record by dataset and id, without objects that exist only in this process."""
         keys = self.ids([key for key, _ in self.ranking])
         entries = [
             ((key[0], key[1]), score) for key, (_, score) in zip(keys, self.ranking, strict=True) if key is not None
@@ -83,16 +83,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where a document stood after one list or stage.
+    """The position of a document in one list or after one stage.
 
     Attributes:
         stage: as in `Record`.
         source: as in `Record`.
-        rank: from 1; None: it was not there.
-        score: its score there, or, where it was not there, what the list would have given it, if that is known.
-        count: how many were there.
-        lowest: the score of the last of them, if there were any with scores.
-        reason: why it was taken out, if this stage did that.
+        rank: from 1; None if it was absent.
+        score: its score, or, if it was absent, the score that the list would have given it, if known.
+        count: number of documents there.
+        lowest: the score of the last one, if any had scores.
+        reason: why this stage removed it, if it did.
     """
 
     stage: str
@@ -106,14 +106,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a document is in an answer, or is not.
+    """Why a document is or is not in an answer.
 
     Attributes:
-        id: the document's.
-        dataset: its dataset's name.
-        rank: its rank in the answer, None where it is not in it.
-        verdict: in one sentence.
-        steps: its way through lists and stages.
+        id: the document's id.
+        dataset: the name of its dataset.
+        rank: its rank in the answer; None if it is not in the answer.
+        verdict: the explanation in one sentence.
+        steps: its positions in lists and stages.
     """
 
     id: str
@@ -128,8 +128,8 @@ class Trace:
     """Every stage of one search, in order (R9).
 
     Attributes:
-        spans: what was done.
-        records: the rankings on the way, for `explain`.
+        spans: the stages.
+        records: the intermediate rankings, for `explain`.
     """
 
     spans: tuple[Span, ...] = ()
@@ -137,18 +137,18 @@ class Trace:
 
     @property
     def milliseconds(self) -> float:
-        """From the start of the search to the end of its last stage."""
+        """Time from the start of the search to the end of its last stage."""
         return max((span.started + span.milliseconds for span in self.spans), default=0.0)
 
     def explain(self, document_id: str, dataset: str | None = None) -> Explanation:
-        """Where a document stood in every list and after every stage, and why it is not in the answer if it is not.
+        """Return a document's position in every list and after every stage, and why it is or is not in the answer.
 
         Args:
             document_id: the document's id.
-            dataset: its dataset, where the same id occurs in several; the best placed one unless given.
+            dataset: its dataset, if the same id occurs in several; by default the one ranked best.
 
         Raises:
-            InputError: the id is no str.
+            InputError: the id is not a str.
         """
         if not isinstance(document_id, str):
             raise InputError(f"a document's id is a str, not {document_id!r:.80}")
@@ -164,7 +164,7 @@ class Trace:
         return Explanation(document_id, key[0], final, verdict, tuple(steps))
 
     def to_dict(self, *, lists: bool = False) -> dict[str, Any]:
-        """The trace in plain values that JSON can hold; ``lists`` adds every ranking."""
+        """Return the trace as plain JSON values; ``lists`` adds every ranking."""
         spans = [span.to_dict() for span in self.spans]
         if not lists:
             return {"spans": spans}
@@ -181,10 +181,10 @@ class Trace:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Trace:
-        """A trace out of what `to_dict` gave; it explains as the original does.
+        """Build a trace from the output of `to_dict`; it explains like the original.
 
         Raises:
-            InputError: it is something else.
+            InputError: the value is invalid.
         """
         try:
             spans = tuple(Span(**span) for span in value["spans"])
@@ -204,7 +204,7 @@ class Trace:
 
 
 def _best_key(records: Sequence[Record], document_id: str, dataset: str | None) -> HitKey:
-    """The key of this id that got farthest: later stages first, then better ranks."""
+    """Return the key of this id that got farthest: later stages first, then better ranks."""
     if dataset is not None:
         return dataset, document_id
     for record in reversed(records):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, overload
 
 from pointsman._values import ID, TEXT
 from pointsman.errors import InputError
@@ -37,30 +37,45 @@ __all__ = [
 ]
 
 Metadata = Mapping[str, Any]
-"""JSON-serialisable values by name, and dates, UUIDs, decimals and numpy's scalars, which are stored as JSON has them.
-Scalars and lists of scalars can be filtered on, also within mappings; the rest is only kept."""
+"""JSON-serialisable values by name; dates, UUIDs, decimals and numpy scalars are stored in JSON form. Scalars and lists
+of scalars can be filtered on, also within mappings; other values are only stored."""
 
 TraceDetail = Literal["none", "stages", "lists"]
-"""How much of a trace goes along with an answer: nothing, every stage with its time, or every ranking too."""
+"""How much of a trace is included in an answer: nothing, every stage with its time, or every ranking too."""
 
 TRACE_DETAILS: Final = ("none", "stages", "lists")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation that precedes a query."""
+    """One turn of the conversation before a query."""
 
     role: str
     text: str
 
+    @classmethod
+    def of(cls, item: Message | Mapping[str, Any]) -> Message:
+        """Convert a mapping with ``role`` and ``text`` or ``content`` to a message.
+
+        Raises:
+            InputError: it is neither.
+        """
+        if isinstance(item, Message):
+            return item
+        if isinstance(item, Mapping):
+            role, text = item.get("role"), item.get("text", item.get("content"))
+            if isinstance(role, str) and isinstance(text, str):
+                return cls(role, text)
+        raise InputError(f"a message of the history is a Message or a mapping with role and text, not {item!r:.80}")
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked. Immutable, so branches share it without copies (F5).
+    """A question. Immutable, so branches share it without copies (F5).
 
     Raises:
-        InputError: the text is none.
-        FilterError: ``filters`` is no filter, nor an expression or a mapping that can be read as one.
+        InputError: the text is invalid, or ``history`` has an item that is not a message.
+        FilterError: ``filters`` is neither a filter nor a valid expression or mapping.
     """
 
     text: str
@@ -72,10 +87,12 @@ class Query:
             raise InputError(f"a query's text is a str, not {type(self.text).__name__}: {self.text!r:.80}")
         if self.filters is not None and not isinstance(self.filters, Filter):
             object.__setattr__(self, "filters", parse_filter(self.filters))
+        if self.history:
+            object.__setattr__(self, "history", tuple(map(Message.of, self.history)))
 
     @classmethod
     def of(cls, query: str | Query, filters: Filter | None = None) -> Query:
-        """Take a plain string wherever a query is wanted; ``filters``, when given, replace the query's own."""
+        """Convert a string to a query; ``filters``, if given, replace the query's own."""
         query = query if isinstance(query, Query) else cls(query)
         return query if filters is None else replace(query, filters=filters)
 
@@ -84,7 +101,7 @@ class Query:
 class Document:
     """A piece of text with a stable identity.
 
-    ``metadata["title"]``, where present, is searched and embedded together with the text.
+    ``metadata["title"]``, if present, is searched and embedded together with the text.
     """
 
     id: str
@@ -101,7 +118,7 @@ class Document:
 
     @classmethod
     def of(cls, item: Document | Mapping[str, Any]) -> Document:
-        """Take a mapping with ``id``, ``text`` and optionally ``metadata`` wherever a document is wanted.
+        """Convert a mapping with ``id``, ``text`` and optionally ``metadata`` to a document.
 
         Raises:
             InputError: it is neither, or has other keys.
@@ -118,29 +135,29 @@ class Document:
 
     @property
     def title(self) -> str:
-        """The title kept in the metadata, or an empty string."""
+        """The title from the metadata, or an empty string."""
         title = self.metadata.get("title", "")
         return title if isinstance(title, str) else ""
 
     @property
     def fields(self) -> Metadata:
-        """What filters see: the metadata, the id as ``_id`` and the text as ``_text``."""
+        """The values that filters see: the metadata, the id as ``_id`` and the text as ``_text``."""
         return {**self.metadata, ID: self.id, TEXT: self.text}
 
     @property
     def searchable(self) -> str:
-        """The text that is indexed: the title, if there is one, above the text."""
+        """The text to index: the title, if any, above the text."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
 
-class Provenance(NamedTuple):  # a tuple, as every search makes hundreds: a frozen dataclass takes three times as long
+class Provenance(NamedTuple):  # a tuple, as each search makes hundreds: a frozen dataclass is three times slower
     """How one list, or one stage, ranked a document.
 
     Attributes:
         source: the list (``"bm25"``, ``"vector"``, a retriever's name) or the stage (``"fuse"``, ``"rerank"``).
-        rank: its rank there, from 1; None where only another list has found it, and this one merely scored it.
-        score: its raw score there; None where the list has none.
-        normalised: what that score added to the fused one; None where nothing was fused, or this is a stage.
+        rank: its rank there, from 1; None if only another list found it and this one just scored it.
+        score: its raw score there; None if the list has no scores.
+        normalised: the contribution of that score to the fused one; None without fusion, or for a stage.
     """
 
     source: str
@@ -151,12 +168,12 @@ class Provenance(NamedTuple):  # a tuple, as every search makes hundreds: a froz
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What compression kept of a document.
+    """The part of a document that compression kept.
 
     Attributes:
-        text: the parts that were kept, joined; or a summary.
-        spans: where each part stands in the document's text, as ``(start, end)`` in characters, in source order;
-            empty for a summary, which stands nowhere.
+        text: the kept parts, joined; or a summary.
+        spans: the position of each part in the document's text, as ``(start, end)`` in characters, in source order;
+            empty for a summary.
     """
 
     text: str
@@ -168,13 +185,13 @@ class Hit:
     """A document in a list of results, with its score and its provenance.
 
     Attributes:
-        document: what was found.
-        score: on the scale of its list; only a comparison within one answer means something.
-        dataset: where it is from.
+        document: the document found.
+        score: on the scale of its list; comparable only within one answer.
+        dataset: the dataset it comes from.
         provenance: rank and score in every list and stage.
-        excerpt: what compression kept of it.
-        relevance: the probability that it is relevant, 0 to 1; it never increases down an answer. None where nothing
-            is calibrated for its scores. See `pointsman.retrieval.relevance`.
+        excerpt: the part that compression kept.
+        relevance: the probability that it is relevant, 0 to 1; it never increases down an answer. None without a
+            calibration for its scores. See `pointsman.retrieval.relevance`.
     """
 
     document: Document
@@ -201,7 +218,7 @@ class Hit:
 
     @property
     def key(self) -> HitKey:
-        """What tells this hit from others."""
+        """Identifies this hit."""
         return self.dataset, self.document.id
 
     @property
@@ -212,7 +229,7 @@ class Hit:
         return cite(self)
 
     def to_dict(self, rank: int | None = None) -> dict[str, Any]:
-        """The hit in plain values; ``text`` is what to read: the excerpt where there is one."""
+        """Return the hit as plain values; ``text`` is the excerpt if there is one, else the document's text."""
         excerpt = self.excerpt
         return {
             "rank": rank,
@@ -230,7 +247,7 @@ class Hit:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """The hit that `to_dict` gave."""
+        """Build a hit from the output of `to_dict`."""
         excerpt = value.get("excerpt")
         text = value["text"] if excerpt is None else excerpt["full_text"]
         return cls(
@@ -245,15 +262,15 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Nothing that was found is relevant enough (R4).
+    """A refusal: nothing found is relevant enough (R4).
 
     Attributes:
-        reason: in words.
-        nearest: the best of what was found and is not answered.
-        score: what ``nearest`` scored on the scale of the threshold.
-        threshold: what it would have needed.
-        scale: what these two numbers are, such as ``"probability"``.
-        near_misses: what would have been answered, best first.
+        reason: the reason in words.
+        nearest: the best hit that was withheld.
+        score: the score of ``nearest`` on the scale of the threshold.
+        threshold: the score that was required.
+        scale: the scale of both numbers, such as ``"probability"``.
+        near_misses: the hits that would have been returned, best first.
     """
 
     reason: str
@@ -267,7 +284,7 @@ class Refusal:
         return self.reason
 
     def to_dict(self) -> dict[str, Any]:
-        """The refusal in plain values, with the nearest hit."""
+        """Return the refusal as plain values, with the nearest hit."""
         return {
             "reason": self.reason,
             "nearest": self.nearest and self.nearest.to_dict(1),
@@ -279,7 +296,7 @@ class Refusal:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """The refusal that `to_dict` gave."""
+        """Build a refusal from the output of `to_dict`."""
         nearest = value["nearest"]
         return cls(
             value["reason"],
@@ -296,9 +313,9 @@ class Spelling:
     """A question that was probably misspelt.
 
     Attributes:
-        text: as it was probably meant; the answer is for this.
-        instead: as it was written; ``spelling=False`` searches for just that.
-        both: the correction may be wrong, so the question as it was written was searched as well.
+        text: the probable correction; the answer is for this text.
+        instead: the question as written; ``spelling=False`` searches for exactly that.
+        both: the correction may be wrong, so the question as written was searched as well.
     """
 
     text: str
@@ -306,24 +323,24 @@ class Spelling:
     both: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The spelling in plain values."""
+        """Return the spelling as plain values."""
         return {"text": self.text, "instead": self.instead, "both": self.both}
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A ranking between two stages, and what the stage that made it has to tell.
+    """A ranking between two stages, with the report of the stage that made it.
 
     Attributes:
         hits: best first.
-        scale: what the hits' scores are: ``"bm25"``, ``"cosine"``, ``"calibrated"``, a fusion method's name, or
-            ``"rerank:<model>"``. Thresholds are meant for one scale and act on no other.
-        detail: what was decided and why, in words.
-        dropped: hits that came in and did not go on, with the reason.
+        scale: the scale of the scores: ``"bm25"``, ``"cosine"``, ``"calibrated"``, a fusion method's name, or
+            ``"rerank:<model>"``. A threshold applies to one scale only.
+        detail: the decision and its reason, in words.
+        dropped: hits that the stage removed, with the reason.
         degraded: what did not work as asked, and what was done instead.
-        refused: set where nothing relevant is left; ``hits`` is empty then.
-        answerable: the probability that what was searched holds an answer; None where nobody can tell.
-        needed: what ``answerable`` has to reach for an answer, as the calibration recommends.
+        refused: set if nothing relevant is left; ``hits`` is empty then.
+        answerable: the probability that the searched documents contain an answer; None if unknown.
+        needed: the minimum of ``answerable`` for an answer, as recommended by the calibration.
     """
 
     hits: tuple[Hit, ...]
@@ -337,14 +354,14 @@ class Ranked:
 
 
 class Decision(NamedTuple):
-    """One thing that was decided about a search.
+    """One decision about a search.
 
     Attributes:
-        what: such as ``"strategy"``, ``"rerank"``, ``"refuse"``, ``"effort"``, ``"timeout"``.
-        value: what was decided, in a word.
+        what: the subject, such as ``"strategy"``, ``"rerank"``, ``"refuse"``, ``"effort"``, ``"timeout"``.
+        value: the decision in a word.
         by: who decided: ``"request"``, ``"settings"``, ``"policy"``, ``"calibration"``,
             ``"workflow"`` or ``"default"``.
-        reason: in words.
+        reason: the reason in words.
     """
 
     what: str
@@ -355,15 +372,15 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was decided before looking: where, how, and why.
+    """The decisions before a search: where, how, and why.
 
     Attributes:
-        datasets: by name, those searched.
-        strategy: how.
-        reason: of both, in words.
-        weights: of the lists in the fusion, by list name; 1 for those not named.
-        decisions: one for each option, with who decided it.
-        confidence: how sure the choice of the strategy is, 0 to 1; 1 where somebody named it, None where nobody knows.
+        datasets: names of the datasets to search.
+        strategy: the name of the strategy.
+        reason: the reason for both, in words.
+        weights: weights of the lists in the fusion, by list name; 1 for those not named.
+        decisions: one for each option, with its origin.
+        confidence: the confidence in the choice of strategy, 0 to 1; 1 if the caller named it, None if unknown.
     """
 
     datasets: tuple[str, ...]
@@ -379,18 +396,18 @@ class RetrievalContext:
     """The answer to a search: hits, best first, and how they were found.
 
     Attributes:
-        query: what was searched for, as the transformation of the query left it.
-        hits: best first; empty where ``refused`` is set.
-        plan: where it was looked, how, and why.
+        query: the query that was searched, after transformation.
+        hits: best first; empty if ``refused`` is set.
+        plan: where and how it was searched, and why.
         trace: every stage.
-        refused: set where nothing that was found is relevant enough.
+        refused: set if nothing found is relevant enough.
         degraded: everything that did not work as asked, and what was done instead; empty for a full answer.
-        asked: the question as it came; None where nobody said.
-        confidence: the probability that one of the first hits is relevant; of a refused answer, that one of its near
-            misses is. None where nothing is calibrated.
-        spelling: set where words of the question were corrected.
-        coverage: the probability that was asked for, of an answer among the hits, where it can be promised; else None,
-            and ``degraded`` says why.
+        asked: the original question; None if unknown.
+        confidence: the probability that one of the first hits is relevant; for a refused answer, that one of its near
+            misses is. None without a calibration.
+        spelling: set if words of the question were corrected.
+        coverage: the requested probability of an answer among the hits, if it can be guaranteed; else None, and
+            ``degraded`` says why.
     """
 
     query: Query
@@ -405,7 +422,7 @@ class RetrievalContext:
     coverage: float | None = None
 
     def __repr__(self) -> str:
-        """Short: a document may be long, and a log line must not be."""
+        """Return a short text: a document may be long, and a log line must not be."""
         ids = ", ".join(repr(hit.id) for hit in self.hits[:5])
         more = f", … {len(self.hits) - 5} more" if len(self.hits) > 5 else ""
         state = f", refused={self.refused.reason!r}" if self.refused else ""
@@ -413,16 +430,17 @@ class RetrievalContext:
 
     @property
     def reranked(self) -> bool:
-        """Whether a reranker has ordered the answer."""
+        """Whether a reranker ordered the answer."""
         return any(span.stage == "rerank" and span.error is None for span in self.trace.spans) or any(
             way.source == "rerank" for hit in self.hits for way in hit.provenance
         )
 
     def to_prompt(self, max_tokens: int = 3000, style: Style = "quoted") -> str:
-        """The hits as numbered sources for a language model; see `pointsman.citations.to_prompt`.
+        """Return the hits as numbered sources for a language model; see `pointsman.citations.to_prompt`.
 
         Args:
-            max_tokens: of the whole text, about; a source that has no room is cut at a sentence's end, or left out.
+            max_tokens: approximate limit for the whole text; a source that does not fit is cut at the end of a
+                sentence, or omitted.
             style: ``"quoted"`` or ``"xml"``.
 
         Raises:
@@ -433,7 +451,7 @@ class RetrievalContext:
         return to_prompt(self.hits, max_tokens=max_tokens, style=style)
 
     def verify(self, answer: str) -> AnswerCheck:
-        """Every quote and number of a model's answer, looked up in the hits; see `pointsman.citations.verify`.
+        """Look up every quote and number of a model's answer in the hits; see `pointsman.citations.verify`.
 
         Raises:
             InputError: the answer is longer than 200,000 characters.
@@ -443,12 +461,12 @@ class RetrievalContext:
         return verify(answer, self.hits)
 
     def to_dict(self, *, trace: TraceDetail = "none") -> dict[str, Any]:
-        """The answer in plain values that JSON can hold, under the names of I7 and some more.
+        """Return the answer as plain JSON values, under the names of I7 and some more.
 
-        It is what the HTTP service answers, and what a web framework may return.
+        The HTTP service sends this form, and a web framework can return it.
 
         Args:
-            trace: how much of the trace goes along: nothing, every stage with its time, or every ranking too.
+            trace: how much of the trace is included: nothing, every stage with its time, or every ranking too.
         """
         plan = self.plan
         return {
@@ -472,14 +490,14 @@ class RetrievalContext:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any], query: Query | None = None) -> Self:
-        """The answer that `to_dict` gave; it explains itself as the original does.
+        """Build an answer from the output of `to_dict`; it explains like the original.
 
         Args:
-            value: its form.
-            query: what was asked, for what the form leaves out: filters and history.
+            value: the output of `to_dict`.
+            query: the original query, for filters and history, which the output omits.
 
         Raises:
-            InputError: it is something else.
+            InputError: the value is invalid.
         """
         try:
             question = query or Query(value.get("asked") or value["query"])
@@ -508,11 +526,18 @@ class RetrievalContext:
             raise InputError(f"this is not an answer as to_dict writes it: {type(error).__name__}: {error}") from None
 
     def explain(self, document_id: str, dataset: str | None = None) -> Explanation:
-        """Why a document is where it is, or why it is not there; see `Trace.explain`."""
+        """Explain why a document has its rank, or is missing; see `Trace.explain`."""
         return self.trace.explain(document_id, dataset)
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
+
+    @overload
+    def __getitem__(self, place: int) -> Hit: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, place: int | slice) -> Hit | tuple[Hit, ...]:
+        return self.hits[place]
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -532,13 +557,13 @@ class Hits(list[Hit]):
 
     @classmethod
     def of(cls, context: RetrievalContext) -> Hits:
-        """The hits of an answer."""
+        """Return the hits of an answer."""
         return Hits(context.hits, context.trace, context.degraded)
 
 
 @dataclass(frozen=True, slots=True)
 class AddResult:
-    """What an add did, by number of documents; ``unchanged`` ones cost nothing."""
+    """The result of an add, in numbers of documents; ``unchanged`` ones cost nothing."""
 
     added: int = 0
     updated: int = 0

@@ -1,6 +1,6 @@
-"""The plain form of decisions and explanations: what the HTTP service sends, and its client reads back.
+"""The plain form of decisions and explanations that the HTTP service sends and its client reads.
 
-An answer's is `pointsman.types.RetrievalContext.to_dict`; what leaves this machine says nothing of its file system.
+For answers it is `pointsman.types.RetrievalContext.to_dict`; nothing sent reveals the file system of this machine.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from pointsman.workspace import Routing
 
 _PATH: Final = re.compile(r"(?<![\w:/.~\-])/(?:[^\s/:;,'\"()<>]+/)+([^\s/:;,'\"()<>]*)")
-"""An absolute path, but not the path of a URL; the group is its last part."""
+"""An absolute path that is not the path of a URL; the group is its last part."""
 _SERVER: Final = re.compile(r"\b(?!https?:)[a-z][a-z0-9+.\-]*://[^\s'\"()<>;]*[^\s'\"()<>;:,.]")
 _PEER: Final = re.compile(r"(?:connection to )?server (?:at|on) \"[^\"]*\"(?: \([^)]*\))?(?:, port \d+)?")
-"""The address of a database, as a URL and as its client library puts it."""
+"""The address of a database, as a URL and as in messages of its client library."""
 
 
 def answer_to_dict(context: RetrievalContext, place: str, *, trace: TraceDetail = "none") -> dict[str, Any]:
-    """An answer as it leaves this machine: `RetrievalContext.to_dict` without paths of the file system.
+    """Return an answer to send to a client: `RetrievalContext.to_dict` without file system paths.
 
     Args:
         context: the answer.
-        place: where the workspace is: the path of a folder, or a URL.
+        place: the location of the workspace: the path of a folder, or a URL.
         trace: see `RetrievalContext.to_dict`.
     """
     answer = context.to_dict(trace=trace)
@@ -47,18 +47,18 @@ def answer_to_dict(context: RetrievalContext, place: str, *, trace: TraceDetail 
 
 
 def public_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata without the folder that `pointsman index` read a file from; ``source`` names the file within it."""
+    """Return metadata without the folder that `pointsman index` read; ``source`` names the file within it."""
     root = metadata.get("root")
     private = isinstance(root, str) and "source" in metadata and PurePath(root).is_absolute()
     return {name: value for name, value in metadata.items() if not (private and name == "root")}
 
 
 def without_paths(text: str, place: str) -> str:
-    """A text with only the last part of each absolute path in it, and without the addresses of databases.
+    """Reduce absolute paths in a text to their last part, and remove the addresses of databases.
 
     Args:
-        text: such as a note about what failed.
-        place: of the workspace: a URL, or a path, which may have spaces.
+        text: for example a note about a failure.
+        place: the location of the workspace: a URL, or a path, possibly with spaces.
 
     Example:
         >>> without_paths("/srv/a b/datasets/x/documents.sqlite is missing", "/srv/a b")
@@ -73,7 +73,7 @@ def without_paths(text: str, place: str) -> str:
 
 
 def route_to_dict(route: Routing) -> dict[str, Any]:
-    """Three decisions about a query; those that need a workspace are null without one."""
+    """Return three decisions about a query; those that need a workspace are null without one."""
     plan, decision = route.plan, route.decision
     return {
         "query": route.query,
@@ -91,7 +91,7 @@ def route_to_dict(route: Routing) -> dict[str, Any]:
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """What a search would do, and why."""
+    """Return what a search would do, and why."""
     return {
         "recommended": plan.strategy,
         "reason": plan.reason,
@@ -101,10 +101,10 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_dict(value: Mapping[str, Any], datasets: tuple[str, ...]) -> Plan:
-    """The plan for these datasets that `plan_to_dict` was given.
+    """Build the plan for these datasets from the output of `plan_to_dict`.
 
     Raises:
-        KeyError, TypeError: it is something else.
+        KeyError, TypeError: the value is invalid.
     """
     decisions = tuple(Decision(**decision) for decision in value["decisions"])
     confidence = value["confidence"]
@@ -112,15 +112,15 @@ def plan_from_dict(value: Mapping[str, Any], datasets: tuple[str, ...]) -> Plan:
 
 
 def explanation_to_dict(explanation: Explanation) -> dict[str, Any]:
-    """Why a document is where it is."""
+    """Return an explanation as plain values."""
     return asdict(explanation)
 
 
 def explanation_from_dict(value: Mapping[str, Any]) -> Explanation:
-    """The explanation that `explanation_to_dict` was given.
+    """Build an explanation from the output of `explanation_to_dict`.
 
     Raises:
-        InputError: it is something else.
+        InputError: the value is invalid.
     """
     try:
         steps = tuple(Step(**step) for step in value["steps"])

@@ -1,4 +1,4 @@
-"""`RetrievalWorkflow`: a search over any sources, with stages of one's own (R7)."""
+"""`RetrievalWorkflow`: a search over any sources, with user-defined stages (R7)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalWorkflow(Stages):
-    """Answers questions from datasets and retrievers; every stage can be replaced, or left out by None (R7).
+    """Answers questions from datasets and retrievers; every stage can be replaced, or disabled with None (R7).
 
-    A stage that fails is passed over and the answer says so in ``degraded``; only if nothing could be searched there
-    is an error. The deadline covers the whole search: what has not answered by then is left out, also visibly. Answers
-    in which nothing is relevant are refused, unless ``refuse=False`` is asked for.
+    A failing stage is skipped and ``degraded`` reports it; it is an error only if no source could be searched. The
+    deadline covers the whole search: results that are not in by then are dropped and reported too. An answer without
+    relevant hits is refused unless ``refuse=False``.
 
     The arguments are those of `pointsman.engine.Stages`.
     """
@@ -31,7 +31,7 @@ class RetrievalWorkflow(Stages):
 
     def __post_init__(self) -> None:
         super(RetrievalWorkflow, self).__post_init__()
-        object.__setattr__(self, "_engine", Engine(stages=self))  # it remembers how searches are put together
+        object.__setattr__(self, "_engine", Engine(stages=self))  # caches the recipes
 
     def retrieve(
         self,
@@ -40,12 +40,12 @@ class RetrievalWorkflow(Stages):
         top_k: int = 5,
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
-        """Answer a question, or several; one context each, in their order.
+        """Answer one or more questions; returns one context per question, in order.
 
         Args:
-            query: one, or a sequence of them.
-            datasets: what may be searched: datasets, and retrievers of any kind.
-            top_k: hits in each answer.
+            query: one question, or a sequence of questions.
+            datasets: the datasets and retrievers to search.
+            top_k: the number of hits in each answer.
             options: see `pointsman.request.SearchOptions`.
         """
         if isinstance(query, (str, Query)):
@@ -59,7 +59,7 @@ class RetrievalWorkflow(Stages):
         top_k: int = 5,
         **options: Unpack[SearchOptions],
     ) -> list[RetrievalContext]:
-        """The same, awaited."""
+        """Async version of `retrieve`."""
         if isinstance(query, (str, Query)):
             return [await self.asearch(query, datasets, top_k, **options)]
         return await self.asearch_many(query, datasets, top_k, **options)
@@ -70,43 +70,43 @@ class RetrievalWorkflow(Stages):
         """Answer one question; see `retrieve`.
 
         Raises:
-            InputError: the query, a number or a name cannot be used, or two datasets have one name.
-            RetrievalError: nothing could be searched; it carries every cause.
+            InputError: the query, a number or a name is invalid, or two datasets have the same name.
+            RetrievalError: no source could be searched; it carries every cause.
         """
         return self._engine.search(SearchRequest.of(query, top_k, options), list(datasets))
 
     async def asearch(
         self, query: str | Query, datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> RetrievalContext:
-        """The same, awaited; cancelling it cancels everything it waits for."""
+        """Async version of `search`; cancelling it cancels all its calls."""
         return await self._engine.asearch(SearchRequest.of(query, top_k, options), list(datasets))
 
     def search_many(
         self, queries: Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
-        """Answer many questions, with embedding, look-ups and reranking in common batches; see `retrieve`.
+        """Answer many questions, batching embedding, look-ups and reranking; see `retrieve`.
 
-        A question for which nothing could be searched gets an empty answer that says so in ``degraded``. The times in
+        A question for which no source could be searched gets an empty answer that says so in ``degraded``. The times in
         a trace include waiting for the other questions.
 
         Raises:
             InputError: see `search`.
-            RetrievalError: nothing could be searched for any of them.
+            RetrievalError: no source could be searched for any of the questions.
         """
         return self._engine.search_many(several(queries, top_k, options), list(datasets))
 
     async def asearch_many(
         self, queries: Sequence[str | Query], datasets: Sequence[Any], top_k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
-        """The same, awaited."""
+        """Async version of `search_many`."""
         return await self._engine.asearch_many(several(queries, top_k, options), list(datasets))
 
 
 def several(queries: Sequence[str | Query], k: int, options: Mapping[str, Any]) -> SearchRequest:
-    """A request of many questions.
+    """Build a request with several questions.
 
     Raises:
-        InputError: it is one question.
+        InputError: ``queries`` is a single question.
     """
     if isinstance(queries, (str, Query)):
         raise InputError("search_many takes a sequence of questions; search takes one")

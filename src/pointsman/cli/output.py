@@ -190,7 +190,7 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
     for rank, hit in enumerate(context.hits, 1):
         print_hit(out, rank, hit, context.query.text, explain=explain)
     for cause in context.degraded:
-        out.print(f"not as asked: {_plain(cause)}", style="yellow", markup=False)
+        out.print(f"incomplete: {_plain(cause)}", style="yellow", markup=False)
     out.print(
         f"{len(context.hits)} hits in {context.trace.milliseconds:.1f} ms · {context.plan.strategy} over "
         f"{', '.join(context.plan.datasets) or 'no dataset'}{_confidence(context)}",
@@ -205,10 +205,10 @@ def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[st
 
 def _confidence(context: RetrievalContext) -> str:
     if context.coverage is not None:
-        return f" · they hold an answer to {context.coverage:.0%} of such questions"
+        return f" · contain an answer for {context.coverage:.0%} of such questions"
     if context.confidence is None or not context.hits:
         return ""
-    return f" · an answer is among them: {percent(context.confidence)}"
+    return f" · {percent(context.confidence)} likely to contain an answer"
 
 
 def percent(chance: float) -> str:
@@ -229,7 +229,7 @@ def _print_refusal(out: Console, refusal: Refusal) -> None:
         reason = refusal.reason.removeprefix("No relevant results: ")
         out.print(Text.assemble(("No relevant results: ", "bold yellow"), _plain(reason)))
         name = _plain(refusal.nearest.document.title or refusal.nearest.id)
-        out.print(Text.assemble(("The nearest was ", "dim"), (name, "cyan"), ("; --no-refuse shows all.", "dim")))
+        out.print(Text.assemble(("Closest: ", "dim"), (name, "cyan"), ("; --no-refuse shows all results.", "dim")))
     out.print()
 
 

@@ -1,4 +1,4 @@
-"""How well searching works on questions whose answers are known: figures, and whether differences mean anything."""
+"""Measures search quality on questions with known answers, and whether differences are significant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading test collections: folders in the form that BEIR made common."""
+"""Reads test collections: folders in BEIR format."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _HEADER = ["query-id", "corpus-id", "score"]
 
 @dataclass(frozen=True, slots=True)
 class TestCollection:
-    """Documents, questions, and which document answers which question how well.
+    """Documents, queries, and graded relevance judgments.
 
     Attributes:
         name: the folder's name.
         documents: in file order.
-        queries: query id -> text, the judged ones alone, in file order.
+        queries: query id -> text, only judged queries, in file order.
         qrels: query id -> document id -> grade; above 0 is relevant. The same queries as ``queries``.
     """
 
-    __test__ = False  # its name looks like a test's to pytest
+    __test__ = False  # pytest would take the name for a test
 
     name: str
     documents: tuple[Document, ...]
@@ -39,7 +39,7 @@ class TestCollection:
     qrels: Mapping[str, Mapping[str, int]]
 
     def first(self, count: int | None) -> TestCollection:
-        """The same documents with the first ``count`` queries alone; all of them with None.
+        """Return the same documents with only the first ``count`` queries; None keeps all.
 
         Raises:
             InputError: ``count`` is not a positive int.
@@ -57,13 +57,13 @@ class TestCollection:
 
 
 def read_collection(folder: str | Path) -> TestCollection:
-    """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.tsv`` (or ``qrels/test.tsv``) out of a folder.
+    """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.tsv`` (or ``qrels/test.tsv``) from a folder.
 
-    A query without judgments is left out: nothing can be said about it. A judgment of a document that the corpus
-    lacks stays, as an answer that nothing can find, and the log tells how many there are.
+    A query without judgments is left out, as it cannot be scored. A judgment of a document missing from the corpus is
+    kept, as an answer that cannot be found, and the log says how many there are.
 
     Raises:
-        InputError: a file is missing or a line of it cannot be used; the message names both.
+        InputError: a file is missing or has an invalid line; the message names both.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -79,10 +79,10 @@ def read_collection(folder: str | Path) -> TestCollection:
 
 
 def read_labels(folder: str | Path) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
-    """Queries and judgments alone, out of the same files; the documents are somewhere else.
+    """Read only queries and judgments from the same files; the documents are kept elsewhere.
 
     Raises:
-        InputError: a file is missing or a line of it cannot be used; the message names both.
+        InputError: a file is missing or has an invalid line; the message names both.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -149,7 +149,7 @@ def _grade(text: str, where: str) -> int:
 
 
 def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where it is, and what it is, for each JSON object of a file."""
+    """Yield the location and value of each JSON object in a file."""
     for where, line in _lines(path):
         try:
             item = json.loads(line)
@@ -161,7 +161,7 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """``file:number`` and text of each line that is not blank; only a line feed ends a line, whatever Unicode says."""
+    """Yield ``file:number`` and text of each non-blank line; only a line feed ends a line, not Unicode's separators."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -178,7 +178,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 def _string(item: Mapping[str, Any], name: str, where: str, *, absent: str | None = None) -> str:
     value = item.get(name, absent)
     if value is None and absent is not None:
-        return absent  # null says the same as nothing
+        return absent  # null means the same as absent
     if not isinstance(value, str) or (name == "_id" and not value):
         expected = "a non-empty string" if name == "_id" else "a string"
         raise InputError(f"{where}: {name!r} is {expected}, not {value!r:.80}")

@@ -1,4 +1,4 @@
-"""What an evaluation found, for people and for programs."""
+"""Evaluation results, for people and for programs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class StrategyReport:
     Attributes:
         measures: means over all judged queries, by name, such as ``ndcg@10``.
         p50: median latency of a search, in milliseconds.
-        p95: the latency that 95 of 100 searches stay below.
+        p95: 95th percentile of the latency, in milliseconds.
         per_query: nDCG by query id, for `pointsman.evaluation.compare`.
-        llm_calls: how often a language model was asked, for a query on average.
+        llm_calls: mean number of language model calls per query.
     """
 
     measures: Mapping[str, float]
@@ -41,10 +41,10 @@ class Report:
 
     Attributes:
         dataset: the collection's name.
-        documents: how many there are.
-        queries: how many were asked; judged ones alone.
-        strategies: in the order asked for.
-        compared: whether to tell, beside the figures, what their differences mean.
+        documents: number of documents.
+        queries: number of judged queries.
+        strategies: in the requested order.
+        compared: whether to report the significance of differences.
     """
 
     dataset: str
@@ -61,14 +61,14 @@ class Report:
 
     @property
     def oracle(self) -> float:
-        """The mean nDCG if the best strategy were chosen for every query with the answers known."""
+        """The mean nDCG if the best strategy for each query were chosen with the answers known."""
         per_query = [strategy.per_query for strategy in self.strategies.values()]
         return (
             _mean({query: max(values[query] for values in per_query) for query in per_query[0]}) if per_query else 0.0
         )
 
     def against_best(self) -> dict[str, Comparison]:
-        """Every other strategy against the best fixed one, by a paired test."""
+        """A paired test of every other strategy against the best fixed one, by name."""
         best = self.best_fixed
         if best is None or not self.queries:
             return {}
@@ -76,7 +76,7 @@ class Report:
         return {name: compare(strategy.per_query, base) for name, strategy in self.strategies.items() if name != best}
 
     def to_json(self) -> dict[str, Any]:
-        """What ``pointsman eval --json`` prints; measures with 4 decimals, latencies with 2."""
+        """Return what ``pointsman eval --json`` prints; measures have 4 decimals, latencies 2."""
         result: dict[str, Any] = {
             "dataset": self.dataset,
             "documents": self.documents,
@@ -101,17 +101,17 @@ class Report:
 
 
 def render(report: Report) -> Table:
-    """The report as a table for the terminal, the best figure of each measure in bold."""
+    """Return the report as a terminal table with the best figure of each measure in bold."""
     from rich.table import Table
     from rich.text import Text
 
     title = f"{report.dataset}: {report.documents:,} documents, {report.queries:,} queries"
-    table = Table(title=Text(title), title_justify="left")  # a Text, as a name may hold what rich takes for markup
+    table = Table(title=Text(title), title_justify="left")  # a Text, as a name may contain rich markup
     table.add_column("strategy")
     measures = list(next(iter(report.strategies.values())).measures) if report.strategies else []
     versus = report.against_best() if report.compared else {}
     times = ["p50 ms", "p95 ms"]
-    if report.compared:  # a terminal is 80 characters wide; all figures are in the JSON
+    if report.compared:  # limited by 80 columns; the JSON has all figures
         measures, times = measures[:2], ["p50 ms", "llm calls", f"vs {report.best_fixed}", "p"]
     for heading in (*measures, *times):
         table.add_column(heading, justify="right")
@@ -133,11 +133,11 @@ def render(report: Report) -> Table:
 
 
 def draw(report: Report, path: str | Path) -> None:
-    """Quality against latency, a point for each strategy, into a file; its name says what kind (``.svg``, ``.png``).
+    """Plot quality against latency, one point per strategy, to a file in the format of its suffix (``.svg``, ``.png``).
 
     Raises:
         MissingDependencyError: ``matplotlib`` is not installed.
-        InputError: the file's name ends in a kind that cannot be drawn.
+        InputError: the suffix is not a supported format.
     """
     try:
         from matplotlib.figure import Figure
@@ -166,7 +166,7 @@ def draw(report: Report, path: str | Path) -> None:
         title=f"{report.dataset}: {report.documents:,} documents, {report.queries:,} queries",
     )
     axes.margins(0.1)
-    figure.legend(loc="outside right upper")  # names beside the points would cover one another
+    figure.legend(loc="outside right upper")  # names beside the points would overlap
     axes.grid(alpha=0.3)
     try:
         figure.savefig(path, dpi=120)

@@ -1,4 +1,4 @@
-"""Asking a test collection's questions, and measuring the answers."""
+"""Runs a test collection's queries and measures the answers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from pointsman.retrieval.refine import BaseRefiner
 
 STRATEGIES = ("bm25", "vector", "hybrid", "auto")
-"""What is compared unless something else is asked for."""
+"""The strategies compared by default."""
 
 ALL = (*STRATEGIES, "rrf", "z_score", "multi_query", "decomposition", "prf")
-"""What ``"all"`` stands for: whatever ranks a collection's documents and needs no language model."""
+"""The strategies of ``"all"``: those that rank a collection's documents without a language model."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with how much is done, how much there is to do, and what is being done."""
+"""Called with the amount done, the total, and the current activity."""
 
 _DATASET = "evaluation"
-_TIMED = 200  # searches timed per strategy: enough for a p95, and no second evaluation's worth of waiting
+_TIMED = 200  # searches timed per strategy: enough for a p95 without doubling the run time
 _WARM_UP = 5
 
 
@@ -50,29 +50,29 @@ def evaluate(
     on_progress: Progress | None = None,
     rerank: bool = True,
 ) -> Report:
-    """Measure strategies on a folder in BEIR form.
+    """Measure strategies on a folder in BEIR format.
 
-    The index is built in a temporary workspace, which is gone afterwards. Embeddings are kept on disk, so a second
-    run is quick. What is ranked is what a user gets: ``workspace.search``, to a depth of 100.
+    The index is built in a temporary workspace, which is deleted afterwards. Embeddings are cached on disk, so a second
+    run is quick. Rankings are those of ``workspace.search``, as a user gets them, to a depth of 100.
 
-    Latency is that of ``workspace.search(query, k=k)`` in a warm process, measured on at most 200 queries spread
-    evenly, one after the other. The query's embedding is part of it: the cache of embeddings is left out here, and
-    no query is asked before it is timed, apart from a warm-up with other texts.
+    Latency is that of ``workspace.search(query, k=k)`` in a warm process, measured sequentially on at most 200 evenly
+    spaced queries. It includes embedding the query: the embedding cache is bypassed, and no query runs before it is
+    timed, except for a warm-up with other texts.
 
     Args:
         folder: see `read_collection`.
-        strategies: ``"auto"`` or names that `Workspace.search` knows; ``"all"`` are those that need nothing but the
+        strategies: ``"auto"`` or names that `Workspace.search` accepts; ``"all"`` selects those that need only the
             documents, compared by paired tests.
         k: the cutoff of nDCG, recall and reciprocal rank.
-        limit_queries: ask only the first so many judged queries, in file order.
-        embedder: the default embedder unless given; not loaded for ``bm25`` alone. It is cached here: give it bare,
-            as a `CachedEmbedder` would hide from the latency what embedding a query takes.
-        on_progress: told what is going on.
-        rerank: with False, rankings are measured as they were fused. Nothing is ever refused here: whether to answer
-            is another question than in which order.
+        limit_queries: use only the first so many judged queries, in file order.
+        embedder: by default the default embedder; not loaded if only ``bm25`` is measured. Pass it without a cache: it
+            is cached here, and a `CachedEmbedder` would hide the cost of embedding queries from the latency.
+        on_progress: called with the progress.
+        rerank: if False, rankings are measured as fused, without reranking. Refusal is off: whether to answer is
+            independent of the order.
 
     Raises:
-        InputError: folder, strategies or numbers cannot be used.
+        InputError: the folder, a strategy or a number is invalid.
     """
     names = tuple(dict.fromkeys([strategies] if isinstance(strategies, str) else strategies))
     if not names:
@@ -83,7 +83,7 @@ def evaluate(
         if name != "auto" and name not in LISTS and name not in STRATEGY_NAMES.names():
             raise UnknownNameError("strategy", name, ("all", "auto", *LISTS, *STRATEGY_NAMES.names()))
     checked(k)
-    measure({}, {}, k)  # a missing package is told of now, not after an hour of embedding
+    measure({}, {}, k)  # report a missing package now, not after an hour of embedding
     collection = read_collection(folder).first(limit_queries)
     words_only = names == ("bm25",)
     if embedder is None and not words_only:
@@ -105,7 +105,7 @@ def run_eval(
     embedder: str | Embedder | None = None,
     on_progress: Progress | None = None,
 ) -> Report:
-    """`evaluate` as the command line calls it: strategies also as ``"bm25,vector"``, the embedder also by its name."""
+    """`evaluate` for the command line: also accepts strategies as ``"bm25,vector"`` and the embedder by name."""
     if isinstance(strategies, str):
         strategies = [name.strip() for name in strategies.split(",") if name.strip()]
     return evaluate(folder, strategies, k, limit_queries, _loaded(embedder), on_progress, rerank)
@@ -119,13 +119,13 @@ def indexed(
     *,
     words_only: bool = False,
 ) -> Iterator[Workspace]:
-    """A temporary workspace that holds the collection's documents, for the length of a ``with`` block.
+    """Context manager: a temporary workspace with the collection's documents.
 
     Args:
-        collection: what to index.
-        embedder: the default embedder unless given; its vectors are kept on disk for the next time.
-        on_progress: told how many documents are done.
-        words_only: build no vectors, and load no embedder.
+        collection: the collection to index.
+        embedder: by default the default embedder; its vectors are cached on disk.
+        on_progress: called with the number of documents done.
+        words_only: build no vectors and load no embedder.
     """
     report = on_progress or _untold
     total = len(collection.documents)
@@ -156,17 +156,16 @@ def evaluate_workspace(
     timed_with: Embedder | None = None,
     rerank: bool | BaseRefiner | None = None,
 ) -> Report:
-    """Measure strategies on a workspace that holds a collection's documents, as `indexed` makes one.
+    """Measure strategies on a workspace with a collection's documents, such as one from `indexed`.
 
     Args:
-        workspace: all its datasets are searched.
-        collection: whose queries are asked.
-        strategies: names that `Workspace.search` knows.
+        workspace: the workspace; all its datasets are searched.
+        collection: the collection that has the queries.
+        strategies: names that `Workspace.search` accepts.
         k: the cutoff of nDCG, recall and reciprocal rank.
-        on_progress: told how many queries are done.
-        timed_with: what embeds the queries that are timed: the same embedder without a cache; the default embedder
-            unless given.
-        rerank: as `Workspace.search` takes it; True counts as not given.
+        on_progress: called with the number of queries done.
+        timed_with: the embedder for timed queries: the same one without a cache; by default the default embedder.
+        rerank: as for `Workspace.search`; True means the default.
     """
     report = on_progress or _untold
     rerank = None if rerank is True else rerank
@@ -188,7 +187,7 @@ def rankings(
     *,
     rerank: bool | BaseRefiner | None = None,
 ) -> dict[str, list[str]]:
-    """The ids that a strategy finds, best first, for each query of a collection; `measure` takes them."""
+    """Return the ids that a strategy finds for each query, best first, as input for `measure`."""
     report = on_progress or _untold
     results = {}
     for number, (query, text) in enumerate(collection.queries.items(), 1):
@@ -207,11 +206,11 @@ def _latency(
     embedder: Embedder | None,
     rerank: bool | BaseRefiner | None,
 ) -> tuple[float, float]:
-    """p50 and p95 in milliseconds; see `evaluate`."""
+    """Return p50 and p95 in milliseconds; see `evaluate`."""
     name = RegisteredStrategy(strategy)
     texts = list(dict.fromkeys(collection.queries.values()))
     texts = texts[:: -(-len(texts) // _TIMED)]
-    # A workspace of its own: the other one remembers the vectors of all queries that it has been asked.
+    # A separate workspace: the other one remembers the vectors of all its queries.
     with Workspace(workspace.path, embedder=embedder) as fresh:
         for number in range(_WARM_UP):
             fresh.search(f"warm-up {number}", k, strategy=name, rerank=rerank)
@@ -241,4 +240,4 @@ def _cached(embedder: Embedder | None) -> Embedder:
 
 
 def _untold(_: int, __: int, ___: str) -> None:
-    """Progress that nobody asked for."""
+    """Ignore progress."""

@@ -1,4 +1,4 @@
-"""Evaluations that are kept in a workspace, for whoever wants to see how it gets on."""
+"""Keeps evaluations in a workspace, to show how its quality develops."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVALUATIONS: Final = "evaluations"
-"""The kind of their records."""
+"""The kind of the records."""
 MOST: Final = 50
-"""Runs that are read; older ones stay where they are."""
+"""Maximum number of runs that are read; older ones are kept but not read."""
 
 
 def keep(backend: Backend, report: Report, *, now: datetime | None = None) -> None:
-    """Keep what an evaluation measured, as a record of a workspace; in a folder, a file in ``evaluations``."""
+    """Save an evaluation as a record of a workspace; in a folder, a file in ``evaluations``."""
     time = now or datetime.now(UTC)
     value = {"time": time.isoformat(timespec="seconds"), **report.to_json()}
     backend.put_record(EVALUATIONS, f"{time:%Y%m%dT%H%M%S.%f}", json.dumps(value))
 
 
 def latest(backend: Backend, most: int = MOST) -> list[dict[str, Any]]:
-    """The latest evaluations as `Report.to_json` gave them, with their ``time``, newest first.
+    """Return the latest evaluations, newest first, in the form of `Report.to_json` with their ``time``.
 
-    What cannot be read is left out, and the log says so.
+    Unreadable records are skipped and logged.
     """
     runs: list[dict[str, Any]] = []
     for name, load in _newest(backend, most):
         try:
             run = json.loads(load())
             if not isinstance(run, dict) or not isinstance(run.get("strategies"), dict):
-                raise ValueError("it has no strategies")  # noqa: TRY004  (of the file, not of an argument)
+                raise ValueError("it has no strategies")  # noqa: TRY004  (about the file, not an argument)
         except (OSError, ValueError, RecursionError) as error:
             log.warning("%s is no evaluation: %s", name, error)
             continue
@@ -50,9 +50,9 @@ def latest(backend: Backend, most: int = MOST) -> list[dict[str, Any]]:
 
 
 def _newest(backend: Backend, most: int) -> list[tuple[str, Callable[[], str]]]:
-    """What the latest are called, and how they are read."""
+    """Return the names of the latest records, each with a function that reads it."""
     if isinstance(backend, LocalBackend):
-        files = (path for path in (backend.path / EVALUATIONS).glob("*.json") if path.is_file())  # a pipe has no end
+        files = (path for path in (backend.path / EVALUATIONS).glob("*.json") if path.is_file())  # a pipe never ends
         return [(str(path), partial(path.read_text, "utf-8")) for path in sorted(files, reverse=True)[:most]]
     records = sorted(backend.records(EVALUATIONS).items(), reverse=True)[:most]
     return [(name, partial(str, record.value)) for name, record in records]

@@ -1,4 +1,4 @@
-"""Whether one ranking is better than another, or was lucky with these questions."""
+"""Tests whether one ranking is better than another, or only lucky with these queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pointsman.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BLOCK = 8_000_000  # signs drawn at a time: memory, not speed
+_BLOCK = 8_000_000  # signs drawn at a time; limits memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Comparison:
 
     Attributes:
         difference: mean of the first minus mean of the second.
-        p: how often a difference at least as large, either way, comes about by chance.
+        p: two-sided p-value: the probability of a difference at least as large by chance.
     """
 
     difference: float
@@ -33,15 +33,15 @@ def compare(
 ) -> Comparison:
     """Fisher's paired randomisation test, two-sided.
 
-    If the two were equally good, which of them got which value of a query would be the toss of a coin; so signs of
-    the differences are tossed ``permutations`` times. See Smucker, Allan and Carterette, "A comparison of statistical
-    significance tests for information retrieval evaluation", CIKM 2007, https://doi.org/10.1145/1321440.1321528.
+    If both systems were equally good, the sign of each difference would be random; so the signs are randomised
+    ``permutations`` times. See Smucker, Allan and Carterette, "A comparison of statistical significance tests for
+    information retrieval evaluation", CIKM 2007, https://doi.org/10.1145/1321440.1321528.
 
     Args:
         first: a measure by query id, as in ``StrategyReport.per_query``.
-        second: the same measure, of the same queries.
-        permutations: how many tosses; the smallest p there can be is 1 / (permutations + 1).
-        seed: of the random numbers, so that the same input gives the same p.
+        second: the same measure of the same queries.
+        permutations: number of randomisations; the smallest possible p is 1 / (permutations + 1).
+        seed: seed of the random numbers, so that equal input gives equal p.
 
     Raises:
         InputError: the queries differ, or there are none.
@@ -55,13 +55,13 @@ def compare(
             f"{len(first.keys() & second.keys())} are common"
         )
     differences = np.array([first[query] - second[query] for query in first])
-    tossed = differences[differences != 0]  # a sign does not matter to 0
+    tossed = differences[differences != 0]  # the sign of 0 does not matter
     observed = abs(tossed.sum())
     generator = np.random.default_rng(seed)
     extreme, remaining = 0, permutations
     while remaining:
         count = min(remaining, max(1, _BLOCK // max(len(tossed), 1)))
         signs = generator.integers(0, 2, (count, len(tossed)), dtype=np.int8) * np.int8(2) - np.int8(1)
-        extreme += int((np.abs(signs @ tossed) >= observed - 1e-9).sum())  # sums of floats are not quite equal
+        extreme += int((np.abs(signs @ tossed) >= observed - 1e-9).sum())  # tolerance for rounding errors of sums
         remaining -= count
     return Comparison(float(differences.mean()), (extreme + 1) / (permutations + 1))

@@ -1,4 +1,4 @@
-"""Fitting the automatic choice to somebody's own labels, and keeping it as it was unless that is surely better."""
+"""Fits the automatic choice to a user's labels; keeps the default unless the gain is significant."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     from pointsman.retrieval.pool import Pool
 
 FEWEST: Final = 10
-"""Labelled queries below which nothing is fitted: the default is far safer then."""
+"""Minimum number of labelled queries for fitting; with fewer, the default is far safer."""
 
 WEIGHTS: Final = tuple(math.exp(step / 4) for step in range(-8, 9))
-"""Weights of the vectors that are tried: from 1/7 to 7, the default 1 in the middle."""
+"""Vector weights to try: from 1/7 to 7, with the default 1 in the middle."""
 
 FIXED: Final = ("bm25", "vector")
-"""Fixed strategies that are compared."""
+"""Fixed strategies to compare with."""
 
-_PRIOR: Final = 0.5  # of nDCG times labels, for each squared natural logarithm of the weight
+_PRIOR: Final = 0.5  # penalty in nDCG times labels per squared natural logarithm of the weight
 _FOLDS: Final = 5
-_Z: Final = 1.645  # a gain counts from where the one-sided 95 % interval leaves zero behind
+_Z: Final = 1.645  # a gain counts if its one-sided 95 % interval is above zero
 
 Grades = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What fitting found.
+    """The result of fitting.
 
     Attributes:
-        policy: the one to use: the default again, unless something was surely better.
+        policy: the policy to use: the default, unless another was significantly better.
         chosen: ``"default"``, ``"fitted"``, or a fixed strategy's name.
-        reason: in words, with the figures.
-        queries: how many labelled queries there were.
-        ndcg: nDCG@k by candidate; of the fitted one on queries that it was not fitted to.
-        lower: by candidate, the lower end of the interval of its gain over the default.
+        reason: the explanation in words, with figures.
+        queries: number of labelled queries.
+        ndcg: nDCG@k by candidate; that of the fitted one is measured on held-out queries.
+        lower: lower end of the confidence interval of the gain over the default, by candidate.
     """
 
     policy: Policy
@@ -66,22 +66,22 @@ def tune(
     policy: Policy | None = None,
     on_progress: Progress | None = None,
 ) -> Tuning:
-    """Fit how much vectors count to labelled queries of a dataset.
+    """Fit the weight of the vectors to labelled queries of a dataset.
 
-    One parameter is fitted, with a prior centred on the default: the fewer labels, the more a weight must win by. It is
-    judged by cross-validation, and compared with the default and the fixed strategies query by query. The default is
-    kept unless the gain of another is beyond its confidence interval.
+    One parameter is fitted, with a prior centred on the default: with fewer labels, a weight must win by more. It is
+    evaluated by cross-validation and compared with the default and the fixed strategies query by query. The default is
+    kept unless the confidence interval of another candidate's gain is above zero.
 
     Args:
-        dataset: keeps words and vectors.
+        dataset: a dataset with both keyword and vector indexes.
         queries: texts by query id.
         qrels: query id -> document id -> grade.
         k: the cutoff of nDCG.
-        policy: the default; the measured policy unless given.
-        on_progress: told how many queries are done.
+        policy: the default policy; if None, the measured one.
+        on_progress: called with the number of queries done.
 
     Raises:
-        InputError: ``k`` is no int from 1 up, the dataset keeps one list only, or fewer than ten queries have relevant
+        InputError: ``k`` is not a positive int, the dataset has only one index, or fewer than ten queries have relevant
             documents in it.
     """
     checked(k)
@@ -120,7 +120,7 @@ def _judged(dataset: Dataset, queries: Mapping[str, str], qrels: Grades) -> list
 
 
 def _curve(pool: Pool[int], spread: CosineSpread, policy: Policy, grades: Mapping[int, int], k: int) -> list[float]:
-    """nDCG@k for every weight."""
+    """Return nDCG@k for every weight."""
     weights, _ = policy.weigh(pool, spread)
     factor = weights.get("vector", 1.0)
     return [
@@ -130,7 +130,7 @@ def _curve(pool: Pool[int], spread: CosineSpread, policy: Policy, grades: Mappin
 
 
 def _ndcg(ranking: Sequence[int], grades: Mapping[int, int], k: int) -> float:
-    """As `measure` has it: the grade is the gain."""
+    """Return nDCG as `measure` does: the grade is the gain."""
     return _gain([grades.get(key, 0) for key in ranking[:k]]) / _gain(sorted(grades.values(), reverse=True)[:k])
 
 
@@ -168,11 +168,11 @@ def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
 
 
 def _best(curves: Any) -> int:
-    """The weight with the highest mean, less what the prior takes for going far from 1."""
+    """Return the weight with the highest mean after the prior's penalty for the distance from 1."""
     penalty = _PRIOR * np.log(WEIGHTS) ** 2 / len(curves)
     return int(np.argmax(curves.mean(axis=0) - penalty))
 
 
 def _lower(gains: Any) -> float:
-    """The lower end of the one-sided 95 % interval of a mean gain."""
+    """Return the lower end of the one-sided 95 % confidence interval of a mean gain."""
     return float(gains.mean() - _Z * gains.std(ddof=1) / math.sqrt(len(gains)))

@@ -1,8 +1,8 @@
-"""The small words of English, Chinese and Russian: what asks, compares, speaks of time; one list a language, one rule.
+"""Function words of English, Chinese and Russian for questions, comparisons, time: one list per language, one rule.
 
-Every part that looks for such words does it here: `recommend`, `router_select`, the rules of selectors, decomposition
-and disambiguation. So what one of them takes for a question or a comparison is one to all of them. All lists are looked
-for at once, in a text that `plain` has prepared: mixed queries need no language detection.
+All code that looks for such words uses this package: `recommend`, `router_select`, the rules of selectors,
+decomposition and disambiguation. So they all agree on what is a question or a comparison. All lists are matched at
+once, in a text normalised by `plain`: mixed queries need no language detection.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 STOP = ENGLISH | RUSSIAN
-"""English and Russian words that tell no document from another."""
+"""English and Russian stop words, which do not distinguish documents."""
 
 _LOOKALIKES = f"{en.LOOKALIKE} {ru.LOOKALIKE} {zh.LOOKALIKE}"
 QUESTION = Words(f"{en.QUESTION} {ru.QUESTION} {zh.QUESTION}", _LOOKALIKES)
@@ -64,14 +64,14 @@ _LEAD = Words(f"{en.LEAD} {ru.LEAD}")
 _PREPOSITION = Words(f"{en.PREPOSITION} {ru.PREPOSITION}")
 _MARK = re.compile(r"[?؟][\s!.…\"'”’»)\]}」』】）]*\Z")
 _BEGINNING = 200
-"""Characters in which a question opens."""
+"""Characters in which the opening of a question is looked for."""
 
 
 def asks(text: str) -> str:
-    """What makes a plain text a question: ``"?"``, or the words that ask; empty where it is none.
+    """Return what makes a plain text a question: ``"?"``, or the question words; empty if it is not a question.
 
-    English and Russian questions open with such a word, or with one after a small word (*in which*, *а где*), Chinese
-    ones have it anywhere.
+    English and Russian questions open with a question word, possibly after a function word (*in which*, *а где*);
+    Chinese ones have it anywhere.
 
     >>> [asks(plain(text)) for text in ("В каком году?", "in which year", "天空为什么是蓝色的", "что-то не то")]
     ['?', 'in which', '为什么', '']
@@ -86,11 +86,11 @@ def asks(text: str) -> str:
 
 
 def opens_question(text: str, *, words_alone: bool = False) -> bool:
-    """Whether a clause in its plain form reads like a question or a request of its own.
+    """Whether a clause in plain form is a question or request by itself.
 
     Args:
-        text: the clause.
-        words_alone: question words count; verbs that open a question or a request do not.
+        text: the clause in plain form.
+        words_alone: count only question words, not verbs that open a question or a request.
 
     >>> opens_question("and is it safe"), opens_question("and is it safe", words_alone=True)
     (True, False)

@@ -1,7 +1,7 @@
-"""What a question compares: its sides, each with what is asked of all of them.
+"""Finds what a question compares: its sides, each with the text shared by all sides.
 
-One reading for whoever asks: `recommend` recommends taking a comparison apart where this finds parts, and
-`RuleDecomposer` takes it apart into them.
+Shared by all callers: `recommend` recommends decomposing a comparison if this finds parts, and `RuleDecomposer`
+decomposes it into them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pointsman.text import scripts, sentences
 from pointsman.text._stopwords import ENGLISH
 
 LONGEST_NAME = 12
-"""Characters of a text in capital letters that may be a name; a longer one is shouted."""
+"""Longest text in capital letters that may be a name, in characters; a longer one is emphasis."""
 
 LONGEST = 1_000
-"""Characters of a query that are looked at; what is longer is no question that rules understand."""
+"""Longest query that is analysed, in characters; rules do not understand longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Comparison:
     """A comparison.
 
     Attributes:
-        cue: the word that says so, in its plain form; empty where only the form of the question does.
-        parts: what to look up for each side. One part, where the sides are not named: what is compared.
+        cue: the word that indicates the comparison, in plain form; empty if only the question's form does.
+        parts: what to look up for each side; if the sides are not named, one part: what is compared.
     """
 
     cue: str
@@ -38,7 +38,7 @@ class Comparison:
 
 
 def language_of(text: str) -> str:
-    """``en``, ``zh`` or ``ru``: that of the small words, as names are often in Latin letters."""
+    """Return ``en``, ``zh`` or ``ru``, judged by function words, as names are often in Latin letters."""
     shares = scripts(text)
     for script, language in (("han", "zh"), ("cyrillic", "ru")):
         if shares[script] > 0.3 or (shares[script] and ENGLISH.isdisjoint(WORD.findall(plain(text)))):
@@ -47,19 +47,19 @@ def language_of(text: str) -> str:
 
 
 def comparison(text: str) -> Comparison | None:
-    """What a text compares; None where it compares nothing.
+    """Return what a text compares; None if it is not a comparison.
 
     >>> comparison("Compare Kafka, RabbitMQ and NATS for logging").parts
     ('Kafka for logging', 'RabbitMQ for logging', 'NATS for logging')
     >>> comparison("Kafka или RabbitMQ: что лучше").parts, comparison("比较北京、上海和广州的房价").parts
-    (('что лучше Kafka', 'что лучше RabbitMQ'), ('北京的房价', '上海的房价', '广州的房价'))
+    (('что лучше Kafka?', 'что лучше RabbitMQ?'), ('北京的房价', '上海的房价', '广州的房价'))
     """
     if not text.strip() or len(text) > LONGEST:
         return None
     text = re.sub(r"[.?!。？！\s]+$", "", " ".join(_sentence(text).split()))
     text = _POLITE.sub("", text)
     text = text.lower() if text.isupper() and len(text) > LONGEST_NAME else text
-    text = re.sub(r"^\S(?=\s)", lambda first: first[0].lower(), text)  # «A comparison of …» begins with no name
+    text = re.sub(r"^\S(?=\s)", lambda first: first[0].lower(), text)  # «A comparison of …» does not begin with a name
     language = language_of(text)
     cues = COMPARISON.all(plain(text))
     explicit = cues and not _claims(text)
@@ -82,13 +82,14 @@ _POLITE = late(r"^(?:please|пожалуйста|请问一下|请问|请)[\s,，
 _BETWEEN = late(r"\s(?:between|между)\s+", re.IGNORECASE)
 _FROM = late(r"\s+от\s+", re.IGNORECASE)
 _VERSUS = frozenset({"vs", "versus"})
+_VERSUS_CUE = late(r"\s+(?:vs\.?|versus)\s+", re.IGNORECASE)
 _OPPOSES = late(r"(?:differ|different from|отлича|лучше чем|better than|相)")
 _LONG_LEAD = 8
-"""Words before the first word of comparison, from which on a text that asks nothing tells something."""
+"""Words before the first comparison word above which a text without a question is a statement."""
 
 
 def _sentence(text: str) -> str:
-    """The first of several sentences that has a word of comparison, or else all of them."""
+    """Return the first of several sentences that has a comparison word, else the whole text."""
     ends = sentences(text)
     texts = (text[start:end] for start, end in ends if COMPARISON.first(plain(text[start:end])))
     return next(texts, text) if len(ends) > 1 else text
@@ -99,12 +100,12 @@ def _tells(text: str) -> bool:
 
 
 def _tells_word(word: str) -> bool:
-    """Whether a word, as it is written, says what it is about: no small word, but a capital letter is a name."""
+    """Whether a word carries content: it is not a function word, or is in capitals and so a name."""
     return word.isupper() or (plain(word) not in STOP and plain(word) not in _FILLING)
 
 
 def _claims(text: str) -> bool:
-    """«There is no difference between …» is a claim, not a question; so is what goes on for long before it compares."""
+    """Whether a text is a claim, like «There is no difference between …», or has a long lead before the comparison."""
     words = WORD.findall(plain(text))
     if asks(plain(text)) or not words or words[0] in _AUXILIARY:
         return False
@@ -115,14 +116,14 @@ def _claims(text: str) -> bool:
 
 
 def _bare(text: str, language: str) -> str:
-    """A stretch beside a cue without the words that tell nothing, before and after it."""
+    """Return the text beside a cue without leading and trailing function words."""
     if language == "zh":
         return _AFTER.sub("", _BEFORE.sub("", text)).strip()
     words = list(WORD.finditer(text))
     telling = [word for word in words if _tells_word(word[0])]
     if not telling:
         return ""
-    # Signs that belong to a name stay: C++, .NET, «…»
+    # Punctuation that belongs to a name is kept: C++, .NET, «…»
     start = max((word.end() for word in words if word.end() <= telling[0].start()), default=0)
     end = min((word.start() for word in words if word.start() >= telling[-1].end()), default=len(text))
     return re.sub(r"^[\s,;:.—-]*\s", "", text[start:end]).strip(" ,;:—-")
@@ -242,7 +243,7 @@ def _is_named(side: str) -> bool:
 
 def _said_of_both(match: re.Match[str]) -> list[str]:
     first, second, predicate = match["a"].strip(), match["b"].strip(), ""
-    # Where the second name ends is where something is said of both.
+    # The second name ends where the text about both begins.
     said_of_both = _ALL.search(second) or (None if match["both"] else _SAID_OF_BOTH.search(second))
     if said_of_both is not None:
         second, predicate = second[: said_of_both.start()], second[said_of_both.end() :]
@@ -262,7 +263,7 @@ def _said_of_both(match: re.Match[str]) -> list[str]:
 
 
 def _aspects(text: str, language: str) -> list[str]:
-    """«Pros and cons of X» asks for each; «the features of X and the drawbacks of Y» for both."""
+    """Split by aspect: «pros and cons of X» into two, and «the features of X and the drawbacks of Y»."""
     aspects = _ASPECT.all(plain(text))
     if language == "zh":
         return _aspects_after(text, aspects)
@@ -272,6 +273,11 @@ def _aspects(text: str, language: str) -> list[str]:
             return []
         following = text[second.end :].strip(" ,:")
         if _AND[language].fullmatch(between) and _tells(following):
+            owners = re.sub(r"^(?:of|for|у)\s+", "", following)
+            opposed = _VERSUS_CUE.split(owners)
+            if len(opposed) > 1:
+                both = text[first.start : text.rindex(owners)]
+                return [both + side for side in _shared(opposed, language)]
             return [f"{text[aspect.start : aspect.end]} {following}" for aspect in (first, second)]
         joint = re.match(rf"(\s+\S.*?)(?:{_AND[language].pattern})(?:the\s+)?$", between, re.IGNORECASE)
         if joint and _tells(joint[1]) and _tells(following):
@@ -305,7 +311,7 @@ def _aspects_after(text: str, matches: Sequence[Match]) -> list[str]:
 
 
 def _sides(text: str, cues: Sequence[Match], language: str) -> list[str]:
-    """The stretches between the cues, one of which names the sides, or each of which names one."""
+    """Return the sides: one stretch between cues names them all, or each stretch names one."""
     ends = [*(cue.start for cue in cues), len(text)]
     starts = [0, *(cue.end for cue in cues)]
     stretches = [_bare(text[start:end], language) for start, end in zip(starts, ends, strict=True)]
@@ -318,7 +324,7 @@ def _sides(text: str, cues: Sequence[Match], language: str) -> list[str]:
     lists = [_split(stretch, language, against=against) for stretch in texts]
     place = next((number for number, items in enumerate(lists) if len(items) > 1), None)
     if place is None:
-        # «how do X differ from Y» has a side in each stretch, «file comparison tools» has none.
+        # «how do X differ from Y» has a side in each stretch, «file comparison tools» none.
         opposed = len(texts) == 1 or any(_opposes(text, cue, language) for cue in cues)
         return _shared(texts, language) if opposed and not any(_asks_better(cue.text) for cue in cues) else []
     sides = _shared(lists[place], language)
@@ -331,7 +337,7 @@ def _sides(text: str, cues: Sequence[Match], language: str) -> list[str]:
 
 
 def _opposes(text: str, cue: Match, language: str) -> bool:
-    """Whether one side stands before a cue and the other one after it."""
+    """Whether one side is before a cue and the other one after it."""
     following = text[cue.end :]
     set_against = following.startswith("于") if language == "zh" else _AGAINST[language].match(following)
     return bool(set_against) or _OPPOSES.match(cue.text) is not None
@@ -342,7 +348,7 @@ def _asks_better(cue: str) -> bool:
 
 
 def _split(text: str, language: str, *, against: bool = False) -> list[str]:
-    """The sides that a stretch names; ``against``: as «X от Y и Z» does."""
+    """Return the sides that a stretch names; ``against`` is for the form «X от Y и Z»."""
     if language == "zh":
         return _split_han(text)
     if (between := _BETWEEN.search(text)) and (of := _bare(text[: between.start()], language)):
@@ -359,7 +365,7 @@ def _split(text: str, language: str, *, against: bool = False) -> list[str]:
 
 
 def _shared(sides: Sequence[str], language: str) -> list[str]:
-    """Sides with what only one of them says of all: «Java 8 and 11», «local and global variables»."""
+    """Add to each side the words that only one of them has: «Java 8 and 11», «local and global variables»."""
     if language == "zh" or len(sides) < 2:
         return list(sides)
     *firsts, last = sides
@@ -374,19 +380,29 @@ def _shared(sides: Sequence[str], language: str) -> list[str]:
     if len(last.split()) in {2, 3} and all(re.fullmatch(adjectives, side) and side.islower() for side in firsts):
         tail = last.split(maxsplit=1)[1]
         return [*(f"{side} {tail}" for side in firsts), last]
-    # «prices in London and Paris»
-    place = re.fullmatch(r"(.*\s(?:in|of|on|at|for|from|в|во|на|из|для|у|по)\s+)[A-ZА-ЯЁ]\S*", firsts[0])
-    if (
-        place
-        and firsts[0][0].islower()
-        and all(re.fullmatch(r"[A-ZА-ЯЁ]\S*(?:\s[A-ZА-ЯЁ]\S*)?", side) for side in sides[1:])
-    ):
-        return [firsts[0], *(place[1] + side for side in sides[1:])]
-    return list(sides)
+    return _shared_by_names(firsts, last, language)
+
+
+def _shared_by_names(firsts: Sequence[str], last: str, language: str) -> list[str]:
+    """Add to each name the words before the first or after the last one."""
+    # «prices in London and Paris», «скорость Python и Java»
+    leads = r".*\s(?:in|of|on|at|for|from)" if language == "en" else r"[^А-ЯЁA-Z]*[а-яё]"
+    lead = re.fullmatch(rf"({leads}\s+)({_NAMED})", firsts[0])
+    if lead and firsts[0][0].islower() and all(re.fullmatch(_NAMED, side) for side in (*firsts[1:], last)):
+        return [lead[1] + side for side in (lead[2], *firsts[1:], last)]
+    # «Python and Java syntax»
+    tail = re.fullmatch(rf"({_NAMED})((?:\s+[a-z][a-z-]+){{1,2}})", last)
+    if language == "en" and tail and all(re.fullmatch(_NAMED, side) for side in firsts):
+        return [side + tail[2] for side in (*firsts, tail[1])]
+    return [*firsts, last]
+
+
+_NAMED = r"[^\W\d_]*[A-ZА-ЯЁ][^\s]*(?:\s[A-ZА-ЯЁ\d]\S*){0,3}"
+"""A name of one or several words: «Kafka», «iPhone 15», «New York»."""
 
 
 def _split_han(text: str) -> list[str]:
-    """«北京、上海和广州的房价»: what follows 的 in the last side is asked of all."""
+    """Split «北京、上海和广州的房价»: the text after 的 in the last side applies to all sides."""
     cuts = [cut.span() for cut in _AND["zh"].finditer(text) if cut.start() and cut.end() < len(text)]
     if not cuts:
         return [text]
@@ -403,7 +419,7 @@ def _split_han(text: str) -> list[str]:
 
 
 def _cut(text: str, cuts: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """«甲与乙专业与丙专业»: of several conjunctions the one whose sides end alike; else the first."""
+    """Choose among several conjunctions («甲与乙专业与丙专业») the one whose sides end alike, else the first."""
 
     def alike(cut: tuple[int, int]) -> int:
         before, after = text[: cut[0]], re.split("的|在", text[cut[1] :])[0]

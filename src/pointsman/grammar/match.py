@@ -1,12 +1,12 @@
-"""The one rule by which the words of the grammar are found in a text: as words, never as parts of other words.
+"""Finds the words of the grammar in a text: as whole words, never as parts of other words.
 
-Going from left to right, the longest known entry is taken at each place. English and Russian entries begin and end
-where words do. Chinese has no such places, so the lists also hold *lookalikes*, longer words that an entry is a part of
-(吗啡, 司法解释): where one stands it is taken, and nothing in it is found. *что-то* is one as well.
+From left to right, the longest known entry is taken at each position. English and Russian entries match at word
+boundaries. Chinese has no word boundaries, so the lists also contain *lookalikes*, longer words that include an entry
+(吗啡, 司法解释): a lookalike is taken as a whole, and nothing in it matches. *что-то* is one as well.
 
-How entries are written: separated by white space; ``_`` between the words of a phrase; ``(a,b,)`` for either, or
-nothing. A Chinese entry that ends in ``~`` is not found where a syllable follows that makes a longer noun of it, as in
-解释器 and 准确率; ``^`` and ``$`` are put before and after one that is found only where a clause begins or ends.
+Notation: entries are separated by white space; ``_`` joins the words of a phrase; ``(a,b,)`` means either, or nothing.
+A Chinese entry that ends in ``~`` does not match if the next syllable makes a longer noun of it, as in 解释器 and
+准确率. ``^`` before or ``$`` after an entry limits it to the beginning or end of a clause.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff
 
 HAN_RUN = re.compile(f"[{HAN}]+")
 WORD = re.compile(f"[^\\W{HAN}]+")
-"""A word of a language that writes spaces, also where it stands in Chinese text."""
+"""A word of a language with spaces, even inside Chinese text."""
 
 HAN_PER_WORD = 1.6
-"""Characters of running Chinese text that make a word."""
+"""Average characters per word of Chinese text."""
 
 _COMPOUND = re.compile(f"[^\\W{HAN}]+(?:['’\\-][^\\W{HAN}]+)*+")
 _GAP = re.compile(r"[\s\-'’&]*")
@@ -38,7 +38,7 @@ _SIMPLIFIED = dict(
         strict=True,
     )
 )
-"""Traditional characters of the lists; `pointsman.text.fold` knows all, by a table that takes longer to read."""
+"""Traditional characters in the lists; `pointsman.text.fold` has all, but its table is slower to load."""
 
 _FORMS = {"ё": "е", **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}, **_SIMPLIFIED}
 _OTHER = re.compile(rf"[\x00-\x1f\x7f-\x9f{''.join(_FORMS)}]")
@@ -58,11 +58,11 @@ _NOUNS = {
     "级": "别",
     "论": "文坛述",
 }
-"""Syllables that make a noun of what stands before them, unless one of these follows: 解释器, but 解释 器官."""
+"""Syllables that turn the preceding word into a noun, unless one of these follows: 解释器, but 解释 器官."""
 
 
 class Match(NamedTuple):
-    """A word that was found: as it stands in the plain text, and where."""
+    """A match: the word as in the plain text, and its position."""
 
     text: str
     start: int
@@ -70,17 +70,17 @@ class Match(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """A text as the lists are written, of the same length: lower case, е for ё, simplified characters, plain spaces.
+    """Normalise a text like the lists, keeping its length: lower case, е for ё, simplified characters, plain spaces.
 
     >>> plain("ЁЖ？為什麼")
     'еж?为什么'
     """
-    # U+0130 is the one character that has two in lower case.
+    # U+0130 is the only character with two characters in lower case.
     return _OTHER.sub(lambda match: _FORMS.get(match[0], " "), text.replace("\u0130", "i").lower())
 
 
 def count(text: str) -> int:
-    """How many words a text has; Chinese ones by their usual length, 1.6 characters.
+    """Count the words of a text; Chinese words count as 1.6 characters, the average.
 
     >>> count("state-of-the-art search"), count("环保设备维护")
     (2, 4)
@@ -90,7 +90,7 @@ def count(text: str) -> int:
 
 
 class Words:
-    """A list of words and phrases, and where they stand in a text.
+    """A list of words and phrases to find in texts.
 
     >>> words = Words("what vs pros(_and,)_cons 解释~ 吗", "吗啡")
     >>> [found.text for text in ("somewhat", "苹果vs香蕉", "pros & cons") for found in words.all(text)]
@@ -100,12 +100,12 @@ class Words:
     """
 
     def __init__(self, entries: str, lookalikes: str = "") -> None:
-        """Keep the lists, which are read when the first text comes; see the module for how they are written."""
+        """Keep the lists, which are parsed on first use; see the module for the notation."""
         self._entries, self._lookalikes = entries, lookalikes
 
     @cached_property
     def _spaced(self) -> dict[str, list[tuple[tuple[str, ...], bool]]]:
-        """By first word: the words of an entry and whether it counts, the longest first."""
+        """By first word: the words of an entry and whether it counts, longest first."""
         table: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
         for entry, counts in self._read():
             if not HAN_RUN.search(entry):
@@ -115,7 +115,7 @@ class Words:
 
     @cached_property
     def _han(self) -> dict[str, list[tuple[str, bool, str]]]:
-        """By first character: an entry, whether it counts and the signs at its ends, the longest first."""
+        """By first character: an entry, whether it counts, and the marks at its ends, longest first."""
         table: dict[str, list[tuple[str, bool, str]]] = {}
         for entry, counts in self._read():
             if HAN_RUN.search(entry):
@@ -129,16 +129,16 @@ class Words:
                 yield entry, counts
 
     def __contains__(self, word: str) -> bool:
-        """Whether one word is an entry."""
+        """Whether a word is an entry."""
         return any(counts and len(parts) == 1 for parts, counts in self._spaced.get(word, ()))
 
     def first(self, text: str) -> Match | None:
-        """The first entry in a plain text."""
+        """Return the first entry in a plain text; None if there is none."""
         spaced, han = next(self._in_spaced(text), None), next(self._in_han(text), None)
         return spaced if han is None or (spaced is not None and spaced.start < han.start) else han
 
     def all(self, text: str) -> list[Match]:
-        """Every entry in a plain text, in order."""
+        """Return every entry in a plain text, in order."""
         return sorted([*self._in_spaced(text), *self._in_han(text)], key=lambda match: match.start)
 
     def _in_spaced(self, text: str) -> Iterator[Match]:
@@ -146,7 +146,7 @@ class Words:
         if table.keys().isdisjoint(words):
             return
         spans = list(WORD.finditer(text))
-        free = 0  # from which word on nothing is taken yet
+        free = 0  # index of the first word not taken yet
         for place, word in enumerate(words):
             if place < free or word not in table:
                 continue
@@ -183,24 +183,24 @@ class Words:
 
 
 def _joined(text: str, words: list[re.Match[str]]) -> bool:
-    """Whether nothing but spaces and hyphens stands between words."""
+    """Whether only spaces and hyphens separate words."""
     return all(_GAP.fullmatch(text, first.end(), second.start()) for first, second in itertools.pairwise(words))
 
 
 def _stands(text: str, start: int, end: int, signs: str) -> bool:
-    """Whether an entry stands where its signs want it: where a clause begins, or where it ends."""
+    """Whether an entry is where its marks require it: at the beginning or end of a clause."""
     opens = start == 0 or not text[start - 1].isalnum()
     return ("^" not in signs or opens) and ("$" not in signs or not text[end : end + 1].isalnum())
 
 
 def _makes_noun(following: str) -> bool:
-    """Whether what follows a verb makes a longer noun of it."""
+    """Whether the text after a verb turns it into a longer noun."""
     syllable, after = following[:1], following[1:]
     return syllable in _NOUNS and (not after or after not in _NOUNS[syllable])
 
 
 def expanded(source: str) -> Iterator[str]:
-    """The entries of a list, alternatives written out.
+    """Yield the entries of a list with alternatives expanded.
 
     >>> list(expanded("differ(,s) 哪(个,种)更"))
     ['differ', 'differs', '哪个更', '哪种更']

@@ -1,4 +1,4 @@
-"""Russian words of the grammar, ё written as е; `pointsman.grammar.match` says how the lists are written."""
+"""Russian words of the grammar, ё written as е; see `pointsman.grammar.match` for the notation."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ _NEUTER = "(е,я,ю,ем,и,й,ям,ями,ях)"
 QUESTION = """что чего чему чем кто кого кому кем ком почему отчего зачем как какой какая какое какие какого
     какую каком каким каких какими каков какова каково каковы где куда откуда когда сколько скольким скольких
     насколько чей чья чье чьи чьего чьей ли неужели разве"""
-"""Words that open a question, or make a text conversational."""
+"""Words that open a question or make a text conversational."""
 
 OPENING = "который которая которое которые которого"
-"""Words that ask only where they open the text."""
+"""Words that ask only at the beginning of the text."""
 
 LEAD = "а и но ну вот также еще пожалуйста"
-"""What may stand before the first word of a question."""
+"""Words that may precede the first word of a question."""
 
 IMPERATIVE = "назови(,те) перечисли(,те) сравни(,те)"
-"""Words that open a request, beside those of `REQUEST`."""
+"""Words that open a request, in addition to `REQUEST`."""
 
 PREPOSITION = "в во на о об с со к ко по из от до для у за под над при про через без"
 
 REQUEST = """объясни(,те) поясни(,те) опиши(,те) расскажи(,те) подскажи(,те) скажи(,те) пожалуйста"""
-"""What asks for an answer in whole sentences."""
+"""Words that ask for an answer in full sentences."""
 
 COMPARISON = f"""сравн(и,им,ить,ите,ивать,ивая,ивает,ивают) сравнени{_NEUTER} сравнительн{_ADJECTIVE}
     отличи{_NEUTER} отлича(ется,ются,ть,ться,лся,лась,лось,лись,ют,ет) разниц(а,у,ы,е,ей) различи{_NEUTER}
@@ -35,38 +35,38 @@ ASPECT = """плюс(ы,ов,ах) минус(ы,ов,ах) преимущест
     выгод(ы,) польз(а,у,ы) вред(,а) особенност(и,ей,ях) свойств(а,,ах) причин(ы,,ах) последстви(я,й,ях)
     симптом(ы,ов) лечени(е,я) функци(и,й) признак(и,ов) характеристик(и,) применени(е,я) цен(а,ы,у) истори(я,ю,и)
     сильные_стороны слабые_стороны"""
-"""What may be asked of a thing; two of them joined are two questions."""
+"""Aspects of a thing; two of them joined are two questions."""
 
 FILLING = """основн(ые,ое,ых,ая) главн(ые,ое,ых,ая) пожалуйста подробно принципиально существенно именно вообще
     сильно основном расскажи(,те) объясни(,те) опиши(,те) назови(,те) перечисли(,те) дай(,те) покажи(,те) два две
     двух оба обоих эти этих заключа(ется,ются) состо(ит,ят) существу(ет,ют) между имеется имеются нужно
     сравни(,те)"""
-"""Words that tell nothing of what is compared, beside the stop words."""
+"""Words without content in a comparison, in addition to the stop words."""
 
 AND = r"\s*,?\s+(?:и|или|либо)\s+|\s*,\s+"
-"""What joins the sides of a comparison."""
+"""Pattern that joins the sides of a comparison."""
 
 AGAINST = r"\s+(?:с|со|от|против|чем)\s+"
-"""What sets one side against the other."""
+"""Pattern that opposes one side to the other."""
 
 SHARED = r"\s+(?:по|для|с точки зрения|в плане|при)\s.{2,80}$"
-"""What is said after the last side, of all of them."""
+"""Pattern of the text after the last side that applies to all sides."""
 
 EXACT = f"""точно точн{_ADJECTIVE} дословно термин(,а,у,ом,е,ы,ов,ам,ами,ах)
     ключев(ое,ые,ого,ых,ому,ым,ыми,ом)_слов(о,а,у,,ом,е,ам,ами,ах)"""
-"""What asks for an exact wording."""
+"""Words that ask for an exact wording."""
 
 MEANING = """что как почему зачем отчего объясни(,те,ть) поясни(,те,ть) расскажи(,те) смысл(,а,у,ом,е)
     значени(е,я,ю,ем,и) значит означа(ет,ют)"""
-"""What asks for a meaning or an explanation."""
+"""Words that ask for a meaning or an explanation."""
 
 FOR_WORDS = f"""ключев(ое,ые,ого,ых,ому,ым,ыми,ом)_слов(о,а,у,,ом,е,ам,ами,ах) полнотекстов{_ADJECTIVE}
     лексическ{_ADJECTIVE_K}"""
-"""What a description of a search by words says."""
+"""Words in descriptions of keyword search."""
 
 FOR_MEANING = f"""семантическ{_ADJECTIVE_K} семантик(а,и,е,у,ой) векторн{_ADJECTIVE}
     вектор(,а,у,ом,е,ы,ов,ам,ами,ах)"""
-"""What a description of a search by meaning says."""
+"""Words in descriptions of semantic search."""
 
 TIME = """сегодня вчера завтра сейчас теперь недавно нынче последн(ий,яя,ее,ие,его,ей,ую,их,ими,юю)
     новейш(ий,ая,ее,ие,их) свеж(ий,ая,ее,ие,их) актуальн(ый,ая,ое,ые,ых) текущ(ий,ая,ее,ие,его,ей,ем,их)
@@ -74,10 +74,10 @@ TIME = """сегодня вчера завтра сейчас теперь не�
     (эту,этой,прошлую,прошлой,следующей)_(неделю,неделе,недели,зиму,весну,осень) январ(ь,я,е) феврал(ь,я,е)
     март(,а,е) апрел(ь,я,е) мая июн(ь,я,е) июл(ь,я,е) август(,а,е) сентябр(ь,я,е) октябр(ь,я,е) ноябр(ь,я,е)
     декабр(ь,я,е)"""
-"""What speaks of a time, where dates and years do not."""
+"""Expressions of time other than dates and years."""
 
 AMOUNT = """сколько сколькими когда (в,с,до)_каком_году какой_(год,процент) какого_(года,числа)"""
-"""What asks for a number or a date."""
+"""Expressions that ask for a number or a date."""
 
 _FEMININE = "(а,и,у,е,ой,ам,ами,ах)"
 _FEMININE_I = "(я,и,ю,ей,й,ям,ями,ях)"
@@ -85,17 +85,17 @@ _MASCULINE = "(,а,у,ом,е,ы,и,ов,ам,ами,ах)"
 IMAGE = f"""изображени{_NEUTER} картинк{_FEMININE} картинок фото фотк{_FEMININE} фоток фотографи{_FEMININE_I}
     рисунок рисунк{_MASCULINE} иллюстраци{_FEMININE_I} скриншот{_MASCULINE} снимок снимк{_MASCULINE}
     логотип{_MASCULINE}"""
-"""What asks for a picture."""
+"""Words that ask for a picture."""
 
 FILTER = "канал дата после до перед"
-"""Keys of filters that a query may hold: ``после:2024``."""
+"""Filter keys that a query may contain: ``после:2024``."""
 
 LOOKALIKE = """(кое)_(что,кто,как,где,какой,какие,чем)
     (что,кто,как,где,когда,какой,какая,какое,какие,чем,чего)_(то,нибудь,либо) потому_что так_как
     как_(только,будто,правило,минимум) что_касается
     (не,ни)_за_что ни_(что,кто,как,где,чем)"""
-"""Phrases that hold words of these lists and are something else."""
+"""Phrases that contain words of these lists but mean something else."""
 
 IMAGE_LOOKALIKE = """(обработк,классификаци,распознавани,сжати)(а,и,у,е,ой,я,ю,ей,ем)_изображений
     образ(,а,у,ом,е,ы)_диска"""
-"""Phrases that hold words of `IMAGE` and are none."""
+"""Phrases that contain words of `IMAGE` but ask for no picture."""

@@ -1,9 +1,9 @@
-"""Everyday synonyms in English, Russian and Chinese, written for this package: other words that documents may use.
+"""Everyday synonyms in English, Russian and Chinese, written for this package.
 
-Semicolons part groups of words that can stand for each other in most queries. A word after ``-`` is offered for the
-others but not looked for itself, as it often means something else: *hard* is *difficult*, but not in a *hard drive*. So
-is a phrase, whose words ``_`` joins. English and Russian words are found in every inflected form and offered in their
-first one: a search stems them.
+Semicolons separate groups of words that are interchangeable in most queries. A word after ``-`` is suggested for the
+others but has no synonyms itself, as it often means something else: *hard* is *difficult*, but not in a *hard drive*.
+The same holds for phrases, whose words are joined by ``_``. English and Russian words are recognised in every inflected
+form and suggested in the base form, as search stems them.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _table() -> dict[str, tuple[str, ...]]:
 
 @cache
 def longest_han() -> int:
-    """Characters of the longest Chinese word that has synonyms."""
+    """Return the length of the longest Chinese word with synonyms, in characters."""
     return max(len(word) for word in _table() if word > "\u2fff")
 
 
@@ -156,16 +156,16 @@ _ADJECTIVE = re.compile("(?:н|ск)(?:ый|ий|ая|ое|ые|ие|ого|ом
 
 
 def _key(word: str) -> str:
-    """What the inflected forms of a word have in common: its stem; in Chinese, the word itself."""
+    """Return the key shared by the inflected forms of a word: its stem; in Chinese, the word itself."""
     folded = fold(word)
     if not folded.isalpha() or folded > "\u2fff":
         return folded
-    # One stem serves машина and машинное, which are not the same word.
+    # машина and машинное have the same stem but are different words.
     return "".join(DEFAULT_ANALYZER.tokens(folded)) + "!" * bool(_ADJECTIVE.search(folded))
 
 
 def synonyms(word: str) -> tuple[str, ...]:
-    """Other words for one, in any form; none for most.
+    """Return synonyms for a word in any inflected form; an empty tuple for most words.
 
     >>> synonyms("Cars"), synonyms("машины"), synonyms("电脑"), synonyms("tantivy"), synonyms("hard")
     (('automobile', 'vehicle'), ('автомобиль', 'авто'), ('计算机',), (), ())

@@ -1,4 +1,4 @@
-"""What the adapters for other frameworks share: hits from whatever can search, and documents without an id."""
+"""Shared by the adapters for other frameworks: searching any source, and storing documents with given vectors."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class GivenVectors(BaseEmbedder):
-    """The embedder of a dataset whose vectors come from elsewhere: it has a name, and embeds nothing.
+    """The embedder of a dataset whose vectors come from elsewhere: it has a name, but cannot embed.
 
     Args:
-        name: stands beside the stored vectors, so that those of another model are refused.
+        name: stored with the vectors, so that vectors of another model are rejected.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,12 +37,12 @@ class GivenVectors(BaseEmbedder):
 
     @property
     def name(self) -> str:
-        """As given."""
+        """The given name."""
         return self._name
 
     @property
     def dimensions(self) -> int:
-        """Nobody knows before the first vector.
+        """Unknown before the first vector.
 
         Raises:
             UnmetNeedError: always.
@@ -50,7 +50,7 @@ class GivenVectors(BaseEmbedder):
         raise self._cannot()
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:  # noqa: ARG002
-        """There is nothing to embed with.
+        """Not supported: there is no model.
 
         Raises:
             UnmetNeedError: always.
@@ -63,7 +63,7 @@ class GivenVectors(BaseEmbedder):
         *,
         on_progress: Progress | None = None,  # noqa: ARG002
     ) -> NDArray[np.float32]:
-        """As `embed_queries`.
+        """Not supported; see `embed_queries`.
 
         Raises:
             UnmetNeedError: always.
@@ -77,7 +77,7 @@ class GivenVectors(BaseEmbedder):
 
 
 def check_source(source: object) -> None:
-    """Refuse what cannot be searched.
+    """Check that an object can be searched.
 
     Raises:
         InputError: it has neither ``search`` nor ``retrieve``.
@@ -91,17 +91,17 @@ def check_source(source: object) -> None:
 def hits_of(
     source: Any, text: str, k: int, filters: Filter | None = None, options: dict[str, Any] | None = None
 ) -> Sequence[Hit]:
-    """Searches anything of Pointsman's that can search, and returns the hits.
+    """Searches any of Pointsman's search objects and returns the hits.
 
     Args:
         source: has ``search`` (`Workspace`, `Dataset`, `Client`, …) or ``retrieve`` (any retriever).
-        text: what is asked.
-        k: how many hits.
-        filters: which documents count.
-        options: of the search; a retriever takes none.
+        text: the query.
+        k: the number of hits.
+        filters: which documents are eligible.
+        options: of the search; retrievers accept none.
 
     Raises:
-        InputError: an option cannot be used.
+        InputError: an option is invalid.
     """
     if callable(getattr(source, "search", None)):
         hits: Sequence[Hit] = source.search(Query(text, filters), k, **(options or {})).hits
@@ -114,7 +114,7 @@ def hits_of(
 async def ahits_of(
     source: Any, text: str, k: int, filters: Filter | None = None, options: dict[str, Any] | None = None
 ) -> Sequence[Hit]:
-    """The same, awaited; a source without awaited methods runs in a worker thread."""
+    """Async version of `hits_of`; a source without async methods runs in a worker thread."""
     if callable(getattr(source, "asearch", None)):
         hits: Sequence[Hit] = (await source.asearch(Query(text, filters), k, **(options or {}))).hits
         return hits
@@ -133,12 +133,12 @@ def _no_options(source: object, options: dict[str, Any] | None) -> None:
 def add_in_order(
     dataset: Dataset, pairs: Sequence[tuple[Document, Sequence[float] | None]], *, embed: bool = False
 ) -> None:
-    """Add documents with their vectors where they have some; they keep their order.
+    """Add documents in order, with their vectors if they have any.
 
     Args:
-        dataset: where they belong; write inside of `Dataset.writing`.
+        dataset: where to add them; call this inside `Dataset.writing`.
         pairs: documents and vectors.
-        embed: whether documents without a vector are embedded.
+        embed: whether to embed documents without a vector.
     """
     import numpy as np
 
@@ -153,15 +153,15 @@ def add_in_order(
 def diverse(
     dataset: Dataset, vector: Sequence[float], k: int, fetch: int, weight: float, filters: Filters = None
 ) -> list[Hit]:
-    """The nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
+    """Returns the nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
 
     Args:
-        dataset: what to search.
-        vector: what to be near to.
-        k: how many.
-        fetch: how many are nearest and may be chosen.
-        weight: from 0, unlike each other, to 1, near alone.
-        filters: which documents count.
+        dataset: the dataset to search.
+        vector: the query vector.
+        k: the number of documents to return.
+        fetch: the number of nearest documents to choose from.
+        weight: from 0 (only diversity) to 1 (only nearness).
+        filters: which documents are eligible.
     """
     import numpy as np
 
@@ -175,13 +175,13 @@ def diverse(
 
 
 class ForeignEmbedder(EmbedFunction):
-    """An embedding model of another framework as one of ours.
+    """Adapter for an embedding model of another framework.
 
     Args:
         model: the model.
         query: embeds a query.
         documents: embeds documents.
-        name: the model's own name; None: it has none, and vectors are not remembered between runs.
+        name: the model's own name; None: it has none, and vectors are not cached between runs.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class ForeignEmbedder(EmbedFunction):
 
 
 class _Embeddings:
-    """The methods under the names that `EmbedFunction` knows."""
+    """The methods under the names that `EmbedFunction` expects."""
 
     def __init__(
         self, model: object, query: Callable[[str], list[float]], documents: Callable[[list[str]], list[list[float]]]
@@ -218,7 +218,7 @@ class _Embeddings:
 
 
 def offline_reranker() -> BaseReranker:
-    """The reranker that needs no network, over the default embedder."""
+    """Returns the reranker that needs no network, over the default embedder."""
     from pointsman.models import default_embedder
     from pointsman.retrieval.rerank.calibrated import CalibratedReranker
 
@@ -226,5 +226,5 @@ def offline_reranker() -> BaseReranker:
 
 
 def model_error(model: object, error: Exception) -> PointsmanError:
-    """Converts an error of another framework's model to ours; our own errors stay unchanged."""
+    """Converts an error of another framework's model to a Pointsman error; Pointsman errors stay unchanged."""
     return error if isinstance(error, PointsmanError) else ModelError(str(failed(model, error)))

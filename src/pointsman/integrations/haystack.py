@@ -1,7 +1,7 @@
 """Pointsman in Haystack, and Haystack's retrievers in Pointsman (X1).
 
-The components live under ``haystack_integrations``, as Haystack loads pipelines from there; this is the short way to
-them. Needs ``pip install 'pointsman[haystack]'``.
+The components are in ``haystack_integrations``, from where Haystack loads pipelines; this module re-exports them.
+Needs ``pip install 'pointsman[haystack]'``.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = [
 
 
 class HaystackRetriever(ForeignRetriever):
-    """A retriever of Haystack as one of Pointsman; its scores count within its own list only.
+    """Adapter for a Haystack retriever; its scores are comparable within its own list only.
 
     Args:
-        component: has ``run(query=…, top_k=…)``, which gives ``documents``; a pipeline does not.
-        name: what the list is called in traces; its class's name unless given.
+        component: has ``run(query=…, top_k=…)``, which returns ``documents``; a pipeline does not.
+        name: of its list in traces; its class name by default.
 
     Raises:
         InputError: it has no ``run``.
@@ -61,7 +61,7 @@ class HaystackRetriever(ForeignRetriever):
         super().__init__(component, name)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """The same, awaited; a component without ``run_async`` runs in a worker thread."""
+        """Async version of `retrieve`; a component without ``run_async`` runs in a worker thread."""
         if not callable(getattr(self.retriever, "run_async", None)):
             return await BaseRetriever.aretrieve(self, query, top_k)
         return await super().aretrieve(query, top_k)

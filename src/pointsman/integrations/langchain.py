@@ -1,7 +1,7 @@
-"""Pointsman in LangChain, and LangChain's parts in Pointsman (X1).
+"""Adapters between Pointsman and LangChain, in both directions (X1).
 
-Ours in theirs: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`, `PointsmanEmbeddings`,
-`PointsmanReranker` and `PointsmanTranslator`. Theirs in ours: `LangChainRetriever`, `LangChainEmbedder` and
+For LangChain: `PointsmanRetriever`, `PointsmanVectorStore`, `PointsmanDocumentIndex`, `PointsmanEmbeddings`,
+`PointsmanReranker` and `PointsmanTranslator`. For Pointsman: `LangChainRetriever`, `LangChainEmbedder` and
 `LangChainLLM`.
 
 Needs ``pip install 'pointsman[langchain]'``.
@@ -16,7 +16,19 @@ from uuid import uuid4
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, ModelError
-from pointsman.filters import And, Contains, Filter, Not, Or, Range, StartsWith, equal_to, one_of, parse_filter
+from pointsman.filters import (
+    And,
+    Contains,
+    EndsWith,
+    Filter,
+    Not,
+    Or,
+    Range,
+    StartsWith,
+    equal_to,
+    one_of,
+    parse_filter,
+)
 from pointsman.integrations._shared import (
     ForeignEmbedder,
     ahits_of,
@@ -67,22 +79,22 @@ __all__ = [
 
 Filters = str | Mapping[str, Any] | Filter | None
 
-_PLAIN: dict[str, Any] = {"rerank": False, "refuse": False}  # a vector store answers with whatever is nearest
+_PLAIN: dict[str, Any] = {"rerank": False, "refuse": False}  # a vector store returns the nearest documents
 
 
-# ── ours in theirs ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── for LangChain ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class PointsmanRetriever(TheirRetriever):
-    """Anything of Pointsman that searches, as a LangChain retriever.
+    """Any of Pointsman's search objects as a LangChain retriever.
 
-    Documents carry ``score`` and ``dataset`` in their metadata, unless they have values of these names.
+    The metadata of documents includes ``score`` and ``dataset``, unless it already has values under these names.
 
     Attributes:
         source: a workspace, a dataset, a client, a workflow or a retriever.
-        k: how many documents; ``invoke(..., k=3)`` goes before it.
+        k: the number of documents; ``invoke(..., k=3)`` overrides it.
         options: of the search, such as ``{"strategy": "hybrid", "filters": "year > 2020"}``; options given to
-            ``invoke`` go before them.
+            ``invoke`` override them.
     """
 
     source: Any
@@ -93,7 +105,7 @@ class PointsmanRetriever(TheirRetriever):
         """Check the source and the number.
 
         Raises:
-            InputError: one of them cannot be used.
+            InputError: one of them is invalid.
         """
         super().model_post_init(context)
         check_source(self.source)
@@ -132,9 +144,10 @@ class PointsmanVectorStore(VectorStore):
     """A dataset as a LangChain vector store.
 
     Args:
-        dataset: where documents are; one of its own, that goes with the object, unless given.
-        embedding: of that own dataset; the default embedder unless given. A dataset that is given has its own.
-        strategy: how ``similarity_search`` looks: ``"vector"`` by cosine alone, ``"hybrid"`` by words too, ``"auto"``.
+        dataset: where the documents are stored; by default a new one that is deleted with the object.
+        embedding: for the default dataset; by default the default embedder. A given dataset has its own.
+        strategy: how ``similarity_search`` searches: ``"vector"`` by cosine alone, ``"hybrid"`` also by words,
+            ``"auto"``.
         wait: seconds to wait while another process writes to the dataset.
 
     Raises:
@@ -158,7 +171,7 @@ class PointsmanVectorStore(VectorStore):
 
     @property
     def embeddings(self) -> Embeddings:
-        """What embeds documents and queries here."""
+        """The model that embeds documents and queries here."""
         return self._embedding or PointsmanEmbeddings(self.dataset.embedder)
 
     def add_documents(
@@ -167,9 +180,9 @@ class PointsmanVectorStore(VectorStore):
         """Add documents, or update those whose id is known.
 
         Args:
-            documents: what to add; they stay as they are.
-            ids: goes before their own ids; a document that has none gets one.
-            kwargs: of LangChain; none has a meaning here.
+            documents: the documents; they are not modified.
+            ids: take precedence over the documents' own ids; a document without any gets a new one.
+            kwargs: of LangChain; ignored.
 
         Returns:
             The ids, in order.
@@ -184,13 +197,13 @@ class PointsmanVectorStore(VectorStore):
         return _write(self.dataset, documents, ids or [None] * len(documents), self.wait)
 
     def delete(self, ids: list[str] | None = None, *, filter: Filters = None, **_: Any) -> bool:  # noqa: A002  (LangChain's name)
-        """Delete documents by id, those that match a filter, or all of them where neither is given."""
+        """Delete documents by id, those that match a filter, or all if neither is given."""
         with self.dataset.writing(self.wait):
             self.dataset.delete(ids, filters=And(()) if ids is None and not filter else filter)
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[theirs.Document]:
-        """The documents of these ids, of those that exist."""
+        """Returns those documents of these ids that exist."""
         return [_theirs(document) for document in self.dataset.get_many(list(ids)) if document is not None]
 
     def similarity_search(
@@ -201,12 +214,12 @@ class PointsmanVectorStore(VectorStore):
         filter: Filters = None,  # noqa: A002  (LangChain's name)
         **options: Any,
     ) -> list[theirs.Document]:
-        """The best documents for a text.
+        """Returns the best documents for a text.
 
         Args:
-            query: what is asked.
-            k: how many.
-            filter: which documents count: a mapping such as ``{"year": {"$gte": 2020}}``, an expression or a filter.
+            query: the query.
+            k: the number of documents.
+            filter: eligible documents: a mapping such as ``{"year": {"$gte": 2020}}``, an expression or a filter.
             options: of `Dataset.search`.
         """
         return [_theirs(hit.document) for hit in self._search(query, k, filter, options)]
@@ -219,7 +232,7 @@ class PointsmanVectorStore(VectorStore):
         filter: Filters = None,  # noqa: A002  (LangChain's name)
         **options: Any,
     ) -> list[theirs.Document]:
-        """The same, awaited."""
+        """Async version of `similarity_search`."""
         return [_theirs(hit.document) for hit in await self._asearch(query, k, filter, options)]
 
     def similarity_search_with_score(
@@ -230,7 +243,7 @@ class PointsmanVectorStore(VectorStore):
         filter: Filters = None,  # noqa: A002  (LangChain's name)
         **options: Any,
     ) -> list[tuple[theirs.Document, float]]:
-        """The same with scores, the higher the better: cosines where the strategy is ``"vector"``."""
+        """`similarity_search` with scores, higher is better: cosines if the strategy is ``"vector"``."""
         return [(_theirs(hit.document), hit.score) for hit in self._search(query, k, filter, options)]
 
     async def asimilarity_search_with_score(
@@ -241,14 +254,14 @@ class PointsmanVectorStore(VectorStore):
         filter: Filters = None,  # noqa: A002  (LangChain's name)
         **options: Any,
     ) -> list[tuple[theirs.Document, float]]:
-        """The same, awaited."""
+        """Async version of `similarity_search_with_score`."""
         return [(_theirs(hit.document), hit.score) for hit in await self._asearch(query, k, filter, options)]
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        """Cosines below 0 count as 0; other strategies have scores that are on no such scale.
+        """Cosines below 0 count as 0; the scores of other strategies have no such scale.
 
         Raises:
-            InputError: the strategy is another one than ``"vector"``.
+            InputError: the strategy is not ``"vector"``.
         """
         if self.strategy != "vector":
             raise InputError(f"scores of the strategy {self.strategy!r} are no relevance from 0 to 1; use 'vector'")
@@ -262,7 +275,7 @@ class PointsmanVectorStore(VectorStore):
         filter: Filters = None,  # noqa: A002  (LangChain's name)
         **_: Any,
     ) -> list[theirs.Document]:
-        """The documents whose vectors are nearest to a vector."""
+        """Returns the documents whose vectors are nearest to a vector."""
         return [_theirs(hit.document) for hit in self.dataset.search_vector(embedding, k, filters=filter)]
 
     def max_marginal_relevance_search(
@@ -273,7 +286,7 @@ class PointsmanVectorStore(VectorStore):
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[theirs.Document]:
-        """The nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
+        """Returns nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
         vector = self.dataset.embedder.embed_queries([query])[0]
         return self.max_marginal_relevance_search_by_vector(vector.tolist(), k, fetch_k, lambda_mult, **kwargs)
 
@@ -287,14 +300,14 @@ class PointsmanVectorStore(VectorStore):
         filter: Filters = None,  # noqa: A002  (LangChain's name)
         **_: Any,
     ) -> list[theirs.Document]:
-        """The nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
+        """Returns the nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
 
         Args:
-            embedding: what to be near to.
-            k: how many.
-            fetch_k: how many are nearest and may be chosen.
-            lambda_mult: from 0, unlike each other, to 1, near alone.
-            filter: which documents count.
+            embedding: the query vector.
+            k: the number of documents to return.
+            fetch_k: the number of nearest documents to choose from.
+            lambda_mult: from 0 (only diversity) to 1 (only nearness).
+            filter: which documents are eligible.
         """
         hits = diverse(self.dataset, embedding, k, fetch_k, lambda_mult, filter)
         return [_theirs(hit.document) for hit in hits]
@@ -309,13 +322,13 @@ class PointsmanVectorStore(VectorStore):
         ids: list[str] | None = None,
         **options: Any,
     ) -> Self:
-        """A vector store with these texts.
+        """Create a vector store with these texts.
 
         Args:
-            texts: what to add.
-            embedding: what embeds them; the default embedder unless given.
-            metadatas: one for each text.
-            ids: one for each text.
+            texts: the texts to add.
+            embedding: embeds them; the default embedder by default.
+            metadatas: one per text.
+            ids: one per text.
             options: of the constructor.
         """
         store = cls(embedding=embedding, **options)
@@ -333,7 +346,7 @@ class PointsmanVectorStore(VectorStore):
 
 
 class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
-    """A dataset as a LangChain document index: a retriever that takes documents.
+    """A dataset as a LangChain document index: a retriever that also stores documents.
 
     Attributes:
         wait: seconds to wait while another process writes to the dataset.
@@ -343,7 +356,7 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
     wait: float = 30.0
 
     def upsert(self, items: Sequence[theirs.Document], /, **_: Any) -> UpsertResponse:
-        """Add documents, or update those whose id is known; one without an id gets one."""
+        """Add documents, or update those whose id is known; one without an id gets a new one."""
         return {"succeeded": _write(self.source, items, [None] * len(items), self.wait), "failed": []}
 
     def delete(self, ids: list[str] | None = None, **_: Any) -> DeleteResponse:
@@ -360,15 +373,15 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
         return {"num_deleted": number, "num_failed": 0, "succeeded": there, "failed": []}
 
     def get(self, ids: Sequence[str], /, **_: Any) -> list[theirs.Document]:
-        """The documents of these ids, of those that exist."""
+        """Returns those documents of these ids that exist."""
         return [_theirs(document) for document in self.source.get_many(list(ids)) if document is not None]
 
 
 class PointsmanEmbeddings(Embeddings):
-    """An embedder of Pointsman as LangChain embeddings.
+    """A Pointsman embedder as LangChain embeddings.
 
     Args:
-        embedder: anything with ``embed(text)``; the default embedder, which needs no network, unless given.
+        embedder: anything with ``embed(text)``; by default the default embedder, which needs no network.
     """
 
     def __init__(self, embedder: Embedder | None = None) -> None:
@@ -377,37 +390,37 @@ class PointsmanEmbeddings(Embeddings):
         self.embedder = default_embedder() if embedder is None else as_embedder(embedder)
 
     def embed_query(self, text: str) -> list[float]:
-        """The vector of a query, of length 1."""
+        """Returns the vector of a query, of length 1."""
         vector: list[float] = self.embedder.embed_queries([text])[0].tolist()
         return vector
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """The vectors of documents, each of length 1."""
+        """Returns the vectors of documents, each of length 1."""
         vectors: list[list[float]] = self.embedder.embed_documents(texts).tolist()
         return vectors
 
     async def aembed_query(self, text: str) -> list[float]:
-        """`embed_query`, awaited."""
+        """Async version of `embed_query`."""
         return await in_thread(self.embed_query, text)
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """`embed_documents`, awaited."""
+        """Async version of `embed_documents`."""
         return await in_thread(self.embed_documents, texts)
 
 
 class PointsmanReranker(BaseDocumentCompressor):
-    """A reranker of Pointsman as a LangChain document compressor; ``relevance_score`` in the metadata is its score.
+    """A Pointsman reranker as a LangChain document compressor; its score is ``relevance_score`` in the metadata.
 
     Attributes:
-        reranker: any `BaseReranker`; the offline one over the default embedder unless given.
-        top_n: how many documents stay.
+        reranker: any `BaseReranker`; by default the offline one over the default embedder.
+        top_n: the number of documents to keep.
     """
 
     reranker: Any = None
     top_n: int = 4
 
     def model_post_init(self, context: Any, /) -> None:
-        """Choose the reranker."""
+        """Set the default reranker."""
         super().model_post_init(context)
         self.reranker = self.reranker or offline_reranker()
 
@@ -417,7 +430,7 @@ class PointsmanReranker(BaseDocumentCompressor):
         query: str,
         callbacks: Callbacks | None = None,  # noqa: ARG002  (LangChain's interface)
     ) -> list[theirs.Document]:
-        """The most relevant documents, best first."""
+        """Returns the most relevant documents, best first."""
         return _reranked(documents, self.reranker.rerank(query, _numbered(documents), self.top_n))
 
     async def acompress_documents(
@@ -426,25 +439,25 @@ class PointsmanReranker(BaseDocumentCompressor):
         query: str,
         callbacks: Callbacks | None = None,  # noqa: ARG002  (LangChain's interface)
     ) -> list[theirs.Document]:
-        """The same, awaited."""
+        """Async version of `compress_documents`."""
         return _reranked(documents, await self.reranker.arerank(query, _numbered(documents), self.top_n))
 
 
 class PointsmanTranslator(Visitor):
-    """Structured queries, as LangChain's self-query retriever makes them, as filters of Pointsman.
+    """Converts structured queries, such as those of LangChain's self-query retriever, to Pointsman filters.
 
-    ``contain`` asks for a member of a list, ``like`` for a part of a text: ``%part%`` or ``part`` anywhere, ``part%``
-    at its beginning, letters in their case. Patterns with other wildcards raise.
+    ``contain`` matches a member of a list, ``like`` a part of a text, case-sensitively: ``%part%`` or ``part``
+    anywhere, ``part%`` at its beginning. Patterns with other wildcards raise.
     """
 
     allowed_comparators = tuple(Comparator)
     allowed_operators = tuple(Operator)
 
     def visit_operation(self, operation: Operation) -> Filter:
-        """Several conditions.
+        """Convert several conditions.
 
         Raises:
-            FilterError: ``not`` has more than one.
+            FilterError: ``not`` has more than one condition.
         """
         parts = tuple(part.accept(self) for part in operation.arguments)
         if operation.operator is Operator.NOT:
@@ -454,13 +467,13 @@ class PointsmanTranslator(Visitor):
         return And(parts) if operation.operator is Operator.AND else Or(parts)
 
     def visit_comparison(self, comparison: Comparison) -> Filter:
-        """One condition.
+        """Convert one condition.
 
         Raises:
-            FilterError: the comparator cannot be expressed, or the value cannot be compared.
+            FilterError: the comparator is not supported, or the value cannot be compared.
         """
         key, value, name = comparison.attribute, comparison.value, comparison.comparator
-        if isinstance(value, Mapping):  # as the query constructor writes dates
+        if isinstance(value, Mapping):  # the form in which the query constructor writes dates
             value = value.get("datetime", value.get("date"))
         if name in {Comparator.EQ, Comparator.CONTAIN}:
             return equal_to(key, value)
@@ -475,7 +488,7 @@ class PointsmanTranslator(Visitor):
         return Range(key, **{name.value: value})
 
     def visit_structured_query(self, structured_query: StructuredQuery) -> tuple[str, dict[str, Any]]:
-        """The text to search for, and arguments of ``similarity_search``."""
+        """Returns the text to search for, and arguments of ``similarity_search``."""
         arguments: dict[str, Any] = {}
         if structured_query.filter is not None:
             arguments["filter"] = structured_query.filter.accept(self)
@@ -485,37 +498,37 @@ class PointsmanTranslator(Visitor):
 
 
 def _like(key: str, pattern: object) -> Filter:
-    """An SQL pattern.
+    """Convert an SQL pattern.
 
     Raises:
-        FilterError: it has wildcards that no filter has.
+        FilterError: it has wildcards that filters do not support.
     """
     text = pattern if isinstance(pattern, str) else ""
-    at_its_beginning = text.endswith("%") and not text.startswith("%")
     part = text.removesuffix("%").removeprefix("%")
-    suffix_alone = text.startswith("%") and not text.endswith("%")
-    if not part or suffix_alone or "%" in part or "_" in part:
-        raise FilterError(f"{key!r}: like takes part, %part% or part%, not {pattern!r:.80}")
-    return (StartsWith if at_its_beginning else Contains)(key, part)
+    if not part or "%" in part or "_" in part:
+        raise FilterError(f"{key!r}: like takes part, %part%, part% or %part, not {pattern!r:.80}")
+    if text.startswith("%") == text.endswith("%"):
+        return Contains(key, part)
+    return (EndsWith if text.startswith("%") else StartsWith)(key, part)
 
 
-# ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── for Pointsman ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class LangChainRetriever(ForeignRetriever):
-    """A LangChain retriever as one of Pointsman.
+    """Adapter for a LangChain retriever.
 
-    A document without an id gets one made of its text. LangChain's documents have no scores, so a hit's score is
-    1 / rank; what is fused with other lists counts by its rank.
+    A document without an id gets one derived from its text. LangChain documents have no scores, so a hit's score is
+    1 / rank; when fused with other lists, it counts by its rank.
 
     Args:
         retriever: any LangChain retriever.
-        name: what the list is called in traces; its class's name unless given.
+        name: of its list in traces; its class name by default.
     """
 
     retriever: Runnable[str, list[theirs.Document]]
 
-    def _ask(self, text: str, top_k: int) -> list[theirs.Document]:  # noqa: ARG002  (its number is its own)
+    def _ask(self, text: str, top_k: int) -> list[theirs.Document]:  # noqa: ARG002  (the retriever sets its own number)
         return self.retriever.invoke(text)
 
     async def _aask(self, text: str, top_k: int) -> list[theirs.Document]:  # noqa: ARG002  (as above)
@@ -526,12 +539,12 @@ class LangChainRetriever(ForeignRetriever):
 
 
 class LangChainEmbedder(ForeignEmbedder):
-    """LangChain embeddings as an embedder of Pointsman.
+    """Adapter for LangChain embeddings.
 
     Args:
-        embeddings: LangChain's.
-        name: identifies the model and its settings, and stands beside the stored vectors; the model's own name unless
-            given, or that of the class, and then vectors are not remembered between runs.
+        embeddings: the LangChain embeddings.
+        name: identifies the model and its settings, and is stored with the vectors; by default the model's own name. If
+            it has none, its class name is used, and vectors are not cached between runs.
     """
 
     def __init__(self, embeddings: Embeddings, name: str | None = None) -> None:
@@ -541,16 +554,16 @@ class LangChainEmbedder(ForeignEmbedder):
 
 
 class LangChainLLM(BaseLLM):
-    """A LangChain chat model or language model as one of Pointsman.
+    """Adapter for a LangChain chat model or language model.
 
     Args:
-        model: anything whose ``invoke`` takes a prompt and gives a message or a text.
+        model: anything whose ``invoke`` takes a prompt and returns a message or a text.
     """
 
     def __init__(self, model: Runnable[Any, BaseMessage | str]) -> None:
         self.model = model
 
-    def complete(self, prompt: str) -> Completion:  # type: ignore[override]  # it cannot be held to a schema
+    def complete(self, prompt: str) -> Completion:  # type: ignore[override]  # it does not support a schema
         """Answer a prompt.
 
         Raises:
@@ -563,7 +576,7 @@ class LangChainLLM(BaseLLM):
         return _completion(self.model, answer)
 
     async def acomplete(self, prompt: str) -> Completion:  # type: ignore[override]  # as above
-        """The same, awaited."""
+        """Async version of `complete`."""
         try:
             answer = await self.model.ainvoke(prompt)
         except Exception as error:
@@ -594,13 +607,13 @@ def _theirs(document: Document) -> theirs.Document:
 
 
 def _with_score(hit: Hit) -> theirs.Document:
-    """The hit as a document; its text is the excerpt where there is one."""
+    """The hit as a document, with its excerpt as text if there is one."""
     metadata = {"score": float(hit.score), "dataset": hit.dataset, **hit.metadata}
     return theirs.Document(id=hit.id, page_content=hit.text, metadata=metadata)
 
 
 def _numbered(documents: Sequence[theirs.Document]) -> list[Document]:
-    """As documents of ours whose ids are their places: theirs may have none, or the same one twice."""
+    """Converts documents to Pointsman documents with their positions as ids, since ids may be missing or repeated."""
     return [Document(str(place), document.page_content, document.metadata) for place, document in enumerate(documents)]
 
 

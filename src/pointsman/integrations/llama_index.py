@@ -1,8 +1,8 @@
-"""Pointsman in LlamaIndex, and LlamaIndex's parts in Pointsman (X1).
+"""Adapters between Pointsman and LlamaIndex, in both directions (X1).
 
-Ours in theirs: `PointsmanRetriever`, `PointsmanSelector`, `PointsmanRerank`, `PointsmanRefine`, `PointsmanEmbedding`
-and `PointsmanVectorStore`. Theirs in ours: `LlamaIndexRetriever` and `LlamaIndexEmbedder`; LlamaIndex's language models
-fit as they are. `query_of`, `hit_of` and `node_of` translate single values.
+For LlamaIndex: `PointsmanRetriever`, `PointsmanSelector`, `PointsmanRerank`, `PointsmanRefine`, `PointsmanEmbedding`
+and `PointsmanVectorStore`. For Pointsman: `LlamaIndexRetriever` and `LlamaIndexEmbedder`; LlamaIndex's language models
+need no adapter. `query_of`, `hit_of` and `node_of` convert single values.
 
 Needs ``pip install 'pointsman[llama-index]'``.
 """
@@ -81,14 +81,14 @@ __all__ = [
 ]
 
 _NODE: Final = "_node"
-"""The metadata that holds what else there is of a node: a mapping, which filters do not see."""
+"""The metadata key for a node's other fields: a mapping that filters ignore."""
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def query_of(query: str | QueryBundle) -> Query:
-    """Converts a LlamaIndex query to ours."""
+    """Converts a LlamaIndex query to a Pointsman query."""
     return Query(query if isinstance(query, str) else query.query_str)
 
 
@@ -101,26 +101,26 @@ def node_of(hit: Hit) -> NodeWithScore:
 
 
 def hit_of(scored: NodeWithScore, rank: int = 1, source: str = "llama_index") -> Hit:
-    """A node with a score as a hit; one without a score gets 1 / rank."""
+    """Converts a node with a score to a hit; one without a score gets 1 / rank."""
     score = scored.score
     document = Document(scored.node.node_id, scored.node.get_content(MetadataMode.NONE), scored.node.metadata)
     return Hit(document, 1 / rank if score is None else score, None, (Provenance(source, rank, score),))
 
 
-# ── ours in theirs ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── for LlamaIndex ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class PointsmanRetriever(TheirRetriever):
-    """Anything of Pointsman that searches, as a LlamaIndex retriever.
+    """Any of Pointsman's search objects as a LlamaIndex retriever.
 
     Args:
         source: a workspace, a dataset, a client, a workflow or a retriever.
-        similarity_top_k: how many nodes.
-        filters: which documents count: LlamaIndex's filters, or a filter of ours.
+        similarity_top_k: the number of nodes.
+        filters: which documents are eligible: LlamaIndex filters, or a Pointsman filter.
         options: of the search, such as ``strategy="hybrid"``.
 
     Raises:
-        InputError: the source cannot be searched, or the number is none.
+        InputError: the source cannot be searched, or the number is invalid.
     """
 
     def __init__(
@@ -146,12 +146,12 @@ class PointsmanRetriever(TheirRetriever):
 
 
 class PointsmanSelector(BaseSelector):
-    """A selector of Pointsman as one of LlamaIndex, for `RouterQueryEngine`, `RouterRetriever` and others.
+    """A Pointsman selector as a LlamaIndex selector, for `RouterQueryEngine`, `RouterRetriever` and others.
 
-    Where our selector abstains, all choices are selected: LlamaIndex has no word for none.
+    If the selector abstains, all choices are selected: LlamaIndex cannot express an empty selection.
 
     Args:
-        selector: any selector of ours; whether it selects several is its own setting.
+        selector: any Pointsman selector; whether it selects several is its own setting.
     """
 
     def __init__(self, selector: OurSelector) -> None:
@@ -161,7 +161,7 @@ class PointsmanSelector(BaseSelector):
         return {}
 
     def _update_prompts(self, prompts_dict: dict[str, Any]) -> None:
-        """There are none."""
+        """Does nothing: there are no prompts."""
 
     def _select(self, choices: Sequence[TheirToolMetadata], query: QueryBundle) -> SelectorResult:
         return _selected(self.selector.select(_choices(choices), query.query_str), len(choices))
@@ -187,18 +187,18 @@ def _selected(result: OurResult, count: int) -> SelectorResult:
 
 
 class PointsmanRerank(BaseNodePostprocessor):
-    """A reranker of Pointsman as a node postprocessor; nodes stay as they are, their scores are the reranker's.
+    """A Pointsman reranker as a node postprocessor; nodes stay unchanged, their scores are the reranker's.
 
     Attributes:
-        reranker: any `BaseReranker`; the offline one over the default embedder unless given.
-        top_n: how many nodes stay.
+        reranker: any `BaseReranker`; by default the offline one over the default embedder.
+        top_n: the number of nodes to keep.
     """
 
     reranker: Any = Field(default=None, exclude=True)
     top_n: int = 4
 
     def model_post_init(self, context: Any, /) -> None:
-        """Choose the reranker."""
+        """Set the default reranker."""
         super().model_post_init(context)
         self.reranker = self.reranker or offline_reranker()
 
@@ -219,12 +219,12 @@ class PointsmanRerank(BaseNodePostprocessor):
 
 
 class PointsmanRefine(BaseNodePostprocessor):
-    """Any refiner of Pointsman as a node postprocessor: one that refuses, compresses, thins out, or one of your own.
+    """Any Pointsman refiner as a node postprocessor: one that refuses, compresses, diversifies, or a user-defined one.
 
     Attributes:
         refiner: any `BaseRefiner`.
-        top_k: how many nodes the answer is to have; as many as there are unless given.
-        scale: what the nodes' scores are; see `pointsman.types.Ranked`. Thresholds act on their own scale only.
+        top_k: the number of nodes of the answer; all by default.
+        scale: what the nodes' scores mean; see `pointsman.types.Ranked`. Thresholds apply on their own scale only.
     """
 
     refiner: Any = Field(exclude=True)
@@ -269,10 +269,10 @@ class PointsmanRefine(BaseNodePostprocessor):
 
 
 class PointsmanEmbedding(BaseEmbedding):
-    """An embedder of Pointsman as a LlamaIndex embedding model; vectors have length 1.
+    """A Pointsman embedder as a LlamaIndex embedding model; vectors have length 1.
 
     Args:
-        embedder: anything with ``embed(text)``; the default embedder, which needs no network, unless given.
+        embedder: anything with ``embed(text)``; by default the default embedder, which needs no network.
         options: of LlamaIndex's `BaseEmbedding`.
     """
 
@@ -311,12 +311,12 @@ class PointsmanEmbedding(BaseEmbedding):
 class PointsmanVectorStore(BasePydanticVectorStore):
     """A dataset as a LlamaIndex vector store: by vector, by words, by both fused by rank, or by MMR.
 
-    LlamaIndex embeds nodes and queries itself. A dataset that is given is meant for the vectors of that model alone;
-    one with another embedder refuses them. A node without a vector is found by its words.
+    LlamaIndex embeds nodes and queries itself. Use a given dataset only for the vectors of that model; a dataset with
+    another embedder rejects them. A node without a vector can be found by its words.
 
     Args:
-        dataset: where nodes are; one of its own, that goes with the object, unless given.
-        embedder_name: of that own dataset: stands beside its vectors.
+        dataset: where the nodes are stored; by default a new one that is deleted with the object.
+        embedder_name: for the default dataset: the name stored with its vectors.
         wait: seconds to wait while another process writes to the dataset.
     """
 
@@ -349,7 +349,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         return [node.node_id for node in nodes]
 
     async def async_add(self, nodes: Sequence[BaseNode], **_: Any) -> list[str]:
-        """The same, awaited."""
+        """Async version of `add`."""
         return await in_thread(self.add, nodes)
 
     def delete(self, ref_doc_id: str, **_: Any) -> None:
@@ -358,11 +358,11 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             self._dataset.delete(filters=Equals("ref_doc_id", ref_doc_id))
 
     async def adelete(self, ref_doc_id: str, **_: Any) -> None:
-        """The same, awaited."""
+        """Async version of `delete`."""
         await in_thread(self.delete, ref_doc_id)
 
     def delete_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any) -> None:
-        """Delete nodes by id, those that match, or those that are both.
+        """Delete nodes by id, those that match the filters, or, given both, those that satisfy both.
 
         Raises:
             InputError: neither is given; `clear` deletes everything.
@@ -375,7 +375,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
     async def adelete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any
     ) -> None:
-        """The same, awaited."""
+        """Async version of `delete_nodes`."""
         await in_thread(self.delete_nodes, node_ids, filters)
 
     def clear(self) -> None:
@@ -384,35 +384,30 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             self._dataset.delete(filters=And(()))
 
     async def aclear(self) -> None:
-        """The same, awaited."""
+        """Async version of `clear`."""
         await in_thread(self.clear)
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """The nodes of these ids that match; without ids, all that match."""
+        """Returns the nodes with these ids that match; without ids, all that match."""
         condition = None if filters is None else _filter(filters)
         if node_ids:
             documents = [document for document in self._dataset.get_many(node_ids) if document is not None]
             return [
                 _node(document) for document in documents if condition is None or condition.matches(document.fields)
             ]
-        nodes: list[BaseNode] = []
-        after: int | None = 0
-        while after is not None:
-            page, after = self._dataset.page(after, 1000, filters=condition)
-            nodes += map(_node, page)
-        return nodes
+        return list(map(_node, self._dataset.store.documents(condition)))
 
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None
     ) -> list[BaseNode]:
-        """The same, awaited."""
+        """Async version of `get_nodes`."""
         return await in_thread(self.get_nodes, node_ids, filters)
 
     def query(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
-        """The nearest nodes; ``node_ids`` and ``doc_ids`` that are empty restrict nothing.
+        """Returns the nearest nodes; empty ``node_ids`` and ``doc_ids`` do not restrict the search.
 
         Raises:
-            UnmetNeedError: the mode is none of default, sparse, text search, hybrid, semantic hybrid and MMR.
+            UnmetNeedError: the mode is not one of default, sparse, text search, hybrid, semantic hybrid and MMR.
             InputError: the query lacks the vector or the text that its mode needs.
         """
         find = _MODES.get(query.mode)
@@ -426,7 +421,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         )
 
     async def aquery(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
-        """The same, awaited."""
+        """Async version of `query`."""
         return await in_thread(self.query, query)
 
 
@@ -448,7 +443,7 @@ def _words(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) ->
 
 
 def _both(dataset: Dataset, query: VectorStoreQuery, filters: Filter | None) -> list[Hit]:
-    """Fused by rank: how the scores of a foreign model compare with BM25 nobody has measured."""
+    """Fused by rank: no measurement relates the scores of a foreign model to BM25."""
     lists = [_words(dataset, query, filters), _near(dataset, query, filters)]
     by_id = {hit.id: hit for hits in lists for hit in hits}
     weights = None if query.alpha is None else [1 - query.alpha, query.alpha]
@@ -472,20 +467,20 @@ _MODES: Final[dict[VectorStoreQueryMode, Callable[[Dataset, VectorStoreQuery, Fi
 }
 
 
-# ── theirs in ours ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── for Pointsman ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class LlamaIndexRetriever(ForeignRetriever):
-    """A LlamaIndex retriever as one of Pointsman; its scores count within its own list only.
+    """Adapter for a LlamaIndex retriever; its scores are comparable within its own list only.
 
     Args:
         retriever: any LlamaIndex retriever.
-        name: what the list is called in traces; its class's name unless given.
+        name: of its list in traces; its class name by default.
     """
 
     retriever: TheirRetriever
 
-    def _ask(self, text: str, top_k: int) -> list[NodeWithScore]:  # noqa: ARG002  (its number is its own)
+    def _ask(self, text: str, top_k: int) -> list[NodeWithScore]:  # noqa: ARG002  (the retriever sets its own number)
         return self.retriever.retrieve(text)
 
     async def _aask(self, text: str, top_k: int) -> list[NodeWithScore]:  # noqa: ARG002  (as above)
@@ -496,13 +491,12 @@ class LlamaIndexRetriever(ForeignRetriever):
 
 
 class LlamaIndexEmbedder(ForeignEmbedder):
-    """A LlamaIndex embedding model as an embedder of Pointsman.
+    """Adapter for a LlamaIndex embedding model.
 
     Args:
-        model: LlamaIndex's.
-        name: identifies the model and its settings, and stands beside the stored vectors; its ``model_name`` unless
-            given, or the name of its class where it has none of its own, and then vectors are not remembered between
-            runs.
+        model: the LlamaIndex model.
+        name: identifies the model and its settings, and is stored with the vectors; by default its ``model_name``. If
+            it has none, its class name is used, and vectors are not cached between runs.
     """
 
     def __init__(self, model: BaseEmbedding, name: str | None = None) -> None:
@@ -520,7 +514,7 @@ def _question(query: QueryBundle | None) -> str:
 
 
 def _numbered(nodes: Sequence[NodeWithScore]) -> list[Document]:
-    """The nodes as documents whose ids are their places: one node may come twice."""
+    """The nodes as documents with their positions as ids, since a node may occur twice."""
     return [
         Document(str(place), node.node.get_content(MetadataMode.NONE), node.node.metadata)
         for place, node in enumerate(nodes)
@@ -532,14 +526,14 @@ def _in_order(nodes: Sequence[NodeWithScore], ranked: Sequence[Document]) -> lis
 
 
 def _document(node: BaseNode) -> Document:
-    """A node as a document: its metadata for filters, and all else of it beside that."""
+    """Converts a node to a document: its metadata for filters, and its other fields beside that."""
     metadata = node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
     rest = {"content": metadata.pop("_node_content"), "type": metadata.pop("_node_type")}
     return Document(node.node_id, node.get_content(MetadataMode.NONE), {**metadata, _NODE: rest})
 
 
 def _node(document: Document) -> BaseNode:
-    """The node that a document was made of; of a document that was none, a new one."""
+    """Returns the node that a document was made from; a new one if it was not made from a node."""
     rest = document.metadata.get(_NODE)
     if not isinstance(rest, dict) or not {"content", "type"} <= rest.keys():
         return TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata))
@@ -558,10 +552,10 @@ def _of_query(query: VectorStoreQuery) -> Filter | None:
 
 
 def _filter(filters: MetadataFilters) -> Filter:
-    """LlamaIndex's filters as one of ours; ``not`` means that none of them matches.
+    """Converts LlamaIndex filters to a Pointsman filter; ``not`` means that none of them matches.
 
     Raises:
-        FilterError: an operator cannot be expressed, or a value cannot be compared.
+        FilterError: an operator is not supported, or a value cannot be compared.
     """
     parts = tuple(_filter(part) if isinstance(part, MetadataFilters) else _condition(part) for part in filters.filters)
     if filters.condition is FilterCondition.NOT:

@@ -1,6 +1,6 @@
-"""Embedders and language models: the offline default, local and remote ones, a cache over any embedder, and fakes.
+"""Embedders and language models: the offline default, local and remote ones, a cache for any embedder, and fakes.
 
-Every name is loaded when it is first used: importing this package costs no model library.
+Every name is loaded on first use: importing this package loads no model library.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ __getattr__, __dir__ = lazily(__name__, _MODULES)
 
 
 def load_embedder(spec: str) -> BaseEmbedder:
-    """The embedder that a line of text names, such as a setting or an option of the command line.
+    """Return the embedder for a specification from a setting or a command line option.
 
     Args:
         spec: ``default`` or ``e5-small``, ``hashing``, ``onnx:DIRECTORY``, ``sentence-transformers:NAME``, or
             ``openai:MODEL@BASE_URL`` (without ``@BASE_URL``: OpenAI's own server, or ``OPENAI_BASE_URL``).
 
     Raises:
-        UnknownNameError: Nothing goes by that name.
-        InputError: What follows the colon is missing or cannot be used.
-        MissingDependencyError: It needs a package that is not installed.
+        UnknownNameError: The name is unknown.
+        InputError: The part after the colon is missing or invalid.
+        MissingDependencyError: A required package is not installed.
     """
     kind, colon, argument = spec.partition(":")
     embedder: BaseEmbedder
@@ -111,6 +111,6 @@ def _load_with_argument(kind: str, argument: str) -> BaseEmbedder:
         return SentenceTransformersEmbedder(argument)
     from pointsman.models.openai_embedder import OpenAIEmbedder
 
-    # From the right, as a model's name may hold an "@"; a server's address without user and password does not.
+    # From the right, as a model's name may contain an "@"; a server's address without user and password does not.
     model, at, base_url = argument.rpartition("@")
     return OpenAIEmbedder(model, base_url) if at else OpenAIEmbedder(argument)

@@ -1,4 +1,4 @@
-"""Where prepared files live, and how one is written so that no reader ever meets half of it."""
+"""The cache of prepared files, written atomically so that no reader sees a partial file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DIGEST_BYTES: Final = 16
 
 
 def cache_directory() -> Path:
-    """The folder for everything that can be made again: ``$POINTSMAN_CACHE``, else this user's cache folder.
+    """Return the folder for everything that can be regenerated: ``$POINTSMAN_CACHE``, else the user's cache folder.
 
-    The folder need not exist yet; whoever writes into it creates it.
+    The folder need not exist; writers create it.
     """
     configured = os.environ.get(ENVIRONMENT_VARIABLE)
     if configured:
@@ -31,11 +31,11 @@ def cache_directory() -> Path:
 
 
 def artefact(path: Path, build: Callable[[], bytes]) -> bytes:
-    """The bytes kept in ``path``; built and written there when absent or damaged.
+    """Return the bytes stored in ``path``; if absent or damaged, they are built and written there.
 
-    A file ends in a checksum of what precedes it. It is written under a temporary name, synced and renamed, so
-    processes preparing at once each put down a whole file, and the last one stays. Where the folder cannot be
-    written the bytes are used all the same, and the log says so.
+    A file ends with a checksum of its content. It is written under a temporary name, synced and renamed, so concurrent
+    processes each write a complete file, and the last one stays. If the folder is not writable, the bytes are used
+    anyway, and this is logged.
 
     Args:
         path: The file.

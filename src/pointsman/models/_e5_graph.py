@@ -1,24 +1,23 @@
 """Writes multilingual-e5-small as an ONNX graph: from embedded tokens to the mean of the last layer.
 
-Matrix products take two thirds of the time. They multiply 8-bit integers: weights have one scale per output, each
-token's activations one of their own. The sums are exact, so a token's result cannot depend on what else is in the
-batch, unlike with the usual dynamic quantisation, where one scale spans all. Three things keep the result near that
-of the same weights with float activations (mean cosine .9998):
+Matrix products take two thirds of the time. They multiply 8-bit integers: weights have one scale per output,
+activations one per token. The sums are exact, so a token's result does not depend on the rest of the batch, unlike with
+the usual dynamic quantisation, where one scale spans all. Three measures keep the result close to that of the same
+weights with float activations (mean cosine .9998):
 
-*Pairs of weights.* x86 processors without VNNI add two neighbouring products in 16 bits, and saturate. The scales of
-weights are chosen so that no activations can take a pair that far (see ``_integers``), which costs a fraction of a
-bit; with all weights in 7 bits the cosine falls by .0003. So there is one graph for all processors, and between two of
-them vectors differ by no more than float arithmetic does.
+*Pairs of weights.* x86 processors without VNNI add two neighbouring products in 16 bits with saturation. The weight
+scales are chosen so that no activations can saturate a pair (see ``_integers``), which costs a fraction of a bit; with
+all weights in 7 bits the cosine falls by .0003. So one graph serves all processors, and vectors differ between
+processors only by float rounding.
 
-*Loud channels.* A few channels are far larger than the rest, and would leave too few of the 8 bits to the others
-(mean cosine .9992). They are divided before quantisation and their weights multiplied (see ``_LOUD``).
+*Loud channels.* A few channels are far larger than the rest and would leave too few of the 8 bits to the others (mean
+cosine .9992). They are divided before quantisation and their weights are multiplied (see ``_LOUD``).
 
-*Unsigned GELU.* What GELU gives is never below -.17, so nearly all of the 8 bits go to the positive side.
+*Unsigned GELU.* GELU is never below -.17, so nearly all of the 8 bits represent positive values.
 
-Everything around the products is plain ONNX, besides attention and GELU, which onnxruntime has fused. GELU is the
-approximation by the hyperbolic tangent: a third faster, and the cosine is the same. The fused
-``SkipLayerNormalization`` is not used: it was measured at 17 % of the whole, an addition and a
-``LayerNormalization`` at 6 %.
+Everything else is plain ONNX, except attention and GELU, which are onnxruntime's fused operators. GELU uses the tanh
+approximation: a third faster, with the same cosine. The fused ``SkipLayerNormalization`` is not used: it took 17 % of
+the total time, an addition and a ``LayerNormalization`` 6 %.
 """
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
 
 GRAPH_VERSION: Final = 2
-"""Part of the prepared file's name; raise it with every change of what is written here."""
+"""Part of the prepared file's name; increase it with every change of the graph."""
 
 INPUT: Final = "embeddings"
-"""Word, position and type embeddings summed: float32, (texts, tokens, hidden); no padding, no mask."""
+"""Sum of word, position and type embeddings: float32, (texts, tokens, hidden); no padding, no mask."""
 
 OUTPUT: Final = "pooled"
 """Mean of the last layer over the tokens: float32, (texts, hidden), not normalised."""
 
-# Channels of the residual stream that are far above the median in most layers, by how much they are divided. Measured
-# on 60 texts in English, Chinese and Russian; with half as many again, or other factors near these, nothing is gained.
+# Channels of the residual stream that are far above the median in most layers, and their divisors. Measured on 60 texts
+# in English, Chinese and Russian; half as many more channels, or similar factors, gain nothing.
 _LOUD: Final = {15: 4, 35: 4, 321: 3, 60: 2, 87: 2, 146: 2, 297: 2, 351: 2}
 _LEAST_GELU: Final = -0.17
-_MIDDLE, _LOW = 128, 24  # which unsigned integer stands for zero: usually, and after GELU
+_MIDDLE, _LOW = 128, 24  # the unsigned integer that represents zero: usually, and after GELU
 _LARGEST_PAIR: Final = 128  # 255 * 128 < 2 ** 15
 _MICROSOFT: Final = "com.microsoft"
-_OPSET, _IR_VERSION = 18, 9  # the oldest that have what is used
+_OPSET, _IR_VERSION = 18, 9  # the oldest versions with the operators used
 
 
 class Graph:
@@ -65,7 +64,7 @@ class Graph:
         self.loudness[list(_LOUD)] = list(_LOUD.values())
 
     def serialised(self) -> bytes:
-        """The whole model, in the form that onnxruntime opens."""
+        """Return the whole model, serialised for onnxruntime."""
         from onnx import TensorProto, helper
 
         width = self.weights.header.hidden
@@ -86,7 +85,7 @@ class Graph:
         return serialised
 
     def add_shared(self) -> None:
-        """Add the input's rows, and the constants of all layers."""
+        """Add the input's rows and the constants of all layers."""
         self.constant("rows", np.array([-1, self.weights.header.hidden], np.int64))
         self.constant("last axis", np.array([1], np.int64))
         self.constant("quiet", 1 / self.loudness)
@@ -94,7 +93,7 @@ class Graph:
         self.constant("step", np.array(1 / 127, np.float32))
         self.constant("step after GELU", np.array(1 / (255 - _LOW), np.float32))
         self.constant("least scale after GELU", np.array(-_LEAST_GELU / _LOW, np.float32))
-        self.constant("smallest", np.array(1e-12, np.float32))  # a row of zeros has a scale, too
+        self.constant("smallest", np.array(1e-12, np.float32))  # gives a row of zeros a scale
         self.add("Shape", [INPUT], "sequence")
         self.add("Reshape", [INPUT, "rows"], "input rows")
         self.add("Shape", ["input rows"], "row count", end=1)
@@ -103,7 +102,7 @@ class Graph:
             self.add("Expand", [f"zero {zero}", "row count"], f"zeros {zero}")
 
     def layer(self, name: str, state: str) -> str:
-        """Attention and feed-forward, each added to its input and normalised; gives the new state."""
+        """Add attention and feed-forward, each with residual and normalisation; return the new state."""
         shared = self.quantise(self.quieten(state), f"{name}qkv")
         heads = []
         for letter in "qkv":
@@ -135,7 +134,7 @@ class Graph:
         return self.add("Mul", [state, "quiet"], f"{state} quiet")
 
     def quantise(self, rows: str, product: str) -> str:
-        """``rows`` as integers around 128, each row with a scale of its own."""
+        """Quantise ``rows`` to integers around 128, with one scale per row."""
         self.add("Abs", [rows], f"{product} size")
         self.add("ReduceMax", [f"{product} size", "last axis"], f"{product} largest", keepdims=0)
         self.add("Max", [f"{product} largest", "smallest"], f"{product} bound")
@@ -143,7 +142,7 @@ class Graph:
         return self.round(rows, product, _MIDDLE)
 
     def quantise_gelu(self, rows: str, product: str) -> str:
-        """``rows``, none of which has anything below ``_LEAST_GELU``, as integers above a low zero."""
+        """Quantise ``rows`` without values below ``_LEAST_GELU`` to integers above a low zero point."""
         self.add("ReduceMax", [rows, "last axis"], f"{product} largest", keepdims=0)
         self.add("Mul", [f"{product} largest", "step after GELU"], f"{product} largest scale")
         self.add("Max", [f"{product} largest scale", "least scale after GELU"], f"{product} scale")
@@ -184,12 +183,12 @@ class Graph:
 
 
 def _integers(matrix: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """``matrix`` as 8-bit integers and a scale for each row.
+    """Return ``matrix`` as 8-bit integers and one scale per row.
 
-    ``u0 * w0 + u1 * w1``, of neighbours in a row and any activations from 0 to 255, fits 16 bits: two weights of one
-    sign add up to at most 128. Large neighbours seldom have one sign, so this takes little from the 8 bits.
+    For neighbours in a row and any activations from 0 to 255, ``u0 * w0 + u1 * w1`` fits 16 bits: two weights of the
+    same sign add up to at most 128. Large neighbours seldom have the same sign, so this costs little of the 8 bits.
     """
     pairs = matrix.reshape(len(matrix), -1, 2)
     sums = np.maximum(np.maximum(pairs, 0).sum(axis=2), np.maximum(-pairs, 0).sum(axis=2))
-    scales = sums.max(axis=1) / (_LARGEST_PAIR - 1)  # one less, as rounding may raise either by a half
+    scales = sums.max(axis=1) / (_LARGEST_PAIR - 1)  # one less, as rounding may increase either by a half
     return np.rint(matrix / scales[:, None]).astype(np.int8), scales

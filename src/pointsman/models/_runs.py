@@ -1,4 +1,4 @@
-"""Which texts share a run of a model."""
+"""Groups texts into runs of a model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 
 def equal_runs(lengths: Sequence[int], run_tokens: int) -> Iterator[list[int]]:
-    """Positions of texts to run together: equally long ones, at most ``run_tokens`` tokens (or one text) in all.
+    """Yield the positions of texts to run together: of equal length, at most ``run_tokens`` tokens (or one text).
 
-    With nothing to pad there is no mask, no waste, and no way for one text to touch another's vector.
+    Without padding there is no mask, no waste, and no influence of one text on another's vector.
 
     Example:
         >>> list(equal_runs([3, 5, 3, 3], run_tokens=6))

@@ -1,4 +1,4 @@
-"""What all embedders share: ``embed`` for one text or several, and vectors of length one."""
+"""The base of all embedders: ``embed`` for one text or several, and vectors of length one."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from pointsman.protocols import Embedder
 
 Progress = Callable[[int], None]
-"""Told, while texts are embedded, how many more are done."""
+"""Called during embedding with the number of texts newly done."""
 
 
 class BaseEmbedder(ABC):
-    """Implements the protocol ``Embedder`` but for the two methods that know the model.
+    """Implements the protocol ``Embedder`` except for the two methods that run the model.
 
-    Both of those give a float32 matrix of L2-normalised rows, one per text, and no rows for no texts.
+    Both return a float32 matrix of L2-normalised rows, one per text; no rows for no texts.
     """
 
     cosine_spread: float | None = None
-    """Standard deviation of the cosine between a query and random documents; None where nobody measured it."""
+    """Standard deviation of the cosine between a query and random documents; None if not measured."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Identifies model and settings: vectors are cached and compared under it."""
+        """Identifies model and settings; vectors are cached and compared under this name."""
 
     @property
     @abstractmethod
@@ -41,14 +41,14 @@ class BaseEmbedder(ABC):
 
     @abstractmethod
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised."""
+        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised."""
 
     @abstractmethod
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised; ``on_progress`` is told as texts are done."""
+        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised; reports to ``on_progress``."""
 
     def embed(self, text: str | Sequence[str]) -> NDArray[np.float32]:
-        """One text as a query, shape ``(dimensions,)``, or several as queries, shape ``(len(text), dimensions)``."""
+        """Embed one text as a query, shape ``(dimensions,)``, or several, shape ``(len(text), dimensions)``."""
         if isinstance(text, str):
             vector: NDArray[np.float32] = self.embed_queries([text])[0]
             return vector
@@ -56,10 +56,10 @@ class BaseEmbedder(ABC):
 
 
 class EmbedFunction(BaseEmbedder):
-    """An `Embedder` over any object that can embed; see `as_embedder`.
+    """An `Embedder` around any object that can embed; see `as_embedder`.
 
-    Its name is the object's own, else that of its class, and then ``identified`` is False: two objects of one class may
-    embed differently, so their vectors must not be remembered under that name.
+    Its name is the object's name, else that of its class. In the latter case ``identified`` is False: two objects of
+    one class may embed differently, so their vectors must not be cached under that name.
     """
 
     def __init__(self, source: Any) -> None:
@@ -78,22 +78,22 @@ class EmbedFunction(BaseEmbedder):
 
     @property
     def dimensions(self) -> int:
-        """Length of the first vector; one text is embedded to learn it where none was yet."""
+        """Length of the first vector; if nothing was embedded yet, one text is embedded to learn it."""
         if self._dimensions is None:
             self.embed_queries(["dimensions"])
         assert self._dimensions is not None
         return self._dimensions
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised; a vector of zeros stays one.
+        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised; zero vectors stay zero.
 
         Raises:
-            ModelError: the object gave something else than one vector of finite numbers, of one length for all texts.
+            ModelError: the object did not return one finite vector per text, all of the same length.
         """
         return self._rows("embed_queries", text_list(texts))
 
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """As ``embed_queries``."""
+        """Like ``embed_queries``."""
         rows = self._rows("embed_documents", text_list(texts))
         if on_progress is not None:
             on_progress(len(rows))
@@ -120,21 +120,21 @@ class EmbedFunction(BaseEmbedder):
             raise ModelError(f"{name} gave vectors of different lengths: {self._dimensions} and {rows.shape[1]}")
         self._dimensions = rows.shape[1]
         largest = np.abs(rows).max(axis=1, keepdims=True)
-        rows /= np.where(largest > 0, largest, 1)  # so that no square of a tiny number becomes zero
+        rows /= np.where(largest > 0, largest, 1)  # so that squares of tiny numbers do not underflow
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
 
 
 def as_embedder(source: Any) -> Embedder:
-    """Any object that can embed, as an `Embedder` (S10).
+    """Wrap any object that can embed as an `Embedder` (S10).
 
     Args:
-        source: an `Embedder`, which is returned as it is; an object with ``embed(text)``, which gives one vector; or
-            one with ``embed_queries`` and ``embed_documents``, which give one for each text.
+        source: an `Embedder`, which is returned unchanged; an object with ``embed(text)``, which returns one vector; or
+            one with ``embed_queries`` and ``embed_documents``, which return one vector per text.
 
     Raises:
-        InputError: it is neither.
+        InputError: it is none of these.
 
     >>> class Length:
     ...     def embed(self, text):
@@ -160,12 +160,12 @@ def as_embedder(source: Any) -> Embedder:
 
 
 def _has(source: object, name: str) -> bool:
-    """Whether an object declares an attribute; one that invents attributes when asked for them has only those."""
+    """Whether an object declares an attribute; attributes invented by ``__getattr__`` do not count."""
     return inspect.getattr_static(source, name, None) is not None
 
 
 class PrefixedEmbedder(BaseEmbedder):
-    """An embedder whose queries and documents differ by a prefix alone.
+    """An embedder whose queries and documents differ only by a prefix.
 
     A subclass sets ``_name``, ``_dimensions`` and ``_prefixes`` (query, document), and implements ``_embed``.
     """
@@ -181,36 +181,36 @@ class PrefixedEmbedder(BaseEmbedder):
 
     @property
     def dimensions(self) -> int:
-        """As the model says, or as a first run showed."""
+        """Length of a vector, from the model or from a first run."""
         assert self._dimensions is not None
         return self._dimensions
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
+        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised.
 
         Raises:
-            ModelError: The model failed, or answered what cannot be used.
+            ModelError: The model failed, or gave an unusable answer.
         """
         return self._embed(self._prefixes[0], text_list(texts), None)
 
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised.
+        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised.
 
         Raises:
-            ModelError: The model failed, or answered what cannot be used.
+            ModelError: The model failed, or gave an unusable answer.
         """
         return self._embed(self._prefixes[1], text_list(texts), on_progress)
 
     @abstractmethod
     def _embed(self, prefix: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
-        """Vectors of the texts with the prefix before each."""
+        """Return the vectors of the texts, each with the prefix."""
 
 
 def text_list(texts: Sequence[str]) -> list[str]:
-    """The texts as a list.
+    """Return the texts as a list.
 
     Raises:
-        InputError: One string was given, whose characters would be embedded one by one, or something is no string.
+        InputError: A single string was given, whose characters would be embedded singly, or an item is not a string.
     """
     if isinstance(texts, str):
         raise InputError(
@@ -224,12 +224,12 @@ def text_list(texts: Sequence[str]) -> list[str]:
 
 
 def unit_rows(matrix: NDArray[np.floating], source: str) -> NDArray[np.float32]:
-    """The rows scaled to length one, float32; a row of zeros becomes the first axis, so that every text has a place.
+    """Scale rows to length one, float32; a zero row becomes the first unit vector, so that every text has a direction.
 
     Raises:
-        ModelError: A number is not finite; ``source`` says whose.
+        ModelError: A number is not finite; the message names ``source``.
     """
-    rows = np.array(matrix, np.float64)  # squares of large float32 numbers would overflow
+    rows = np.array(matrix, np.float64)  # squares of large float32 values would overflow
     if not np.isfinite(rows).all():
         raise ModelError(f"{source} gave a vector with a non-finite number")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Embeddings kept on disk, so that no text is embedded twice."""
+"""Caches embeddings on disk, so that no text is embedded twice."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 import xxhash
 
+from pointsman._sqlite import SQLITE_ERRORS, damage
 from pointsman.models._cache import cache_directory
 from pointsman.models.base import BaseEmbedder, Progress, text_list
 
@@ -29,33 +30,33 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-_FILE: Final = "embeddings-1.sqlite3"  # the number is that of the format
+_FILE: Final = "embeddings-1.sqlite3"  # the number is the format version
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS vectors (key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL, used INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS by_use ON vectors (used);
 """
-_LOOKUP: Final = 500  # keys per statement; SQLite takes 999 everywhere
-_STORE: Final = 2048  # texts embedded between two writes: what was paid for is kept when the process dies
-_USE_SECONDS: Final = 3600  # "last used" is kept to the hour, so that most look-ups write nothing
+_LOOKUP: Final = 500  # keys per statement; every SQLite accepts 999
+_STORE: Final = 2048  # texts embedded between two writes, so that little is lost if the process dies
+_USE_SECONDS: Final = 3600  # "last used" is rounded to the hour, so that most look-ups write nothing
 _DIGEST: Final = 8
 
 
 class CachedEmbedder(BaseEmbedder):
-    """Any embedder with a memory on disk: by its name, by query or document, and by the text's hash.
+    """Adds a disk cache to any embedder, keyed by its name, query or document, and the text's hash.
 
-    One SQLite file serves all embedders, threads and processes of a machine. Vectors come back bit for bit. Whatever
-    is wrong with the file never stops the work: a damaged one is set aside and begun anew, one that cannot be written
-    is done without, and the log says so. Vectors of an embedder without a name of its own (`EmbedFunction`) are not
-    kept: nothing would tell them from those of another one.
+    One SQLite file serves all embedders, threads and processes of a machine. Vectors are returned bit-identical.
+    Problems with the file never stop the work: a damaged one is moved aside and recreated, an unwritable one is not
+    used, and both are logged. Vectors of an embedder without its own name (`EmbedFunction`) are not cached, as they
+    could not be told apart from those of another one.
     """
 
     def __init__(self, embedder: Embedder, directory: str | Path | None = None, max_bytes: int = 2 * 1024**3) -> None:
-        """Wrap an embedder; the file is opened when the first text comes.
+        """Wrap an embedder; the file is opened on first use.
 
         Args:
-            embedder: Makes the vectors that are not there yet.
-            directory: Where the file is kept; default: ``cache_directory()``.
-            max_bytes: Size the file is kept under, about; vectors not used for longest go first.
+            embedder: Computes the vectors that are not cached.
+            directory: Folder of the file; default: ``cache_directory()``.
+            max_bytes: Approximate maximum size of the file; the least recently used vectors are deleted first.
         """
         self._embedder = embedder
         self._file = _VectorFile(Path(directory or cache_directory()) / _FILE, max_bytes)
@@ -66,20 +67,20 @@ class CachedEmbedder(BaseEmbedder):
 
     @property
     def name(self) -> str:
-        """That of the embedder inside: the vectors are the same."""
+        """Name of the wrapped embedder: the vectors are the same."""
         return self._embedder.name
 
     @property
     def dimensions(self) -> int:
-        """That of the embedder inside."""
+        """Length of a vector of the wrapped embedder."""
         return self._embedder.dimensions
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised; only new texts go to the embedder."""
+        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised; only new texts are embedded."""
         return self._embed("query", text_list(texts), None)
 
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, float32, L2-normalised; only new texts go to the embedder."""
+        """Return vectors of shape ``(len(texts), dimensions)``, float32, L2-normalised; only new texts are embedded."""
         return self._embed("document", text_list(texts), on_progress)
 
     def _embed(self, kind: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
@@ -103,7 +104,7 @@ class CachedEmbedder(BaseEmbedder):
                 vectors[places[key]] = vector
             self._file.store(keys, new)
         if on_progress is not None and len(texts) > reported + len(missing):
-            on_progress(len(texts) - reported - len(missing))  # new texts that occurred again
+            on_progress(len(texts) - reported - len(missing))  # repeated new texts
         return vectors
 
     def _compute(self, kind: str, texts: list[str], on_progress: Progress | None) -> NDArray[np.float32]:
@@ -128,7 +129,7 @@ class CachedEmbedder(BaseEmbedder):
 
 
 class _VectorFile:
-    """The SQLite file. Every failure of it is met here: it is only ever a memory of what can be made again."""
+    """The SQLite file. All its failures are handled here, as its content can always be recomputed."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
@@ -140,7 +141,7 @@ class _VectorFile:
         self.clock: Callable[[], float] = time.time
 
     def look_up(self, keys: list[bytes], dimensions: int) -> dict[bytes, NDArray[np.float32]]:
-        """The vectors that are there and whole."""
+        """Return the vectors that are stored and undamaged."""
         return self._attempt(lambda connection: self._read(connection, keys, dimensions), {}) if keys else {}
 
     def store(self, keys: list[bytes], vectors: NDArray[np.float32]) -> None:
@@ -158,7 +159,7 @@ class _VectorFile:
             query = f"SELECT key, vector, used FROM vectors WHERE key IN ({marks})"  # noqa: S608 - only marks
             for key, blob, used in connection.execute(query, some):
                 if key not in requested or not isinstance(blob, bytes) or len(blob) != 4 * dimensions + _DIGEST:
-                    continue  # damaged: made again and written over
+                    continue  # damaged: recomputed and overwritten
                 values = blob[:-_DIGEST]
                 if _checksum(key, values) == blob[-_DIGEST:]:
                     vectors[key] = np.frombuffer(values, "<f4")
@@ -178,7 +179,7 @@ class _VectorFile:
         self._evict(connection)
 
     def _evict(self, connection: sqlite3.Connection) -> None:
-        """Delete what was not used for longest until a tenth is free again, so that this is rare."""
+        """Delete the least recently used vectors until a tenth is free, so that this is rare."""
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (free,) = connection.execute("PRAGMA freelist_count").fetchone()
         (page,) = connection.execute("PRAGMA page_size").fetchone()
@@ -199,10 +200,11 @@ class _VectorFile:
         with self._lock:
             try:
                 return action(self._open())
-            except (sqlite3.OperationalError, OSError) as error:  # locked for long, full or read-only disk
-                log.warning("the embedding cache %s cannot be used now: %s", self._path, error)
-            except sqlite3.DatabaseError as error:
-                self._set_aside(error)
+            except (*SQLITE_ERRORS, OSError) as error:
+                if (what := damage(error)) is not None:
+                    self._set_aside(what)
+                else:  # locked for long, full or read-only disk
+                    log.warning("the embedding cache %s cannot be used now: %s", self._path, error)
             return otherwise
 
     def _open(self) -> sqlite3.Connection:
@@ -213,35 +215,35 @@ class _VectorFile:
         try:
             connection.execute("PRAGMA page_size = 8192")  # five vectors of 384 a page instead of two in 4096
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is made again
+            connection.execute("PRAGMA synchronous = NORMAL")  # what a power failure loses is recomputed
             connection.executescript(_SCHEMA)
             self._inode = self._path.stat().st_ino
         except BaseException:
             connection.close()
             raise
         self._connection, self._opened_by = connection, os.getpid()
-        weakref.finalize(self, connection.close)  # when the cache is given up, at the latest when the process ends
+        weakref.finalize(self, connection.close)  # when the cache is collected, at the latest at process exit
         return connection
 
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+    def _set_aside(self, what: str) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
         try:
             if self._inode and self._path.stat().st_ino != self._inode:
-                return  # another process has already begun anew
+                return  # another process has already recreated it
             aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
             self._path.rename(aside)
             for suffix in ("-wal", "-shm"):
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         except OSError as trouble:
-            log.warning("the embedding cache %s is damaged (%s) and cannot be moved: %s", self._path, error, trouble)
+            log.warning("the embedding cache %s is damaged (%s) and cannot be moved: %s", self._path, what, trouble)
         else:
-            log.warning("the embedding cache %s is damaged (%s); set aside as %s", self._path, error, aside.name)
+            log.warning("the embedding cache %s is damaged (%s); set aside as %s", self._path, what, aside.name)
         finally:
             self._inode = 0
 
 
 def _checksum(key: bytes, values: bytes) -> bytes:
-    """With the key, so that no row answers for another one."""
+    """Checksum that includes the key, so that no row passes for another."""
     return xxhash.xxh64_digest(key + values)

@@ -1,4 +1,4 @@
-"""Which models are used: those handed over, or those that the settings name."""
+"""Chooses the models to use: those passed in, or those named by the settings."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class ChosenLLM:
 
 
 def llm_for(settings: Settings, task: str = "general", environ: Mapping[str, str] | None = None) -> ChosenLLM:
-    """The language model that the settings name for a task; see `Settings.llm`. Nothing is sent to it yet.
+    """Return the language model that the settings name for a task; see `Settings.llm`. Nothing is sent yet.
 
-    The key of OpenAI is sent to another address only where ``llm_api_key_env`` names it, or ``OPENAI_BASE_URL`` does.
+    OpenAI's key goes to another address only if ``llm_api_key_env`` names the key or ``OPENAI_BASE_URL`` the address.
 
     Args:
-        settings: where it is named.
-        task: of `pointsman.settings.TASKS`, or ``"general"``.
-        environ: where keys are looked for; the environment of this process unless given.
+        settings: the settings that name it.
+        task: a name from `pointsman.settings.TASKS`, or ``"general"``.
+        environ: where keys are looked up; by default the environment of this process.
 
     Returns:
         The model, or None with the reason: nothing is configured, a key is missing, a package is not installed.
 
     Raises:
-        InputError: there is no such task.
+        InputError: the task is unknown.
     """
     environ = os.environ if environ is None else environ
     spec = settings.llm(task, environ)
@@ -60,11 +60,11 @@ def llm_for(settings: Settings, task: str = "general", environ: Mapping[str, str
 
 
 class SettingsModels(Mapping[str, "LLM"]):
-    """The language models that settings name, by task, each made when it is first asked for; without those missing.
+    """The available language models that settings name, by task; each is created on first use.
 
     Args:
-        settings: where they are named.
-        given: models by task that go before those; ``"general"`` for all that are not named.
+        settings: the settings that name them.
+        given: models by task that take precedence; ``"general"`` applies to all tasks that are not named.
     """
 
     def __init__(self, settings: Settings, models: Mapping[str, LLM] | None = None) -> None:
@@ -73,7 +73,7 @@ class SettingsModels(Mapping[str, "LLM"]):
         self._chosen: dict[str, ChosenLLM] = {}
 
     def chosen(self, task: str) -> ChosenLLM:
-        """The model for a task, or the reason why none is available; other tasks use the general one."""
+        """Return the model for a task, or the reason why none is available; other tasks use the general one."""
         task = task if task in TASKS else "general"
         if task not in self._chosen:
             model = self._given.get(task) or self._given.get("general")
@@ -94,10 +94,10 @@ class SettingsModels(Mapping[str, "LLM"]):
 
 
 def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
-    """The embedder of this name, or the one that the settings name; None for the default one, which loads when needed.
+    """Return the embedder of this name, or the one in the settings; None for the default one, which loads on demand.
 
     Raises:
-        InputError: it cannot be had; see `pointsman.models.load_embedder`.
+        InputError: it is not available; see `pointsman.models.load_embedder`.
     """
     name = settings.embedder if name == "default" else name
     if name == "default":
@@ -108,11 +108,11 @@ def embedder_for(settings: Settings, name: str = "default") -> Embedder | None:
 
 
 def model_for(models: LLM | Mapping[str, LLM] | None, task: str) -> ChosenLLM:
-    """The model for a task, or the reason why none is available.
+    """Return the model for a task, or the reason why none is available.
 
     Args:
-        models: one for all tasks; or by task, with ``"general"`` for those that are not named.
-        task: a name of `pointsman.settings.TASKS`, or any other for the general one.
+        models: one model for all tasks, or models by task, with ``"general"`` for tasks that are not named.
+        task: a name from `pointsman.settings.TASKS`, or any other for the general model.
     """
     if isinstance(models, SettingsModels):
         return models.chosen(task)

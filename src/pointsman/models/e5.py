@@ -25,41 +25,40 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 MAX_TOKENS: Final = 512
-"""Longest input of the model, its two markers and the prefix included; of a longer text the head is embedded."""
+"""Longest input of the model, including its two markers and the prefix; of a longer text, the head is embedded."""
 
 _QUERY: Final = "query: "
 _DOCUMENT: Final = "passage: "
-_RUN_TOKENS: Final = 512  # more per run was measured to bring no speed, only memory
+_RUN_TOKENS: Final = 512  # more per run was measured to cost memory without being faster
 _WINDOW: Final = 2048  # texts tokenised ahead, so that those of one length can run together
 _PIECES_VERSION: Final = 1
-_KEY: Final = FILE_SHA256[:12]  # what is prepared from one file of weights is never taken for another's
+_KEY: Final = FILE_SHA256[:12]  # files prepared from other weights are never used
 
 
 class E5Embedder(BaseEmbedder):
-    """multilingual-e5-small: 384 dimensions; English, Chinese, Russian and some ninety languages more.
+    """multilingual-e5-small: 384 dimensions; English, Chinese, Russian and some ninety other languages.
 
-    A text's vector does not depend on what else is embedded with it: only texts of the very same number of tokens
-    share a run, so nothing is ever padded. Of a text over 512 tokens the head is embedded; chunk long texts before.
-    Any string is taken: control characters and NUL are dropped, lone surrogates count as unknown characters, and
-    text far beyond what 512 tokens can hold is cut before it costs time. An empty text has a vector, too: that of
-    the bare prefix.
+    A text's vector does not depend on the other texts in a batch: only texts with the same number of tokens share a
+    run, so nothing is padded. Of a text over 512 tokens, the head is embedded; chunk long texts first. Any string is
+    accepted: control characters and NUL are dropped, lone surrogates count as unknown characters, and text far beyond
+    512 tokens is cut early to save time. An empty text has the vector of the prefix.
 
-    Runs go side by side, each on one core: a run is too short to be cut up, and with two threads in each it was
-    measured to take longer than with one.
+    Runs execute in parallel, each on one core: a run is too short to be split, and was measured to take longer with two
+    threads than with one.
 
-    Opening is lazy and happens once; all methods are safe to call from several threads.
+    The model is opened once, on first use; all methods are thread-safe.
     """
 
-    # Standard deviation of the cosine between a query and random documents, averaged over queries; measured on
-    # the eleven collections that the calibrated sum was measured on.
+    # Standard deviation of the cosine between a query and random documents, averaged over queries; measured on the same
+    # eleven collections as the calibrated sum.
     cosine_spread = 0.019
 
     def __init__(self, *, threads: int | None = None, cache: Path | None = None) -> None:
-        """Nothing is read before the first text comes.
+        """Set up the embedder; files are read on first use.
 
         Args:
-            threads: Runs that go side by side. Default: the cores this process may use, at most 8.
-            cache: Where the prepared files are kept; default: a folder in ``cache_directory()``.
+            threads: Number of parallel runs. Default: the cores available to this process, at most 8.
+            cache: Folder for the prepared files; default: a folder in ``cache_directory()``.
 
         Raises:
             InputError: ``threads`` is not positive.
@@ -73,7 +72,7 @@ class E5Embedder(BaseEmbedder):
 
     @property
     def name(self) -> str:
-        """The model, the form of its weights, and the version of the graph: vectors of another are not ours."""
+        """The model, the format of its weights and the version of the graph; vectors of others are incompatible."""
         return f"multilingual-e5-small-q4-{GRAPH_VERSION}"
 
     @property
@@ -82,7 +81,7 @@ class E5Embedder(BaseEmbedder):
         return 384
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), 384)``, float32, L2-normalised.
+        """Return vectors of shape ``(len(texts), 384)``, float32, L2-normalised.
 
         Raises:
             ModelError: The weights are absent or damaged.
@@ -90,10 +89,10 @@ class E5Embedder(BaseEmbedder):
         return self._embed(_QUERY, texts, None)
 
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """Shape ``(len(texts), 384)``, float32, L2-normalised.
+        """Return vectors of shape ``(len(texts), 384)``, float32, L2-normalised.
 
         Args:
-            texts: What to embed.
+            texts: The texts to embed.
             on_progress: Called after every run with the number of texts that it finished.
 
         Raises:
@@ -105,7 +104,7 @@ class E5Embedder(BaseEmbedder):
         texts = text_list(texts)
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         model = self._model()
-        with ThreadPoolExecutor(self._threads, "e5") as pool:  # starts no thread before there is something to share
+        with ThreadPoolExecutor(self._threads, "e5") as pool:  # starts threads only on demand
             for start in range(0, len(texts), _WINDOW):
                 tokens = [model.tokens(prefix + text.lstrip()) for text in texts[start : start + _WINDOW]]
                 runs = list(equal_runs([len(ids) for ids in tokens], _RUN_TOKENS))
@@ -127,7 +126,7 @@ class E5Embedder(BaseEmbedder):
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What is open once the first text has come."""
+    """The opened model."""
 
     weights: E5Weights
     tokenizer: UnigramTokenizer
@@ -139,7 +138,7 @@ class _Model:
         return [header.bos, *self.tokenizer.encode(text, MAX_TOKENS - 2), header.eos]
 
     def run(self, batch: list[list[int]]) -> NDArray[np.float32]:
-        """Unit vectors of texts of one length, shape ``(len(batch), hidden)``."""
+        """Return the unit vectors of texts of equal length, shape ``(len(batch), hidden)``."""
         ids = np.array(batch, np.int64)
         words = self.weights.word_rows(ids.ravel()).reshape(*ids.shape, -1)
         words += self.positions[: ids.shape[1]]
@@ -148,7 +147,7 @@ class _Model:
 
 
 def _open(folder: Path) -> _Model:
-    """Read what was prepared, preparing it first where it is absent or damaged."""
+    """Open the prepared files; absent or damaged ones are prepared first."""
     weights = E5Weights.installed()
 
     def vocabulary() -> bytes:
@@ -158,7 +157,7 @@ def _open(folder: Path) -> _Model:
     header = weights.header
     pieces = artefact(folder / f"pieces-{_KEY}-{_PIECES_VERSION}", vocabulary).decode().split("\n")
     tokenizer = UnigramTokenizer(pieces, weights.scores(), header.unk)
-    type_zero = weights.floats("emb.type")[: header.hidden]  # no text has another type
+    type_zero = weights.floats("emb.type")[: header.hidden]  # all texts have type 0
     positions = weights.floats("emb.pos").reshape(-1, header.hidden) + type_zero
     return _Model(weights, tokenizer, _session(weights, folder), positions)
 
@@ -174,11 +173,11 @@ def _session(weights: E5Weights, folder: Path) -> InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # it keeps a plan, and so memory, for each length of text it has met
-    options.log_severity_level = 3  # its warnings speak of devices nobody asked for
+    options.enable_mem_pattern = False  # it keeps a plan, and thus memory, for every text length
+    options.log_severity_level = 3  # its warnings concern devices that are not used
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no base of their own
+    except Exception as error:  # onnxruntime's errors have no common base
         version = onnxruntime.__version__
         raise ModelError(f"onnxruntime {version} cannot open the default embedder: {error}") from error
 
@@ -192,7 +191,7 @@ _default_lock = threading.Lock()
 
 
 def default_embedder() -> E5Embedder:
-    """The embedder used where none is named: one for the whole process, opened when its first text comes."""
+    """Return the default embedder: one per process, opened on first use."""
     global _default  # noqa: PLW0603 - one per process is the point
     with _default_lock:
         if _default is None:

@@ -1,4 +1,4 @@
-"""Any model of texts that lies in a folder as ONNX with its ``tokenizer.json``; first of all, embedding models."""
+"""Runs text models from a folder with an ONNX file and a ``tokenizer.json``, mainly embedding models."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 Pooling = Literal["mean", "cls"]
 
 _RUN_TOKENS: Final = 4096  # bounds the memory of a run
-_CHARACTERS_PER_TOKEN: Final = 32  # more text than this cannot matter below max_tokens
+_CHARACTERS_PER_TOKEN: Final = 32  # text beyond this cannot affect the first max_tokens
 
 
 class OnnxTextModel:
-    """A folder's model, run on the CPU, and its tokenizer, without the padding and cuts it may have been saved with.
+    """A folder's model, run on the CPU, and its tokenizer, with any saved padding and truncation removed.
 
     Attributes:
-        name: the folder, and what is in its files; without settings of use.
-        tokenizer: from the package ``tokenizers``.
-        outputs: the model's, with ``name`` and ``shape``.
+        name: identifies the folder and the content of its files, but no usage settings.
+        tokenizer: a tokenizer from the package ``tokenizers``.
+        outputs: the model's outputs, with ``name`` and ``shape``.
     """
 
     def __init__(self, directory: str | Path, threads: int | None, needed_for: str) -> None:
         """Open the files.
 
         Args:
-            directory: the folder, with ``model.onnx`` and ``tokenizer.json``, there or in ``onnx/``.
+            directory: the folder; ``model.onnx`` and ``tokenizer.json`` are in it or in its ``onnx/``.
             threads: cores a run may use; None lets onnxruntime choose.
-            needed_for: who asks, for the error of a missing package.
+            needed_for: the feature to name if a package is missing.
 
         Raises:
             InputError: a file is absent.
             MissingDependencyError: the package ``tokenizers`` is not installed.
-            ModelError: a file cannot be read as what it should be.
+            ModelError: a file has an invalid format.
         """
         self.folder = Path(directory)
         path = _existing(self.folder, "model.onnx", "onnx/model.onnx")
@@ -60,7 +60,7 @@ class OnnxTextModel:
         try:
             self.tokenizer = tokenizers.Tokenizer.from_file(str(tokens_path))
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # neither package has a base for its errors
+        except Exception as error:  # neither package has a common base error
             raise ModelError(f"the model in {self.folder} cannot be opened: {error}") from error
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
@@ -74,15 +74,15 @@ class OnnxTextModel:
         self.name = f"onnx:{self.folder.name}|{digest.hexdigest()[:16]}"
 
     def run(self, output: str, ids: list[list[int]], types: list[list[int]] | None = None) -> NDArray[np.float32]:
-        """One output for texts of the same number of tokens; of what it knows, the model gets the inputs it has.
+        """Return one output for texts with the same number of tokens; the model gets the inputs that it declares.
 
         Args:
-            output: its name.
+            output: the name of the output.
             ids: the tokens of each text.
-            types: which of two texts each token is of; zeros where there is one.
+            types: which of two texts each token belongs to; zeros if there is one text.
 
         Raises:
-            ModelError: it wants another input, or fails.
+            ModelError: the model needs another input, or fails.
         """
         tokens = np.array(ids, np.int64)
         inputs = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)}
@@ -103,11 +103,12 @@ class OnnxTextModel:
 
 
 class OnnxEmbedder(PrefixedEmbedder):
-    """An embedder over a local ONNX model, run on the CPU.
+    """An embedder for a local ONNX model, run on the CPU.
 
-    The folder holds ``model.onnx`` (or ``onnx/model.onnx``) and ``tokenizer.json``. An output of rank 2 is taken as
-    the embedding; one of rank 3, token by token, is pooled. Only texts of the same number of tokens share a run, so
-    nothing is padded, and a vector does not depend on its batch, unless the model itself was quantised to make it so.
+    The folder holds ``model.onnx`` (or ``onnx/model.onnx``) and ``tokenizer.json``. An output of rank 2 is the
+    embedding; one of rank 3, with a vector per token, is pooled. Only texts with the same number of tokens share a run,
+    so nothing is padded, and a vector does not depend on its batch, unless the quantisation of the model makes it
+    depend on it.
     """
 
     def __init__(
@@ -126,15 +127,14 @@ class OnnxEmbedder(PrefixedEmbedder):
             directory: The folder.
             query_prefix: Put before every query.
             document_prefix: Put before every document.
-            pooling: How token vectors become one. None: as ``1_Pooling/config.json`` says where there is one,
-                else the mean.
-            max_tokens: Of a longer text the head is embedded.
+            pooling: How token vectors are combined. None: as in ``1_Pooling/config.json`` if present, else the mean.
+            max_tokens: Maximum input length; of a longer text, the head is embedded.
             threads: Cores a run may use; None lets onnxruntime choose.
 
         Raises:
-            InputError: A file is absent, or a setting cannot be used.
+            InputError: A file is absent, or a setting is invalid.
             MissingDependencyError: The package ``tokenizers`` is not installed.
-            ModelError: A file cannot be read as what it should be.
+            ModelError: A file has an invalid format.
         """
         if pooling not in {None, "mean", "cls"}:
             raise InputError(f"pooling is 'mean', 'cls' or None, not {pooling!r}")
@@ -161,7 +161,7 @@ class OnnxEmbedder(PrefixedEmbedder):
     def _tokens(self, text: str) -> list[int]:
         clean = text[: self._characters].encode("utf-8", "replace").decode()  # lone surrogates become "?"
         ids: list[int] = self._model.tokenizer.encode(clean).ids
-        return ids or [0]  # a tokenizer without markers gives nothing for an empty text
+        return ids or [0]  # a tokenizer without markers returns nothing for an empty text
 
     def _run(self, batch: list[list[int]]) -> NDArray[np.float32]:
         output = self._model.run(self._output, batch)
@@ -178,7 +178,7 @@ def _existing(folder: Path, *names: str) -> Path:
 
 
 def _output(outputs: Sequence[Any], folder: Path) -> str:
-    """An embedding of the whole text where the model has one, else the vectors of its tokens."""
+    """Return the output with an embedding of the whole text if the model has one, else that of its tokens."""
     for name in ("sentence_embedding", "last_hidden_state", "token_embeddings"):
         if any(output.name == name for output in outputs):
             return name

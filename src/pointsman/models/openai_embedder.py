@@ -1,4 +1,4 @@
-"""Embeddings behind any server that speaks OpenAI's ``/v1/embeddings``."""
+"""Embeddings from any server with OpenAI's ``/v1/embeddings`` API."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OPENAI = "https://api.openai.com/v1"
 
 
 class OpenAIEmbedder(PrefixedEmbedder):
-    """An embedder over the ``openai`` client: OpenAI, DashScope, vLLM, Ollama, llama.cpp and the like.
+    """An embedder that uses the ``openai`` client: OpenAI, DashScope, vLLM, Ollama, llama.cpp and similar servers.
 
-    Texts go out in batches; answers are matched to them by ``index``, not by their order. The key is sent to the
-    server and put nowhere else. The length of a vector is learnt from the first answer, asked for when needed.
+    Texts are sent in batches; vectors are matched to them by ``index``, not by order. The key is sent only to the
+    server and not stored elsewhere. The length of a vector is taken from the first answer, requested when needed.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class OpenAIEmbedder(PrefixedEmbedder):
         """Set up the client; nothing is sent yet.
 
         Args:
-            model: As the server names it.
-            base_url: Such as ``http://localhost:8000/v1``; None means ``OPENAI_BASE_URL``, else OpenAI's own.
-            api_key: None means ``OPENAI_API_KEY``, else none, which local servers are content with.
+            model: The server's name for the model.
+            base_url: Such as ``http://localhost:8000/v1``; None means ``OPENAI_BASE_URL``, else OpenAI's server.
+            api_key: None means ``OPENAI_API_KEY``, else no key, which local servers accept.
             query_prefix: Put before every query.
             document_prefix: Put before every document.
             batch_size: Texts per request.
             timeout: Seconds until a request counts as failed.
-            max_retries: How often a request that may succeed later is sent again.
+            max_retries: Maximum number of retries of a request that may succeed later.
 
         Raises:
             InputError: ``batch_size`` is not positive.
@@ -75,7 +75,7 @@ class OpenAIEmbedder(PrefixedEmbedder):
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector; asks the server once where nothing has been embedded yet.
+        """Length of a vector; asks the server once if nothing has been embedded yet.
 
         Raises:
             ModelError: The server failed.
@@ -94,7 +94,7 @@ class OpenAIEmbedder(PrefixedEmbedder):
         return np.concatenate(parts) if parts else np.empty((0, self.dimensions), np.float32)
 
     def _request(self, batch: list[str]) -> NDArray[np.float32]:
-        # JSON cannot carry lone surrogates, and servers refuse empty input or stop at NUL: all three become blanks.
+        # JSON cannot encode lone surrogates, and servers refuse empty input or stop at NUL: all three are replaced.
         inputs = [text.encode("utf-8", "replace").decode().replace("\0", " ") or " " for text in batch]
         source = f"{self._model!r} at {self._base_url}"
         try:
@@ -102,7 +102,7 @@ class OpenAIEmbedder(PrefixedEmbedder):
             by_index = {item.index: item.embedding for item in answer.data}
         except self._error as error:
             raise ModelError(f"{source} failed: {type(error).__name__}: {error}") from error
-        except (AttributeError, TypeError, ValueError) as error:  # a page of HTML, broken JSON, other JSON
+        except (AttributeError, TypeError, ValueError) as error:  # an HTML page, broken JSON, other JSON
             raise ModelError(f"{source} did not answer with a list of embeddings: {error}") from error
         if set(by_index) != set(range(len(batch))):
             raise ModelError(f"{source} answered {len(by_index)} embeddings for {len(batch)} texts")

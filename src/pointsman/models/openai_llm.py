@@ -1,4 +1,4 @@
-"""Language models behind any server that speaks OpenAI's ``/v1/chat/completions``."""
+"""Language models from any server with OpenAI's ``/v1/chat/completions`` API."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _OPENAI = "https://api.openai.com/v1"
 _DASHSCOPE = "https://dashscope.aliyuncs.com/compatible-mode/v1"
 
 _MODES = ("json_schema", "tools", "prompt")
-"""Ways to hold a model to a schema, the strictest first; the last one leaves it to the words of the prompt."""
+"""Ways to enforce a schema, strictest first; the last one relies on the prompt."""
 
 _modes: dict[tuple[str, str], str] = {}
 _modes_lock = threading.Lock()
 
 _NOT_SUPPORTED = frozenset({400, 404, 415, 422, 501})
-"""What servers answer to a request whose parameters they do not know."""
+"""HTTP statuses with which servers reject unknown parameters."""
 
 
 class OpenAILLM(BaseLLM):
-    """A language model over the ``openai`` client: OpenAI, DashScope, vLLM, Ollama, llama.cpp and the like.
+    """A language model that uses the ``openai`` client: OpenAI, DashScope, vLLM, Ollama, llama.cpp and similar servers.
 
-    Where a schema is asked for, the strictest way the server knows is found at the first call and remembered for every
-    client of this server and model: JSON-schema output, else function calling, else the prompt alone. Requests that may
-    succeed later (no connection, 408, 409, 429, 5xx, a body cut off) are sent again with growing, jittered pauses, or
-    after what ``Retry-After`` says if that is at most a minute. The key is sent to the server and put nowhere else.
+    For a schema, the strictest mode that the server supports is found at the first call and remembered for every client
+    of this server and model: JSON-schema output, else function calling, else the prompt alone. Requests that may
+    succeed later (no connection, 408, 409, 429, 5xx, a truncated body) are retried with growing, jittered pauses, or as
+    ``Retry-After`` says if that is at most a minute. The key is sent only to the server and not stored elsewhere.
 
-    The asynchronous twin runs in worker threads, ``max_concurrency`` of them, so one client serves any number of event
-    loops; cancelled, it leaves its request behind, which ends at its timeout.
+    The asynchronous twin runs in ``max_concurrency`` worker threads, so one client serves any number of event loops; a
+    cancelled call abandons its request, which ends at its timeout.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class OpenAILLM(BaseLLM):
         """Set up the client; nothing is sent yet.
 
         Args:
-            model: as the server names it.
-            base_url: such as ``http://localhost:8000/v1``; None means ``OPENAI_BASE_URL``, else OpenAI's own.
-            api_key: None means ``OPENAI_API_KEY``, else none, which local servers are content with.
-            temperature: None leaves it to the server, as models that reason demand.
-            max_tokens: the longest answer; None leaves it to the server.
+            model: the server's name for the model.
+            base_url: such as ``http://localhost:8000/v1``; None means ``OPENAI_BASE_URL``, else OpenAI's server.
+            api_key: None means ``OPENAI_API_KEY``, else no key, which local servers accept.
+            temperature: None leaves it to the server, as reasoning models require.
+            max_tokens: maximum length of an answer; None leaves it to the server.
             timeout: seconds until one request counts as failed.
-            max_retries: how often a request that may succeed later is sent again.
-            max_concurrency: requests under way at once; others wait.
+            max_retries: maximum number of retries of a request that may succeed later.
+            max_concurrency: maximum concurrent requests; others wait.
 
         Raises:
             InputError: a number is out of range.
@@ -108,31 +108,31 @@ class OpenAILLM(BaseLLM):
 
     @property
     def base_url(self) -> str:
-        """The server's address, without a user or password it may hold."""
+        """The server's address without user and password."""
         parts = urlsplit(self._base_url)
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     @property
     def usage(self) -> Usage:
-        """What all calls so far cost, as the server counts."""
+        """The cost of all calls so far, as reported by the server."""
         return self._usage
 
     @property
     def schema_mode(self) -> str | None:
-        """How this server is held to a schema: json_schema, tools or prompt; None before it was found out."""
+        """How this server is made to follow a schema: json_schema, tools or prompt; None if not known yet."""
         return _modes.get((self._base_url, self._model))
 
     def complete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """Answer a prompt, keeping to the schema as far as the server can be made to.
+        """Answer a prompt, following the schema as strictly as the server supports.
 
         Raises:
-            ModelError: the server failed or answered what cannot be used.
+            ModelError: the server failed or gave an unusable answer.
         """
         with self._slots:
             return self._send(prompt, None, "prompt") if schema is None else self._structured(prompt, schema)
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """The same, awaited."""
+        """Async version of `complete`."""
         try:
             limiter = self._limiter.get()
         except LookupError:
@@ -148,7 +148,7 @@ class OpenAILLM(BaseLLM):
                 completion = self._send(prompt, schema, mode)
             except _NotSupportedError as error:
                 if mode == _MODES[-1] or configured is not None:
-                    raise  # it is not the way of asking
+                    raise  # the mode is not the cause
                 _log.info("%s does not do %s: %s", self, mode, error)
                 continue
             with _modes_lock:
@@ -165,10 +165,10 @@ class OpenAILLM(BaseLLM):
                 **self._settings,
                 **_parameters(schema, mode),
             )
-        except (any_error, ValueError, TypeError) as error:  # the client lets a body that is no JSON through as it is
+        except (any_error, ValueError, TypeError) as error:  # the client passes on a body that is not JSON
             message = self._safe(f"{self._model!r} at {self.base_url} failed: {type(error).__name__}: {error}")
             unsupported = isinstance(error, status_error) and error.status_code in _NOT_SUPPORTED
-            # A server may repeat the key in its message: then the original is not shown either.
+            # A server may repeat the key in its message; in that case the original error is not shown either.
             cause = None if self._key and self._key in str(error) else error
             raise (_NotSupportedError if unsupported else ModelError)(message) from cause
         return self._completion(answer, schema is not None)
@@ -197,12 +197,12 @@ class OpenAILLM(BaseLLM):
 
 
 class DashScopeLLM(OpenAILLM):
-    """Alibaba's DashScope (Qwen) by its OpenAI-compatible endpoint; the key comes from ``DASHSCOPE_API_KEY``."""
+    """Alibaba's DashScope (Qwen) through its OpenAI-compatible endpoint; the key comes from ``DASHSCOPE_API_KEY``."""
 
     def __init__(
         self, model: str = "qwen-plus", base_url: str = _DASHSCOPE, api_key: str | None = None, **settings: Any
     ):
-        """Set up the client; ``settings`` are `OpenAILLM`'s.
+        """Set up the client; ``settings`` are those of `OpenAILLM`.
 
         Raises:
             InputError: there is no key.
@@ -214,7 +214,7 @@ class DashScopeLLM(OpenAILLM):
 
 
 class _NotSupportedError(ModelError):
-    """The server does not know a parameter of the request, most likely."""
+    """The server probably does not know a parameter of the request."""
 
 
 def _parameters(schema: Schema | None, mode: str) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def _parameters(schema: Schema | None, mode: str) -> dict[str, Any]:
 
 
 def _json(text: str) -> Any:
-    """The text as data; None where it is no JSON, as when it was cut off: the text stays for a more patient reader."""
+    """Return the text as data; None if it is not JSON, such as a truncated answer, which a lenient parser may read."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

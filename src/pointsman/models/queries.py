@@ -1,4 +1,4 @@
-"""Queries become vectors, each once: one batch for many, and one embedding for all who ask at the same time."""
+"""Embeds each query once: many in one batch, and once for all concurrent callers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from pointsman.protocols import Embedder
 
-_PATIENCE = 10.0  # seconds; an embedder takes milliseconds for a query, and some seconds to load
+_PATIENCE = 10.0  # seconds; an embedder needs milliseconds for a query and some seconds to load
 
 
 def _rows_for(texts: Sequence[str], rows: Any, dimensions: int) -> NDArray[np.float32]:
-    """The rows, if there is one usable vector for each text; every wait for one of them hangs on that.
+    """Check that there is one usable vector per text, as waiting callers rely on it, and return the rows.
 
     Raises:
-        ModelError: there is not.
+        ModelError: the rows are not usable.
     """
     import numpy as np
 
@@ -42,7 +42,7 @@ def _rows_for(texts: Sequence[str], rows: Any, dimensions: int) -> NDArray[np.fl
 
 
 class _Embedding:
-    """A query's vector, or the error in its place, once it is ``finished``; no lock is needed to see whether it is."""
+    """A query's vector or error, available once ``finished`` is set; checking that needs no lock."""
 
     def __init__(self) -> None:
         self.finished = threading.Event()
@@ -51,18 +51,18 @@ class _Embedding:
         self._until, self._process = monotonic() + _PATIENCE, os.getpid()
 
     def left(self) -> float:
-        """Seconds for which it is still waited for; the thread that works on it is not there in a forked child."""
+        """Return the seconds left to wait; 0 in a forked child, where the thread that computes it does not exist."""
         return max(0.0, self._until - monotonic()) if self._process == os.getpid() else 0.0
 
 
 class QueryVectors:
-    """Embeds queries, each once: the latest are remembered, and who asks for one that is on its way waits for it.
+    """Embeds each query once: the latest are remembered, and concurrent callers wait for a pending embedding.
 
-    One that is on its way for ten seconds, or was in the process that this one was forked from, is begun anew.
+    An embedding that is pending for ten seconds, or was pending in the parent before a fork, is started again.
 
     Args:
-        embedder: gives the embedder; called when the first query comes.
-        size: how many are remembered.
+        embedder: returns the embedder; called on first use.
+        size: maximum number of vectors remembered.
     """
 
     def __init__(self, embedder: Callable[[], Embedder], size: int = 1024) -> None:
@@ -72,20 +72,20 @@ class QueryVectors:
         _all_query_vectors.add(self)
 
     def __call__(self, text: str) -> NDArray[np.float32]:
-        """The query's vector, shape ``(dimensions,)``."""
+        """Return the query's vector, shape ``(dimensions,)``."""
         self.prepare([text])
         return self._wait(text)
 
     def __contains__(self, text: str) -> bool:
-        """Whether a query's vector is at hand."""
+        """Whether a query's vector is remembered."""
         embedding = self._known.get(text)
         return embedding is not None and embedding.finished.is_set() and embedding.vector is not None
 
     def prepare(self, texts: Sequence[str]) -> None:
-        """Embed those that are not known, in one batch.
+        """Embed the texts that are not remembered, in one batch.
 
         Raises:
-            ModelError: the embedder gave something else than one vector for each.
+            ModelError: the embedder did not return one usable vector per text.
             Exception: whatever the embedder raises; nothing is remembered in either case.
         """
         mine: dict[str, _Embedding] = {}
@@ -94,7 +94,7 @@ class QueryVectors:
                 entry = self._known.pop(text, None)
                 if entry is None or not (entry.finished.is_set() or entry.left()):
                     entry = mine[text] = _Embedding()
-                self._known[text] = entry  # at the end: the least lately used are in front
+                self._known[text] = entry  # move to the end: the least recently used come first
             while len(self._known) > max(self._size, len(texts)):
                 del self._known[next(iter(self._known))]
         if not mine:
@@ -106,7 +106,7 @@ class QueryVectors:
             with self._lock:
                 for text, waiting in mine.items():
                     waiting.error = error
-                    if self._known.get(text) is waiting:  # and not begun anew by somebody else
+                    if self._known.get(text) is waiting:  # and not restarted by another thread
                         del self._known[text]
             raise
         finally:
@@ -114,7 +114,7 @@ class QueryVectors:
                 waiting.finished.set()
 
     def unlock(self) -> None:
-        """Take a new lock; for a process in which nobody can hold the old one any more."""
+        """Replace the lock, for a forked process in which the old one cannot be released."""
         self._lock = threading.Lock()
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
@@ -129,7 +129,7 @@ class QueryVectors:
                 raise entry.error
             if entry.vector is not None:
                 return entry.vector
-        vector: NDArray[np.float32] = self._embed([text])[0]  # forgotten, failed or hanging meanwhile
+        vector: NDArray[np.float32] = self._embed([text])[0]  # evicted, failed or still pending
         return vector
 
 
@@ -137,10 +137,10 @@ _all_query_vectors: weakref.WeakSet[QueryVectors] = weakref.WeakSet()
 
 
 def _unlock_query_vectors() -> None:
-    """In a forked child a thread that is not there may hold the locks."""
+    """In a forked child, a thread that no longer exists may hold the locks."""
     for each in _all_query_vectors:
         each.unlock()
 
 
-if hasattr(os, "register_at_fork"):  # not where nothing forks
+if hasattr(os, "register_at_fork"):  # absent on platforms without fork
     os.register_at_fork(after_in_child=_unlock_query_vectors)

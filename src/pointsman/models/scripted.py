@@ -1,4 +1,4 @@
-"""Fakes that need no model: deterministic, fast, and public, so that tests and examples can be anybody's."""
+"""Fakes that need no model: deterministic, fast and public, for your own tests and examples."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Call", "Delay", "HashingEmbedder", "ScriptedLLM"]
 
 
 class HashingEmbedder(BaseEmbedder):
-    """A fake embedder for tests and examples: texts that share words and letters are near each other.
+    """A fake embedder for tests and examples: texts that share words and letters are close to each other.
 
-    It hashes words and their character trigrams into ``dimensions`` signed counts. It knows no meaning, no
-    synonyms and no other language; it is the same on every machine and takes microseconds.
+    It hashes words and their character trigrams into ``dimensions`` signed counts. It has no notion of meaning,
+    synonyms or translation; it gives the same result on every machine and takes microseconds.
 
     Example:
         >>> cat, cats, rain = HashingEmbedder().embed(["a black cat", "black cats", "heavy rain"])
@@ -31,7 +31,7 @@ class HashingEmbedder(BaseEmbedder):
     """
 
     def __init__(self, dimensions: int = 64) -> None:
-        """Choose the length of the vectors; shorter ones make more chance resemblances.
+        """Set the length of the vectors; shorter ones collide more often.
 
         Raises:
             InputError: ``dimensions`` is not positive.
@@ -47,11 +47,11 @@ class HashingEmbedder(BaseEmbedder):
 
     @property
     def dimensions(self) -> int:
-        """As chosen."""
+        """The chosen length."""
         return self._dimensions
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``; a query and a document of the same text are equal."""
+        """Return vectors of shape ``(len(texts), dimensions)``; equal for a query and a document with the same text."""
         texts = text_list(texts)
         counts = np.zeros((len(texts), self._dimensions), np.float32)
         for row, text in zip(counts, texts, strict=True):
@@ -61,7 +61,7 @@ class HashingEmbedder(BaseEmbedder):
         return unit_rows(counts, self.name)
 
     def embed_documents(self, texts: Sequence[str], *, on_progress: Progress | None = None) -> NDArray[np.float32]:
-        """As ``embed_queries``."""
+        """Like ``embed_queries``."""
         vectors = self.embed_queries(texts)
         if on_progress is not None:
             on_progress(len(vectors))

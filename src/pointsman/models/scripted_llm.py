@@ -1,4 +1,4 @@
-"""A language model for tests and examples: it answers from a script, with faults and delays on demand."""
+"""A language model for tests and examples: answers from a script, with errors and delays on demand."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from pointsman.llm import BaseLLM, Completion, Schema, Usage
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """A reply that takes its time."""
+    """A delayed reply."""
 
     seconds: float
     reply: Reply
 
 
 Reply = str | Mapping[str, Any] | Sequence[Any] | Completion | Exception | Delay
-"""A text; data, which is sent as JSON; a whole completion; an exception, which is raised; any of them delayed."""
+"""A text; data to send as JSON; a complete completion; an exception to raise; or any of these, delayed."""
 
 Rules = Mapping[str | re.Pattern[str], Reply]
 
 
 class Call(NamedTuple):
-    """What a model was asked."""
+    """One call of a model."""
 
     prompt: str
     schema: Schema | None
 
 
 class ScriptedLLM(BaseLLM):
-    """Replies as the script says, the same on every run, and keeps what it was asked in ``calls``.
+    """Replies from a script, the same on every run, and records its calls in ``calls``.
 
     Example:
         >>> llm = ScriptedLLM({"capital of France": "Paris", re.compile("^Choose"): {"choice": 2}})
@@ -52,10 +52,10 @@ class ScriptedLLM(BaseLLM):
         """Set the script.
 
         Args:
-            replies: a list, one reply per call; or rules, the first of which that occurs in the prompt (a text as it
-                stands, a pattern where it is found) replies; or a function from prompt to reply.
-            supports_schema: whether it behaves as a model that can be held to a JSON schema: then replies that are JSON
-                come with ``data``, and `Call.schema` holds the schema. It does not check replies against it.
+            replies: a list, one reply per call; or rules, of which the first whose text or pattern occurs in the prompt
+                replies; or a function from prompt to reply.
+            supports_schema: whether to behave like a model that supports JSON schemas: JSON replies then come with
+                ``data``, and `Call.schema` has the schema. Replies are not validated against it.
         """
         self._rules = replies if isinstance(replies, Mapping) else None
         self._function = replies if callable(replies) else None
@@ -67,7 +67,7 @@ class ScriptedLLM(BaseLLM):
         self.calls: list[Call] = []
 
     def complete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """The next reply.
+        """Return the next reply.
 
         Raises:
             ModelError: the script has no reply for this call.
@@ -77,7 +77,7 @@ class ScriptedLLM(BaseLLM):
         return self._answer(prompt, reply)
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """The same, awaited; delays can be cancelled."""
+        """Async version of `complete`; delays can be cancelled."""
         seconds, reply = self._next(prompt, schema)
         await anyio.sleep(seconds)
         return self._answer(prompt, reply)
@@ -115,5 +115,5 @@ class ScriptedLLM(BaseLLM):
             try:
                 data = json.loads(text)
             except ValueError:
-                data = None  # as a server whose model was cut off
+                data = None  # like a server whose model was cut off
         return Completion(text, data, Usage(len(prompt.split()), len(text.split()), 1))

@@ -1,4 +1,4 @@
-"""Any model of the sentence-transformers family, where that package is installed."""
+"""Any sentence-transformers model, if that package is installed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class SentenceTransformersEmbedder(PrefixedEmbedder):
-    """An embedder over ``sentence_transformers.SentenceTransformer``.
+    """An embedder that uses ``sentence_transformers.SentenceTransformer``.
 
-    Offline, give the path of a folder that holds the model; a name is looked up (and downloaded) by that package.
+    For offline use, give the path of a folder with the model; the package looks up (and downloads) models by name.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class SentenceTransformersEmbedder(PrefixedEmbedder):
         """Load the model.
 
         Args:
-            name_or_path: A model's name, or the folder it is in.
-            query_prefix: Put before every query; models of the E5 family want ``"query: "``.
+            name_or_path: A model's name, or its folder.
+            query_prefix: Put before every query; E5 models expect ``"query: "``.
             document_prefix: Put before every document, such as ``"passage: "``.
             batch_size: Texts per run.
-            device: As PyTorch names it; None lets that package choose.
+            device: A PyTorch device name; None lets the package choose.
 
         Raises:
             MissingDependencyError: The package is not installed.
@@ -48,7 +48,7 @@ class SentenceTransformersEmbedder(PrefixedEmbedder):
             raise MissingDependencyError(extra, extra, "SentenceTransformersEmbedder") from error
         try:
             self._model: Any = SentenceTransformer(name_or_path, device=device)
-        except Exception as error:  # that package raises what its many parts do
+        except Exception as error:  # the package raises errors of its many dependencies
             raise ModelError(f"sentence-transformers cannot load {name_or_path!r}: {error}") from error
         self._name = f"sentence-transformers:{name_or_path}|{query_prefix}|{document_prefix}"
         self._prefixes = query_prefix, document_prefix

@@ -60,7 +60,7 @@ def measured(store: Store, embedder: Embedder, spread: CosineSpread | None) -> B
 
 def spread_evenly(store: Store, ids: Sequence[str], count: int) -> list[Document]:
     """At most ``count`` of these documents, spread evenly over the order in which they came."""
-    chosen = ids[:: max(1, len(ids) // count)][:count]
+    chosen = [ids[place * len(ids) // count] for place in range(count)] if len(ids) > count else list(ids)
     return [document for document in store.get(chosen) if document is not None]
 
 

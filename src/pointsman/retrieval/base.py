@@ -1,4 +1,4 @@
-"""What every retriever is."""
+"""The base of all retrievers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class BaseRetriever(Twins, needs=("retrieve", "aretrieve")):
-    """Finds documents for a query. Implement ``retrieve`` or ``aretrieve``; the other one comes from here."""
+    """Finds documents for a query. Implement ``retrieve`` or ``aretrieve``; this class derives the other."""
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits, best first."""
+        """Returns at most ``top_k`` hits, best first."""
         return wait_for(self.aretrieve, query, top_k)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """The same, awaited; a synchronous ``retrieve`` runs in a worker thread."""
+        """Async version of `retrieve`; a synchronous ``retrieve`` runs in a worker thread."""
         return await in_thread(self.retrieve, query, top_k)
 
 
 def checked(top_k: int) -> int:
-    """A number of results that can be had.
+    """Checks a number of results and returns it.
 
     Raises:
         InputError: it is not a positive int.

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 UNTIL_THEN: Final = "words alone find those until then"
-"""How a note ends that tells of vectors still to come."""
+"""The end of a note about vectors still to come."""
 
-_PATIENCE = 1.0  # seconds that a branch must have had before lateness counts as its failure
+_PATIENCE = 1.0  # seconds that a branch must have had before a timeout counts as its failure
 _AT_ONCE = 8  # concurrent calls when retrievers are asked many questions
 
 
@@ -58,7 +58,7 @@ class Branch(Protocol):
         ...
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
-        """The calls that search it for at most ``depth`` candidates a list, each with the places of its questions."""
+        """The calls that search it for at most ``depth`` candidates per list, each with the places of its questions."""
         ...
 
 
@@ -86,7 +86,7 @@ class SourceBranch:
         return [(list(range(len(questions))), call)]
 
     def _is_quick(self, questions: Sequence[Question]) -> bool:
-        """Whether a search need not wait: the store is in this process, and the query's vector is cached."""
+        """Whether a search does not wait: the store is in this process, and the query's vector is cached."""
         if len(questions) > 1 or not self.source.can(Capability.LOCAL):
             return False
         question = questions[0]
@@ -102,7 +102,7 @@ class SourceBranch:
             return self._results(looks, store.search([look for look, _ in looks]), statistics)
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
-        """The same, awaited; embedding, and a store in this process, run in a worker thread."""
+        """Async version of `search`; embedding, and a store in this process, run in a worker thread."""
         if self.source.store.info.can(Capability.LOCAL):
             return await in_thread(self.search, questions, depth)
 
@@ -115,7 +115,7 @@ class SourceBranch:
         return self._results(looks, lists, statistics)
 
     def _look(self, question: Question, depth: int, statistics: Statistics) -> tuple[Look, tuple[str, ...]]:
-        """What to look up in the store, and notes about what could not be embedded."""
+        """The store's look for a question, and notes about texts that could not be embedded."""
         source, query, variant = self.source, question.query, question.variant
         method, as_passage = self.method, False
         if variant is not None and variant.method is not None:
@@ -131,7 +131,7 @@ class SourceBranch:
             vector = source.vector_of(query.text, as_passage=as_passage)
         except InputError:
             raise
-        except Exception as error:  # told of in the answer, below
+        except Exception as error:  # reported in the answer, below
             if not words:
                 raise
             # the keyword list needs no model
@@ -164,7 +164,7 @@ class RetrieverBranch:
     Args:
         retriever: something with ``retrieve`` and ``aretrieve``.
         name: of its list.
-        key: two hits with the same key are the same document; dataset and id unless given.
+        key: two hits with the same key are the same document; dataset and id by default.
         options: further arguments that the retriever is called with.
     """
 
@@ -174,7 +174,7 @@ class RetrieverBranch:
         self.retriever, self.name, self._key, self._options = retriever, name, key, dict(options or {})
 
     def calls(self, questions: Sequence[Question], depth: int) -> list[tuple[list[int], Call[list[Results]]]]:
-        """See `Branch`; one call for each question."""
+        """See `Branch`; one call per question."""
         return [([place], self._call(question.query, depth)) for place, question in enumerate(questions)]
 
     def _call(self, query: Query, depth: int) -> Call[list[Results]]:
@@ -193,7 +193,7 @@ def unique_names(retrievers: Sequence[Any], names: Sequence[str] | None) -> list
     """A name for each retriever: the given name, its own, or its class name in words, numbered from the second on.
 
     Raises:
-        InputError: names are missing or repeated, or something is no retriever.
+        InputError: names are missing or repeated, or an object is not a retriever.
     """
     for retriever in retrievers:
         if not all(callable(getattr(retriever, way, None)) for way in ("retrieve", "aretrieve")):
@@ -235,9 +235,9 @@ async def ask(
     Args:
         branches: at least one, with different names.
         questions: the texts to search for.
-        depth: candidates a list.
+        depth: candidates per list.
         mode: how to wait.
-        journals: one for each question; each gets a span and any failure for every branch.
+        journals: one per question; each gets a span, and any failure, for every branch.
         breaker: leaves out branches that keep failing, unless all do.
         budget: seconds for all of them.
 
@@ -307,7 +307,7 @@ def _waves(calls: Sequence[Call[Any]], *, one_each: bool) -> Iterator[Sequence[C
 
 
 def nothing_answered(failed: Mapping[str, Exception]) -> Exception:
-    """The error of a search whose branches all failed; a single branch's InputError stays as it is."""
+    """The error of a search whose branches all failed; the InputError of a single branch is returned unchanged."""
     only = next(iter(failed.values()))
     if len(failed) == 1 and isinstance(only, InputError):
         return only

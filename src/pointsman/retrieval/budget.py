@@ -1,4 +1,4 @@
-"""What one search may spend on a language model: calls, tokens and time, in one account for all of its stages."""
+"""The language model budget of one search: calls, tokens and time, shared by all of its stages."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Budget:
     """Limits for one search; calls that would exceed them are not made, and the answer says so.
 
     Attributes:
-        calls: of a model.
-        tokens: of all prompts and answers together, as the model counts them, else estimated. A call is not begun
-            that its prompt would carry over the limit; the answers of calls under way may go over it.
-        seconds: from the first stage that may ask a model; a call under way then is abandoned.
+        calls: the maximum number of model calls.
+        tokens: of all prompts and answers together, as counted by the model, otherwise estimated. A call whose prompt
+            would exceed the limit is not made; the answers of running calls may exceed it.
+        seconds: counted from the first stage that may call a model; a call still running then is abandoned.
 
     Raises:
         InputError: a limit is negative, or ``seconds`` is not above 0.
@@ -45,7 +45,7 @@ class Budget:
 
 
 class Spending:
-    """The account of one search; its calls run at once, so it is safe to share between threads."""
+    """The account of one search; its calls run concurrently, so it is thread-safe."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -55,16 +55,16 @@ class Spending:
         self._lock = threading.Lock()
 
     def left(self, at_most: float | None = None) -> float:
-        """Seconds left, but at most ``at_most``."""
+        """Seconds left, at most ``at_most``."""
         remaining = self._deadline.left(at_most)
         assert remaining is not None, "a budget has seconds"
         return remaining
 
     def begin(self, prompt: str) -> tuple[float, int]:
-        """Book a call; seconds that it may take, and the tokens booked for its prompt.
+        """Book a call; returns the seconds that it may take, and the tokens booked for its prompt.
 
         Raises:
-            ModelError: there is nothing left for it.
+            ModelError: the budget is used up.
         """
         cost, remaining = estimated(prompt), self.left()
         with self._lock:
@@ -79,7 +79,7 @@ class Spending:
         return remaining, cost
 
     def end(self, booked: int, answer: Completion) -> None:
-        """Correct what was booked by what the call has cost."""
+        """Replace the booked tokens by the actual cost of the call."""
         usage = answer.usage
         reported = usage is not None and usage.prompt_tokens + usage.completion_tokens > 0
         cost = usage.prompt_tokens + usage.completion_tokens if usage and reported else booked + estimated(answer.text)
@@ -92,10 +92,10 @@ _OPEN: ContextVar[Spending | None] = ContextVar("pointsman-spending", default=No
 
 @contextmanager
 def spending(budget: Budget) -> Iterator[Spending]:
-    """The account that is open around here, else a new one of this budget for the length of the ``with`` block.
+    """Returns the active account; if there is none, a new one with this budget for the ``with`` block.
 
-    So a strategy within a strategy spends from the outer one's account, and so do stages in other threads and tasks,
-    which are started with a copy of the context.
+    So a strategy within a strategy spends from the outer account, and so do stages in other threads and tasks,
+    which start with a copy of the context.
     """
     open_ = _OPEN.get()
     if open_ is not None:
@@ -111,13 +111,13 @@ def spending(budget: Budget) -> Iterator[Spending]:
 
 
 class MeteredLLM(BaseLLM):
-    """A language model whose calls are booked on the account that is open; where none is, it is asked as it is.
+    """A language model whose calls are booked on the active account; without one, calls pass through unchanged.
 
     Args:
         llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
 
     Raises:
-        InputError: it is no model.
+        InputError: ``llm`` is not a language model.
     """
 
     def __init__(self, llm: Any) -> None:
@@ -126,7 +126,7 @@ class MeteredLLM(BaseLLM):
         self.llm = llm
 
     def complete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """The model's answer.
+        """Returns the model's answer.
 
         Raises:
             ModelError: the model failed, or the budget is used up.
@@ -140,7 +140,7 @@ class MeteredLLM(BaseLLM):
         return answer
 
     async def acomplete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """The same, awaited."""
+        """Async version of `complete`."""
         account = _OPEN.get()
         if account is None:
             return await aask(self.llm, prompt, schema=schema)
@@ -151,7 +151,7 @@ class MeteredLLM(BaseLLM):
 
 
 def estimated(text: str) -> int:
-    """Tokens that a text has, roughly."""
+    """Estimates the number of tokens of a text."""
     from pointsman.ingest import estimate_tokens
 
     return estimate_tokens(text)

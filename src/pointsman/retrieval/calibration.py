@@ -1,4 +1,4 @@
-"""Where cosines lie under an embedder, so that BM25 and cosine can be added on one scale."""
+"""The distribution of cosines under an embedder, which puts BM25 and cosine on one scale."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CosineSpread:
     """How cosines between queries and *random* documents are distributed.
 
     Attributes:
-        mean: what a cosine that means nothing looks like; subtracting it changes no order, but makes scores readable.
+        mean: the level of a meaningless cosine; subtracting it changes no order, but makes scores readable.
         sigma: the σ of the calibrated sum: the standard deviation over random documents.
     """
 
@@ -26,7 +26,7 @@ class CosineSpread:
 
     @classmethod
     def measured(cls, queries: NDArray[np.float32], documents: NDArray[np.float32]) -> CosineSpread:
-        """Means over queries of the mean and the standard deviation of their cosines to the documents.
+        """The mean over queries of the mean and of the standard deviation of their cosines to the documents.
 
         Args:
             queries: shape ``(n, dimensions)``, L2-normalised.
@@ -39,7 +39,7 @@ class CosineSpread:
     def shared(cls, spreads: Iterable[CosineSpread | None]) -> CosineSpread | None:
         """One scale for several sources: scores can be compared only if they are added up alike.
 
-        Sources without vectors (None) say nothing about it; None where that holds for all.
+        Sources without vectors (None) are ignored; returns None if there are no others.
         """
         measured = [spread for spread in spreads if spread is not None]
         if not measured:

@@ -1,7 +1,7 @@
-"""What `pointsman calibrate` keeps of a dataset: what its hits are worth, and how many of them hold an answer.
+"""The calibration of a dataset by `pointsman calibrate`: the relevance of its hits, and how many hold an answer.
 
-It is fitted to the dataset's own questions, goes before what comes with Pointsman there, and acts nowhere else. All of
-a workspace's calibrations are one record of it.
+It is fitted to the dataset's own questions, overrides the built-in calibration for that dataset, and affects no other.
+All calibrations of a workspace form one record.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from pointsman.errors import InputError
 from pointsman.retrieval.relevance import Relevance
 
 CALIBRATION: Final = "calibration"
-"""The kind of the record in a workspace; in a folder the file ``calibration.json``."""
+"""The kind of the record in a workspace; in a folder, the file ``calibration.json``."""
 
 MOST_HITS: Final = 50
-"""Hits among which an answer is looked for where coverage is asked for."""
+"""The number of first hits among which an answer is sought when coverage is requested."""
 
 _DIGITS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many hits hold an answer, as labelled questions have it: split conformal prediction.
+    """How many hits hold an answer, estimated from labelled questions by split conformal prediction.
 
-    Each hit has a share of the answer: the square root of its relevance, over the sum of all that were looked at. A
-    question's score is the share of what stands before its first relevant hit. The quantile of these scores at rank
-    ``⌈(n + 1) · coverage⌉`` is a share beyond which a further hit is not needed: for a question drawn as the labelled
-    ones were, the hits up to it hold an answer with at least that probability, whatever the relevance is worth.
+    Each hit has a share of the answer: the square root of its relevance, over the sum of all hits examined. A
+    question's score is the total share of the hits before its first relevant one. The quantile of these scores at rank
+    ``⌈(n + 1) · coverage⌉`` is a share beyond which no further hit is needed: for a question drawn like the labelled
+    ones, the hits up to it hold an answer with at least that probability, however good the relevance.
 
     Source: A. N. Angelopoulos and S. Bates, A Gentle Introduction to Conformal Prediction, arXiv 2107.07511 (2021),
-    sections 1 and 2.1. The root was chosen on public collections: it wants fewer hits than the relevance itself.
+    sections 1 and 2.1. The root was chosen on public collections: it needs fewer hits than the relevance itself.
 
     Attributes:
-        questions: labelled ones, those included whose answer was not among the first `MOST_HITS`.
-        scores: of those whose answer was, in ascending order, 0 to 1.
-        way: how they were searched; see `pointsman.retrieval.recipe.Recipe.way`. It holds for no other way.
+        questions: the number of labelled ones, including those without an answer among the first `MOST_HITS`.
+        scores: of those with an answer there, in ascending order, 0 to 1.
+        way: how they were searched; see `pointsman.retrieval.recipe.Recipe.way`. It is valid for no other way.
 
     Raises:
-        InputError: these are no such scores.
+        InputError: the values are not such scores.
     """
 
     questions: int
@@ -57,11 +57,11 @@ class Coverage:
 
     @classmethod
     def measured(cls, questions: Sequence[tuple[Sequence[float], int | None]], way: str) -> Self:
-        """The coverage of labelled questions.
+        """Measure the coverage of labelled questions.
 
         Args:
-            questions: of each, the relevance of its first `MOST_HITS` hits, and the place of the first relevant one
-                among them, from 0; None where there is none.
+            questions: for each, the relevance of its first `MOST_HITS` hits, and the place of the first relevant one
+                among them, from 0; None if there is none.
             way: how they were searched.
         """
         scores = [shares(relevance)[place] for relevance, place in questions if place is not None]
@@ -74,10 +74,10 @@ class Coverage:
         return len(self.scores) / (self.questions + 1)
 
     def count(self, relevance: Sequence[float], coverage: float) -> int | None:
-        """The fewest first hits that hold an answer with this probability; None where that cannot be promised.
+        """The fewest first hits that hold an answer with this probability; None if that cannot be promised.
 
         Args:
-            relevance: of the first `MOST_HITS` hits, or of all that there are.
+            relevance: of the first `MOST_HITS` hits, or of all if there are fewer.
             coverage: the probability, above 0 and below 1.
         """
         rank = math.ceil((self.questions + 1) * coverage)
@@ -88,7 +88,7 @@ class Coverage:
 
 
 def shares(relevance: Sequence[float]) -> list[float]:
-    """The share of the answer that stands before each hit, and after the last: from 0 to 1, one more than hits."""
+    """The share of the answer before each hit, and after the last: from 0 to 1, one value more than hits."""
     roots = [math.sqrt(max(chance, 0.0)) for chance in relevance]
     total = sum(roots) or 1.0
     before, found = 0.0, [0.0]
@@ -100,11 +100,11 @@ def shares(relevance: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was fitted to one dataset.
+    """The values fitted to one dataset.
 
     Attributes:
-        origin: to what, in words.
-        relevance: the calibrations, one for each form of evidence; empty where those that come with Pointsman stay.
+        origin: what they were fitted to, in words.
+        relevance: the calibrations, one per form of evidence; empty if the built-in ones apply.
         coverage: how many hits hold an answer; None without labels.
     """
 
@@ -114,10 +114,10 @@ class Calibration:
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        """A calibration out of a JSON object, checked.
+        """Read and check a calibration from a JSON object.
 
         Raises:
-            InputError: it is something else.
+            InputError: it is not a calibration.
         """
         if not isinstance(values, dict) or set(values) != {"origin", "relevance", "coverage"}:
             raise InputError(f"what is kept of a dataset has origin, relevance and coverage, not {values!r:.80}")
@@ -134,15 +134,15 @@ class Calibration:
 
 
 def to_json(calibrations: Mapping[str, Calibration]) -> str:
-    """The record of a workspace, by the names of datasets; `read_calibrations` reads it."""
+    """Returns the JSON record of a workspace, by dataset name, for `read_calibrations`."""
     return json.dumps({name: asdict(one) for name, one in sorted(calibrations.items())}, ensure_ascii=False) + "\n"
 
 
 def read_calibrations(text: str, where: str) -> dict[str, Calibration]:
-    """What was kept in a workspace, by the names of datasets.
+    """Read the stored calibrations of a workspace, by dataset name.
 
     Raises:
-        InputError: it is none; the message says where.
+        InputError: the text is not such a record; the message says where it is stored.
     """
     try:
         values = json.loads(text)

@@ -142,7 +142,7 @@ class Tasks:
         async def one(place: int, call: Call[T]) -> None:
             try:
                 outcomes[place] = Outcome(await call.asynchronous(), None, _since(began))
-            except Exception as error:  # noqa: BLE001  (an outcome: whoever asked decides)
+            except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
                 outcomes[place] = Outcome(None, error, _since(began))
             except asyncio.CancelledError:
                 task = asyncio.current_task()
@@ -195,7 +195,7 @@ class Threads:
                 if remaining is None or remaining > _POLL:
                     continue
                 break
-            if not isinstance(outcome, Outcome):  # KeyboardInterrupt and the like stop the whole search
+            if not isinstance(outcome, Outcome):  # KeyboardInterrupt and similar errors stop the whole search
                 raise outcome
             outcomes[place] = outcome
             under_way -= 1
@@ -209,7 +209,7 @@ def _now(function: Callable[[], T]) -> Outcome[T]:
     began = perf_counter()
     try:
         return Outcome(function(), None, _since(began))
-    except Exception as error:  # noqa: BLE001  (an outcome: whoever asked decides)
+    except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
         return Outcome(None, error, _since(began))
 
 
@@ -257,9 +257,9 @@ class _Worker:
             outcome: Any
             try:
                 outcome = Outcome(context.run(function), None, _since(began))
-            except Exception as error:  # noqa: BLE001  (an outcome: whoever asked decides)
+            except Exception as error:  # noqa: BLE001  (an outcome: the caller decides)
                 outcome = Outcome(None, error, _since(began))
-            except BaseException as error:  # noqa: BLE001  (raised in the thread that asked)
+            except BaseException as error:  # noqa: BLE001  (raised in the calling thread)
                 outcome = error
             cls.idle.append(worker)  # before the answer is out, so that the next call can use it
             outcomes.put((place, outcome))
@@ -281,7 +281,7 @@ class _Worker:
 
 @cache
 def _library_variable() -> contextvars.ContextVar[str | None] | None:
-    """Where sniffio, if installed, notes the running event loop; a copy of it would be wrong in another thread."""
+    """The variable in which sniffio, if installed, notes the running event loop; a copy is wrong in another thread."""
     try:
         from sniffio import current_async_library_cvar
     except ImportError:
@@ -290,7 +290,7 @@ def _library_variable() -> contextvars.ContextVar[str | None] | None:
 
 
 def _forget_workers() -> None:
-    """Forget all workers: a forked child has no threads but its own."""
+    """Forget all workers: a forked child has only its own thread."""
     _Worker.idle.clear()
     _Worker.count = 0
     _Worker.lock = threading.Lock()
@@ -301,7 +301,7 @@ if hasattr(os, "register_at_fork"):  # absent on systems without fork
 
 
 class Breaker:
-    """Leaves out for a while whatever keeps failing (the circuit breaker of Nygard, *Release It!*, 2007).
+    """Skips whatever keeps failing for a while (the circuit breaker of Nygard, *Release It!*, 2007).
 
     A name that fails ``failures`` times in a row is left out for ``seconds``; then one call tries it again.
 
@@ -314,7 +314,7 @@ class Breaker:
         if failures is not None and (not isinstance(failures, int) or failures < 1):
             raise InputError(f"failures of a breaker is an int from 1 up, or None, not {failures!r}")
         self._failures, self._seconds = failures, seconds
-        self._state: dict[str, tuple[int, float, str]] = {}  # failures in a row, when it is tried again, the last cause
+        self._state: dict[str, tuple[int, float, str]] = {}  # failures in a row, time of the next try, the last cause
         self._lock = threading.Lock()
 
     def why_not(self, name: str) -> str | None:

@@ -1,7 +1,7 @@
-"""Thinning out: near duplicates, limits per source, maximal marginal relevance. Pure functions, and a refiner of them.
+"""Diversification: near duplicates, limits per source, maximal marginal relevance. Pure functions and a refiner.
 
-Everything compares words as `pointsman.text` makes them, or vectors where they are given; so English, Chinese (by
-characters and pairs) and Russian are treated alike. Nothing depends on chance: equal input gives equal output.
+Texts are compared by their words, as `pointsman.text` makes them, or by vectors if given; so English, Chinese (by
+characters and pairs) and Russian are treated alike. Nothing is random: equal input gives equal output.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SHINGLE: Final = 3
 """Neighbouring words in a shingle."""
 
 WIDENED: Final = 3
-"""How many times as many hits are looked at as are wanted, so that what is dropped can be made up for."""
+"""Hits examined per hit of the answer, so that dropped ones can be replaced."""
 
-_CHARACTERS = 20_000  # of a hit: texts that are the same so far are the same
+_CHARACTERS = 20_000  # compared per hit: texts that agree up to there count as equal
 
 Source = str | Callable[[Hit], Hashable]
-"""What a hit's source is: the name of a metadata value, or a function of the hit; None means that it has none."""
+"""A hit's source: the name of a metadata value, or a function of the hit; None means that it has none."""
 
 
 def shingles(text: str, size: int = SHINGLE) -> frozenset[tuple[str, ...]]:
-    """All runs of ``size`` neighbouring words of a text; a shorter text is one run, an empty one has none.
+    """All runs of ``size`` consecutive words of a text; a shorter text is one run, an empty one has none.
 
     Broder, "On the resemblance and containment of documents", 1997, https://doi.org/10.1109/SEQUEN.1997.666900.
 
@@ -47,7 +47,7 @@ def shingles(text: str, size: int = SHINGLE) -> frozenset[tuple[str, ...]]:
 
 
 def jaccard(first: frozenset[Any], second: frozenset[Any]) -> float:
-    """What two sets share, as a part of all they have; 0 where both are empty.
+    """The size of the intersection of two sets over that of their union; 0 if both are empty.
 
     >>> jaccard(frozenset("abc"), frozenset("bcd"))
     0.5
@@ -57,15 +57,15 @@ def jaccard(first: frozenset[Any], second: frozenset[Any]) -> float:
 
 
 def near_duplicates(texts: Sequence[str], threshold: float, size: int = SHINGLE) -> dict[int, tuple[int, float]]:
-    """Which texts are nearly the same as one before them that is kept; all pairs are compared, exactly.
+    """Finds texts that nearly repeat an earlier one that is kept; compares all pairs exactly.
 
     Args:
-        texts: best first: of two duplicates the first one is kept.
+        texts: best first; the first of two duplicates is kept.
         threshold: the least resemblance (Jaccard of shingles) of duplicates, above 0 and at most 1.
-        size: words in a shingle.
+        size: words per shingle.
 
     Returns:
-        For each duplicate the text it is most like, and how much: places in ``texts``.
+        By the place in ``texts`` of each duplicate: the place of the text most like it, and their resemblance.
 
     >>> near_duplicates(["a red apple falls far", "no such thing here", "A red apple falls, far!"], 0.9)
     {2: (0, 1.0)}
@@ -77,8 +77,8 @@ def near_duplicates(texts: Sequence[str], threshold: float, size: int = SHINGLE)
         best = (0.0, -1)
         for other, other_shingles in originals:
             small, large = sorted((len(own), len(other_shingles)))
-            if small >= threshold * large:  # else no overlap could be enough
-                best = max(best, (jaccard(own, other_shingles), -1 - other))  # of equals the better ranked
+            if small >= threshold * large:  # otherwise no overlap could suffice
+                best = max(best, (jaccard(own, other_shingles), -1 - other))  # ties: the better ranked
         if best[0] >= threshold:
             duplicates[place] = -1 - best[1], best[0]
         else:
@@ -87,7 +87,7 @@ def near_duplicates(texts: Sequence[str], threshold: float, size: int = SHINGLE)
 
 
 def over_the_limit(keys: Sequence[Hashable], most: int) -> list[int]:
-    """The places of those whose key has occurred ``most`` times before them; None as a key has no limit.
+    """The places of keys that have already occurred ``most`` times; None as a key has no limit.
 
     >>> over_the_limit(["a", "b", "a", None, "a", None, None], 1)
     [2, 4]
@@ -103,20 +103,20 @@ def over_the_limit(keys: Sequence[Hashable], most: int) -> list[int]:
 
 
 def mmr(relevance: ArrayLike, similarity: ArrayLike, weight: float, count: int | None = None) -> list[int]:
-    """Maximal marginal relevance: the places of the candidates, each chosen for being relevant and unlike those before.
+    """Maximal marginal relevance: places of candidates that are relevant and unlike those already chosen, in order.
 
-    Next comes whoever has the greatest ``weight · relevance - (1 - weight) · (greatest similarity to those chosen)``;
-    of equals the first. Carbonell and Goldstein, "The use of MMR, diversity-based reranking for reordering documents
-    and producing summaries", SIGIR 1998, https://doi.org/10.1145/290941.291025.
+    Each step chooses the candidate with the greatest ``weight · relevance - (1 - weight) · (greatest similarity to
+    those chosen)``; ties go to the first. Carbonell and Goldstein, "The use of MMR, diversity-based reranking for
+    reordering documents and producing summaries", SIGIR 1998, https://doi.org/10.1145/290941.291025.
 
     Args:
         relevance: shape ``(n,)``.
         similarity: shape ``(n, n)``, on a scale like that of relevance.
-        weight: λ, from 0 (unlike each other) to 1 (relevance alone).
-        count: how many to choose; all of them unless given.
+        weight: λ, from 0 (only diversity) to 1 (only relevance).
+        count: how many to choose; all by default.
 
     Raises:
-        InputError: shapes do not fit, or the weight is none.
+        InputError: the shapes do not fit, or the weight is invalid.
 
     >>> mmr([1.0, 0.9, 0.5], [[1, 1, 0], [1, 1, 0], [0, 0, 1]], weight=0.5)
     [0, 2, 1]
@@ -140,21 +140,21 @@ def mmr(relevance: ArrayLike, similarity: ArrayLike, weight: float, count: int |
 
 
 class Diversifier(BaseRefiner):
-    """Makes room for what is different: drops near duplicates, limits each source, reorders by MMR; in this order.
+    """Makes room for variety: drops near duplicates, limits each source, reorders by MMR; in this order.
 
-    What is dropped stands with its reason in ``dropped``; MMR drops nothing. What is left open does nothing.
+    Dropped hits are listed with their reason in ``dropped``; MMR drops nothing. Options that are None have no effect.
 
     Args:
-        max_per_source: hits of one source at most.
-        near_duplicates: the resemblance from which a hit goes, as a better one says the same; 0.9 is usual.
-        mmr_lambda: λ of `mmr`; 1 leaves the order as it is, less makes it more various.
-        max_per_dataset: hits of one dataset at most.
+        max_per_source: the maximum number of hits from one source.
+        near_duplicates: the resemblance from which a hit is dropped as a repeat of a better one; 0.9 is usual.
+        mmr_lambda: λ of `mmr`; 1 keeps the order, smaller values add variety.
+        max_per_dataset: the maximum number of hits from one dataset.
         source: what a hit's source is; hits without one are not limited.
-        vectors: gives an array of shape ``(len(hits), dimensions)`` for hits, NaN where one has no vector; then MMR
-            compares by cosine, else by the words that two hits share (Jaccard).
+        vectors: returns an array of shape ``(len(hits), dimensions)`` for hits, NaN for one without a vector; MMR then
+            compares by cosine, otherwise by the words that two hits share (Jaccard).
 
     Raises:
-        InputError: an option cannot be used.
+        InputError: an option is invalid.
     """
 
     stage = "diversify"
@@ -182,15 +182,15 @@ class Diversifier(BaseRefiner):
         self.near_duplicates, self.mmr_lambda = near_duplicates, mmr_lambda
         self._source = source if callable(source) else _from_metadata(source)
         self._vectors = vectors
-        self.in_place = near_duplicates is None and mmr_lambda is None  # counting is quick, comparing texts is not
+        self.in_place = near_duplicates is None and mmr_lambda is None  # counting is fast, comparing texts is not
 
     def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (any scale)
-        """More than are wanted: some will go, or others may come before them."""
+        """More hits than the answer needs: some may be dropped, or later ones may move up."""
         options = (self.max_per_source, self.max_per_dataset, self.near_duplicates, self.mmr_lambda)
         return top_k if all(option is None for option in options) else WIDENED * top_k
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the cut is the workflow's)
-        """The hits that are left, best first; with MMR in their new order."""
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the workflow makes the cut)
+        """Returns the remaining hits, best first; with MMR in their new order."""
         hits, dropped, notes = list(ranked.hits), dict[HitKey, str](), []
         if self.near_duplicates is not None:
             duplicates = near_duplicates([_text(hit) for hit in hits], self.near_duplicates)
@@ -228,13 +228,13 @@ class Diversifier(BaseRefiner):
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             usable = np.isfinite(lengths) & (lengths > 0)
             rows = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=usable)
-            return np.asarray(rows @ rows.T)  # what has no vector is like nothing
+            return np.asarray(rows @ rows.T)  # a hit without a vector resembles no other
         words = [shingles(_text(hit), 1) for hit in hits]
         return np.array([[jaccard(row, other) for other in words] for row in words])
 
 
 def _relevance(hits: Sequence[Hit]) -> NDArray[np.float64]:
-    """Scores from 0 to 1, falling with the rank: the order that came in is the best there is."""
+    """Scores scaled to 0…1, falling with the rank; the incoming order is taken as the best."""
     import numpy as np
 
     scores = np.array([hit.score for hit in hits], np.float64)
@@ -245,7 +245,7 @@ def _relevance(hits: Sequence[Hit]) -> NDArray[np.float64]:
 
 
 def _without(hits: Sequence[Hit], reasons: dict[int, str], dropped: dict[HitKey, str]) -> list[Hit]:
-    """The hits that stay; those that go are noted."""
+    """Returns the hits that stay, and notes those that are dropped."""
     dropped.update((hits[place].key, reason) for place, reason in reasons.items())
     return [hit for place, hit in enumerate(hits) if place not in reasons]
 
@@ -261,12 +261,12 @@ def _dataset(hit: Hit) -> Hashable:
 def _from_metadata(name: str) -> Callable[[Hit], Hashable]:
     def source(hit: Hit) -> Hashable:
         value = hit.metadata.get(name)
-        return value if isinstance(value, Hashable) else repr(value)  # a list, say
+        return value if isinstance(value, Hashable) else repr(value)  # a list, for example
 
     return source
 
 
 def _check_share(name: str, value: object, *, zero: bool) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (0 <= value <= 1) or not (zero or value):  # type: ignore[operator]  # looked at beside it
+    if not number or not (0 <= value <= 1) or not (zero or value):  # type: ignore[operator]  # `number` comes first
         raise InputError(f"{name} is a number from 0{'' if zero else ' (excluded)'} to 1, not {value!r:.80}")

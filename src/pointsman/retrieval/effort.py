@@ -1,4 +1,4 @@
-"""How much the automatic choice may cost."""
+"""Limits on the cost of the automatic choice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pointsman.errors import InputError, UnknownNameError
 
 EffortName = Literal["fast", "balanced", "thorough"]
 EFFORTS: Final[tuple[EffortName, ...]] = get_args(EffortName)
-"""How much ``auto`` may cost: the lists alone; what gains at a few milliseconds; everything that gains."""
+"""The cost of ``auto``: only the lists; additions that gain at a few milliseconds; all additions that gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Limits:
     """What ``auto`` may spend on a query beyond hybrid search, in place of a named effort.
 
     Attributes:
-        milliseconds: for everything it would add; None: no limit.
-        llm_calls: how often it may ask a language model. No gain of asking one has been measured yet, so ``auto`` asks
-            none, whatever is allowed.
+        milliseconds: for all additions together; None: no limit.
+        llm_calls: the maximum number of language model calls. No gain from them has been measured yet, so ``auto``
+            makes none, whatever is allowed.
 
     Raises:
         InputError: a number is out of range.
@@ -39,7 +39,7 @@ def check_effort(effort: Any) -> None:
     """Checks that an effort with this name exists.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: no effort has this name.
     """
     if not isinstance(effort, Limits) and effort not in EFFORTS:
         raise UnknownNameError("effort", str(effort), EFFORTS)

@@ -1,4 +1,4 @@
-"""Retrievers of other libraries as ours: their answers become hits, and their errors ours."""
+"""Adapters for retrievers of other libraries: their results become hits, and their errors Pointsman's errors."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pointsman.types import Document, Hit, Provenance, Query
 
 
 class ForeignRetriever(BaseRetriever):
-    """A retriever of another framework as one of ours; a subclass says how to ask it.
+    """Base class of adapters for retrievers of other frameworks; a subclass defines how to call one.
 
     Args:
-        retriever: what is asked.
-        name: what the list is called in traces; its class's name unless given.
+        retriever: the retriever to call.
+        name: of its list in traces; its class name by default.
     """
 
     def __init__(self, retriever: Any, name: str | None = None) -> None:
         self.retriever, self.name = retriever, name or type(retriever).__name__
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits, best first.
+        """Returns at most ``top_k`` hits, best first.
 
         Raises:
             InputError: the query has filters; filter in the retriever itself.
@@ -40,7 +40,7 @@ class ForeignRetriever(BaseRetriever):
         return self._hits(answer, top_k)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """The same, awaited."""
+        """Async version of `retrieve`."""
         query = without_filters(query, top_k, self.name)
         try:
             answer = await self._aask(query.text, top_k)
@@ -50,7 +50,7 @@ class ForeignRetriever(BaseRetriever):
 
     def _hits(self, answer: Sequence[Any], top_k: int) -> list[Hit]:
         documents = [self._scored(item) for item in answer]
-        scored = all(score is not None for _, score in documents)  # else none counts: they would be on two scales
+        scored = all(score is not None for _, score in documents)  # otherwise ignore all: they would be on two scales
         hits = []
         for rank, (document, own) in enumerate(documents[:top_k], 1):
             score = own if scored else None
@@ -61,26 +61,26 @@ class ForeignRetriever(BaseRetriever):
 
     @abstractmethod
     def _ask(self, text: str, top_k: int) -> Sequence[Any]:
-        """Its answer to a text."""
+        """Returns the retriever's answer to a text."""
 
     @abstractmethod
     async def _aask(self, text: str, top_k: int) -> Sequence[Any]:
-        """The same, awaited."""
+        """Async version of `_ask`."""
 
     @abstractmethod
     def _scored(self, item: Any) -> tuple[Document, float | None]:
-        """A part of its answer as a document, and its score if it has one."""
+        """Returns an item of the answer as a document, and its score if it has one."""
 
 
 class SimilarityRetriever(ForeignRetriever):
-    """The vector store of another library, asked by its ``similarity_search(text, k)``, plain or awaited (seed 004).
+    """Adapter for a vector store with ``similarity_search(text, k)``, synchronous or async (seed 004).
 
-    Its answer is a list of documents with a ``page_content``, and ``metadata`` and an ``id`` if they have any; a
-    document without an id gets one made of its text. Such answers carry no scores, so a hit's score is 1 / rank.
+    Its answer is a list of documents with ``page_content``, and optionally ``metadata`` and ``id``; a document without
+    an id gets one derived from its text. Such answers carry no scores, so a hit's score is 1 / rank.
 
     Args:
         store: the vector store.
-        name: of its list in traces; its class's name unless given.
+        name: of its list in traces; its class name by default.
 
     Raises:
         InputError: the store has no ``similarity_search``.
@@ -111,10 +111,10 @@ class SimilarityRetriever(ForeignRetriever):
 
 
 def without_filters(query: str | Query, top_k: int, name: str) -> Query:
-    """The query for a retriever of another framework.
+    """Returns the query for a retriever of another framework.
 
     Raises:
-        InputError: it has filters, which those do not take, or the number is none.
+        InputError: it has filters, which such retrievers do not support, or ``top_k`` is invalid.
     """
     query = Query.of(query)
     checked(top_k)
@@ -124,7 +124,7 @@ def without_filters(query: str | Query, top_k: int, name: str) -> Query:
 
 
 def id_for(text: str) -> str:
-    """An id for a document that has none: the same text always gets the same one.
+    """Returns an id for a document that has none; the same text always gets the same id.
 
     >>> id_for("a red signal")
     '9a6ca5212d2abc4b51fce0c06f2acf03'
@@ -133,5 +133,5 @@ def id_for(text: str) -> str:
 
 
 def failed(source: object, error: Exception) -> PointsmanError:
-    """Converts an error of another framework to ours."""
+    """Converts an error of another framework to a Pointsman error."""
     return PointsmanError(f"{type(source).__name__} failed: {type(error).__name__}: {error}")

@@ -1,13 +1,13 @@
-"""Fusion: several rankings in, one out. Pure functions over keys and scores; nothing given is changed.
+"""Fusion: several rankings in, one out. Pure functions over keys and scores; the input is never changed.
 
 A ranking is a sequence of ``(key, score)``, best first; a score may be None. These rules hold in every
 method:
 
-- **One vote per list and key**: the first occurrence counts, and ranks are counted without the repeats.
-- **A list without scores is normal input.** If any of its scores is None it has ranks only, and where a
-  method needs scores the reciprocal rank 1, 1/2, 1/3 … stands in.
+- **One vote per list and key**: the first occurrence counts, and ranks are counted without repeats.
+- **A list without scores is normal input.** If any score is None, the list has only ranks; a method that
+  needs scores uses the reciprocal ranks 1, 1/2, 1/3 … instead.
 - **Weights** are finite and not negative, one per list, 1 by default; weight zero removes a list entirely.
-- **Order**: by fused score; ties in the order in which someone meets the keys who reads the lists side by
+- **Order**: by fused score; ties in the order in which the keys occur when the lists are read side by
   side, rank by rank (so by best rank, then by the first list that has it). Sums are exactly rounded, so
   neither the order of the lists nor that of a set decides anything else.
 - **Zero variance**: a list whose scores are all equal gives each of its members the constant that its
@@ -16,7 +16,7 @@ method:
 >>> fuse([[("a", 9.1), ("b", 4.0)], [("b", 0.83), ("c", 0.80)]], "rrf")
 [('b', 0.03252247488101534), ('a', 0.01639344262295082), ('c', 0.016129032258064516)]
 
-`calibrated_sum` is the default where both raw scores are known for every candidate; it takes those, not
+`calibrated_sum` is the default if both raw scores are known for every candidate; it takes those, not
 lists.
 """
 
@@ -38,7 +38,7 @@ RRF_K = 60
 KAPPA = 3.3
 """How many units of BM25 (in Lucene's form) one σ of cosine is worth in the calibrated sum."""
 
-_UNIT = [1 / (RRF_K + rank) for rank in range(1, 1001)]  # what ranks are worth at weight 1
+_UNIT = [1 / (RRF_K + rank) for rank in range(1, 1001)]  # the value of each rank at weight 1
 
 Ranking = Sequence[tuple[Key, float | None]]
 FusionMethod = Callable[..., list[tuple[Any, float]]]
@@ -65,7 +65,7 @@ def reciprocal_rank(
 def rank_sum(
     lists: Sequence[Sequence[Key]], weights: Sequence[float] | None = None, *, k: float = RRF_K
 ) -> list[tuple[Key, float]]:
-    """`reciprocal_rank` for lists of bare keys, none of them twice, without looking twice at what is known to be sound.
+    """`reciprocal_rank` for lists of bare keys without repeats; skips the checks.
 
     >>> rank_sum([["a", "b"], ["b"]], k=1)
     [('b', 0.8333333333333333), ('a', 0.5)]
@@ -171,11 +171,11 @@ def calibrated_sum(
     one. Ties stay in the order of ``keys``; a repeated key counts once, where it is first.
 
     Args:
-        keys: The union of what the lists found.
-        bm25: Raw BM25 by candidate, 0 where no word occurs.
-        cosine: The cosine of query and document by candidate, NaN where a document has no vector.
-        sigma: How far cosines between queries and random documents spread under this embedder.
-        kappa: How many units of BM25 one such spread is worth.
+        keys: The union of the keys in all lists.
+        bm25: Raw BM25 by candidate, 0 if no query word occurs.
+        cosine: The cosine of query and document by candidate, NaN if a document has no vector.
+        sigma: The standard deviation of cosines between queries and random documents under this embedder.
+        kappa: How many units of BM25 one such deviation is worth.
         weight_bm25: Multiplies the keyword part; 0 leaves it out.
         weight_cosine: Multiplies the vector part; 0 leaves it out.
 
@@ -220,17 +220,17 @@ def fuse(
     weights: Sequence[float] | None = None,
     **options: Any,
 ) -> list[tuple[Key, float]]:
-    """Fuse by a method's name, or by a function of one's own (F2).
+    """Fuse with a named method or a user-defined function (F2).
 
     Args:
-        lists: rankings, each best first: keys with their scores, or None where a list has none.
+        lists: rankings, each best first: keys with their scores, which are None in a list without scores.
         method: a name of `METHODS`, or a function that takes lists and weights as these do.
-        weights: one for each list; 1 unless given.
-        options: of the method.
+        weights: one per list; 1 by default.
+        options: the method's own options.
 
     Raises:
-        UnknownNameError: There is no such method.
-        InputError: Weights, scores or options cannot be used, or the function returned no ranking.
+        UnknownNameError: No method has this name.
+        InputError: Weights, scores or options are invalid, or the function did not return a ranking.
     """
     if callable(method):
         if weights is not None:
@@ -248,7 +248,7 @@ def fuse(
 
 
 def _sound(ranking: Any, method: FusionMethod) -> list[tuple[Any, float]]:
-    """What a function of somebody else's returned, checked."""
+    """Check the result of a user-defined function."""
     name = getattr(method, "__name__", type(method).__name__)
     try:
         pairs = [(key, float(score)) for key, score in ranking]
@@ -265,7 +265,7 @@ _Read = tuple[float, list[Key], "list[float] | None"]  # weight, keys without re
 
 
 def _read(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None) -> list[_Read[Key]]:
-    """The lists that have a say, checked, one vote per key."""
+    """The lists with a weight above zero, checked, with one vote per key."""
     weights = [1.0] * len(lists) if weights is None else weights
     _check_weights(weights, len(lists))
     result: list[_Read[Key]] = []
@@ -308,7 +308,7 @@ def _ranks(first: float, keys: Sequence[Key]) -> Iterable[float]:
 
 
 def _moments(scores: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation; exactly 0 when all scores are equal, whatever the mean is rounded to."""
+    """Mean and standard deviation; exactly 0 if all scores are equal, however the mean is rounded."""
     if min(scores) == max(scores):
         return scores[0], 0.0
     mean = math.fsum(scores) / len(scores)
@@ -320,11 +320,11 @@ def _summed(
     normalise: Callable[[list[float]], list[float]],
     absent: Callable[[list[float]], float] | None = None,
 ) -> list[tuple[Key, float]]:
-    """The weighted sum of normalised scores; ``absent`` is what a list gives for keys that it lacks, else 0."""
+    """The weighted sum of normalised scores; ``absent`` gives a list's score for keys that it lacks, by default 0."""
     contributions, floors = [], []
     for weight, keys, raw in rankings:
         scores = [1 / rank for rank in _ranks(1, keys)] if raw is None else raw
-        # scores near the largest double must not overflow; no method here minds a scale, and powers of two are exact
+        # scores near the largest double must not overflow; scaling affects no method here, and powers of two are exact
         _, exponent = math.frexp(max(map(abs, scores)))
         normal = normalise([math.ldexp(score, -exponent) for score in scores])
         floor = absent(normal) if absent else 0.0
@@ -359,11 +359,11 @@ def _ordered(
 
 
 def _added(lists: Sequence[Sequence[Key]], contributions: Sequence[Sequence[float]]) -> list[tuple[Key, float]]:
-    """`_ordered` for sums over at most two lists, where one addition is exact enough and many times quicker."""
+    """`_ordered` for sums over at most two lists, where one addition is exact enough and many times faster."""
     totals: dict[Key, float] = dict.fromkeys(chain.from_iterable(zip_longest(*lists, fillvalue=_NOBODY)), 0.0)
     totals.pop(_NOBODY, None)
     for keys, values in zip(lists, contributions, strict=True):
-        for key, value in zip(keys, values):  # noqa: B905  (one value a key, made so)
+        for key, value in zip(keys, values):  # noqa: B905  (as many values as keys by construction)
             totals[key] += value
     return sorted(totals.items(), key=_score, reverse=True)
 

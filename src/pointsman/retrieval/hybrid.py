@@ -1,4 +1,4 @@
-"""Several retrievers as one: asked in parallel, deduplicated, fused (F1 to F5)."""
+"""Several retrievers as one: called in parallel, deduplicated, fused (F1 to F5)."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from pointsman.types import Document
 
 TIMEOUT = 30.0
-"""Seconds after which a search answers with what it has."""
+"""Seconds after which a search returns what it has."""
 
 _MANIFEST = "hybrid.json"
 
 
 @dataclass(frozen=True, slots=True)
 class NodesAdded:
-    """Which retrievers hold what was to be added (F4).
+    """Which retrievers accepted the documents (F4).
 
     Attributes:
-        holding: by name, those that took everything.
-        failed: by name, the error of each that did not; what it holds of the nodes is up to it.
+        holding: by name, those that accepted all documents.
+        failed: by name, the error of each that failed; it may hold some of the documents.
     """
 
     holding: tuple[str, ...]
@@ -50,26 +50,26 @@ class NodesAdded:
 
 
 class SimpleHybridRetriever(BaseRetriever):
-    """Asks several retrievers at once and fuses what they find.
+    """Calls several retrievers in parallel and fuses their hits.
 
     A retriever that fails or is late is left out of the answer, which says so: `retrieve` returns `Hits`, a list with
-    ``degraded`` and ``trace``. One that keeps failing is not asked for a while. Where several return the same document,
-    the version of the list that has it highest is kept (at the same rank: the one with the higher score), and every
-    list's rank and score stand in the hit's ``provenance``.
+    ``degraded`` and ``trace``. One that keeps failing is skipped for a while. If several return the same document, the
+    version from the list that ranks it highest is kept (at equal ranks: the one with the higher score), and the hit's
+    ``provenance`` holds rank and score in every list.
 
     Args:
-        retrievers: at least one; anything with ``retrieve`` and ``aretrieve``. One list of them does as well.
-        names: what their lists are called; their classes in words unless given.
-        fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a function of your own like those (F2); RRF unless
-            given, as foreign scores are on no common scale.
-        weights: one for each retriever, 1 unless given; 0 leaves one's list out of the ranking.
+        retrievers: at least one; anything with ``retrieve`` and ``aretrieve``. A single list of them is accepted too.
+        names: the names of their lists; by default, their class names in words.
+        fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a user-defined function of that kind (F2); RRF by
+            default, since scores of foreign retrievers share no scale.
+        weights: one per retriever, 1 by default; 0 leaves its list out of the ranking.
         dedupe: what makes two hits the same document: its ``"id"`` (within its dataset), or its ``"content"``.
-        depth: how many hits each retriever is asked for, where ``top_k`` is not more.
-        timeout: seconds after which the answer consists of what has arrived; None waits as long as it takes.
-        breaker: when to leave a failing retriever out.
+        depth: how many hits to request from each retriever, if ``top_k`` is not larger.
+        timeout: seconds after which the answer consists of the results so far; None waits indefinitely.
+        breaker: when to skip a failing retriever.
 
     Raises:
-        InputError: there is no retriever, something is none, or one of the options cannot be used.
+        InputError: there is no retriever, an object is not a retriever, or an option is invalid.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SimpleHybridRetriever(BaseRetriever):
         self.retrievers = ours
         self.names = tuple(unique_names(ours, names))
         if not callable(fusion):
-            fuse([[]] * len(ours), fusion, weights)  # says what is wrong with them, now
+            fuse([[]] * len(ours), fusion, weights)  # rejects invalid options now
         Deadline(timeout)
         self._fusion, self._depth, self._timeout = fusion, checked(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
@@ -103,24 +103,24 @@ class SimpleHybridRetriever(BaseRetriever):
         self._breaker = breaker or Breaker()
 
     def _asked(self, options: Mapping[str, Any]) -> list[RetrieverBranch]:
-        """The retrievers, to be called with these further arguments."""
+        """The retrievers, set up to be called with these further arguments."""
         return [
             RetrieverBranch(one, name, self._key, options)
             for one, name in zip(self.retrievers, self.names, strict=True)
         ]
 
     def retrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None, **options: Any) -> Hits:
-        """At most ``top_k`` hits, best first.
+        """Returns at most ``top_k`` hits, best first.
 
         Args:
-            query: what to look for; every retriever is given the same `Query` object (F5).
-            top_k: how many; the cut comes after the fusion.
+            query: the query; every retriever receives the same `Query` object (F5).
+            top_k: the number of hits; the cut comes after the fusion.
             timeout: for this call, instead of the retriever's own.
-            options: passed on to every retriever; what one does not take fails there, and is reported.
+            options: passed to every retriever; one that does not accept them fails, which is reported.
 
         Raises:
             RetrievalError: all retrievers failed; it carries each one's error.
-            InputError: a number cannot be used.
+            InputError: a number is invalid.
         """
         return run(self._flow(Threads(), Query.of(query), checked(top_k), timeout, options))
 
@@ -129,10 +129,10 @@ class SimpleHybridRetriever(BaseRetriever):
         query: str | Query,
         top_k: int = 10,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline is no cancellation)
+        timeout: float | None = None,  # noqa: ASYNC109  (a partial answer at the deadline, not a cancellation)
         **options: Any,
     ) -> Hits:
-        """The same, awaited."""
+        """Async version of `retrieve`."""
         return await self._flow(Tasks(), Query.of(query), checked(top_k), timeout, options)
 
     def _flow(
@@ -163,13 +163,13 @@ class SimpleHybridRetriever(BaseRetriever):
         journal.fused(results, fused)
         return Hits(hits, journal.trace(hits), tuple(journal.degraded))
 
-    # ── keeping (F4) ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── adding and saving (F4) ───────────────────────────────────────────────────────────────────────────────────
 
     def add_nodes(self, nodes: Sequence[Document]) -> NodesAdded:
-        """Give documents to every retriever that takes any; one that fails does not keep the others from theirs.
+        """Add documents to every retriever that accepts any; the failure of one does not affect the others.
 
         Raises:
-            InputError: none of the retrievers takes documents.
+            InputError: no retriever accepts documents.
         """
         takers = {
             name: retriever
@@ -186,11 +186,11 @@ class SimpleHybridRetriever(BaseRetriever):
                 failed[name] = InputError(f"{name} does not accept documents; it has no add_nodes")
                 continue
             try:
-                outcome = takers[name].add_nodes(nodes)  # type: ignore[attr-defined]  # looked for above
+                outcome = takers[name].add_nodes(nodes)  # type: ignore[attr-defined]  # checked above
             except Exception as error:  # noqa: BLE001  (returned to the caller by name)
                 failed[name] = error
                 continue
-            if isinstance(outcome, NodesAdded) and outcome.failed:  # one made of others itself
+            if isinstance(outcome, NodesAdded) and outcome.failed:  # a hybrid retriever itself
                 failed.update({f"{name}.{inner}": error for inner, error in outcome.failed.items()})
                 holding.extend(f"{name}.{inner}" for inner in outcome.holding)
             else:
@@ -198,15 +198,15 @@ class SimpleHybridRetriever(BaseRetriever):
         return NodesAdded(tuple(holding), failed)
 
     async def aadd_nodes(self, nodes: Sequence[Document]) -> NodesAdded:
-        """`add_nodes`, awaited."""
+        """Async version of `add_nodes`."""
         return await in_thread(self.add_nodes, nodes)
 
     async def apersist(self, persist_dir: str | Path) -> None:
-        """`persist`, awaited."""
+        """Async version of `persist`."""
         await in_thread(self.persist, persist_dir)
 
     def persist(self, persist_dir: str | Path) -> None:
-        """Save every retriever under a folder of its own name.
+        """Save every retriever in its own folder below ``persist_dir``.
 
         Raises:
             InputError: one of them cannot be saved; nothing is written then.
@@ -225,7 +225,7 @@ class SimpleHybridRetriever(BaseRetriever):
         folder = Path(persist_dir)
         folder.mkdir(parents=True, exist_ok=True)
         for place, retriever in enumerate(self.retrievers):
-            retriever.persist(folder / _folder(place))  # type: ignore[attr-defined]  # looked for above
+            retriever.persist(folder / _folder(place))  # type: ignore[attr-defined]  # checked above
         about = {
             "format": 1,
             "names": list(self.names),
@@ -239,17 +239,17 @@ class SimpleHybridRetriever(BaseRetriever):
 
     @classmethod
     def load(cls, persist_dir: str | Path, *loaders: Callable[[Path], Retriever], **options: Any) -> Self:
-        """A retriever that answers as the one that was saved there.
+        """Load a saved retriever, which answers like the original.
 
         Args:
-            persist_dir: what was given to `persist`.
-            loaders: for each retriever, in order, what makes it from its folder, such as
-                ``pointsman.dataset.DatasetRetriever.load``; one alone serves all. A file never names code to run.
-            options: of the constructor, instead of what was saved.
+            persist_dir: the folder given to `persist`.
+            loaders: one per retriever, in order: a function that loads it from its folder, such as
+                ``pointsman.dataset.DatasetRetriever.load``; a single one serves all. The file never names code to run.
+            options: of the constructor; they override the saved ones.
 
         Raises:
             InputError: nothing was saved there, or the number of loaders does not fit.
-            CorruptStoreError: the file that tells about it cannot be read.
+            CorruptStoreError: the saved description cannot be read.
         """
         folder = Path(persist_dir)
         try:
@@ -259,7 +259,7 @@ class SimpleHybridRetriever(BaseRetriever):
             if not names or not isinstance(about["names"], list) or not isinstance(weights, (list, NoneType)):
                 raise TypeError("its names or weights are not a list")
             saved = {"fusion": about["fusion"], "weights": weights, "depth": checked(about["depth"])}
-            fuse([[]] * len(names), about["fusion"], weights)  # says what is wrong with them
+            fuse([[]] * len(names), about["fusion"], weights)  # rejects invalid values
         except FileNotFoundError:
             raise InputError(f"no hybrid retriever is saved at {folder}; name the folder given to persist") from None
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:  # and InputError
@@ -277,7 +277,7 @@ class SimpleHybridRetriever(BaseRetriever):
 
 
 def content_key(hit: Hit) -> Hashable:
-    """The same for documents of the same text, but for case and white space."""
+    """A key that is equal for documents with the same text, ignoring case and white space."""
     text = " ".join(hit.document.text.casefold().split())
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 

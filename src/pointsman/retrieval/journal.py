@@ -1,4 +1,4 @@
-"""The notes that one search takes while it runs; they become the trace of its answer."""
+"""The notes that a search takes while it runs; they become the trace of its answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Report the progress of searches that begin within the block to a listener, while they run.
+    """Report the progress of searches that begin within the block to a listener.
 
     An error of the listener is logged, and the search goes on.
     """

@@ -1,12 +1,12 @@
-"""The automatic choice: from a query and cheap evidence to how much each list counts and what else is looked up.
+"""The automatic choice: decides from a query and cheap evidence how much each list counts and what is added.
 
-The base is the calibrated sum of words and vectors. Two things are decided for each query, by constants that stand
-with their origin in ``policy.json``:
+The base is the calibrated sum of words and vectors. Two things are decided for each query, by constants listed with
+their origin in ``policy.json``:
 
-- **Vectors count more where one of them stands out, and less where none does.** The *span* is how many σ the best
-  cosine lies above chance; vectors count ``span / span_from`` times. Where answers are one sentence long, or in another
-  language than the question, the span is large, and words are the weaker witness; where it is small no vector is good.
-- **Words in a script that the documents don't have are left out** of keyword search: the few stray Chinese words of an
+- **Vectors count more if one of them stands out, and less if none does.** The *span* is how many σ the best cosine
+  lies above chance; vectors count ``span / span_from`` times. If answers are one sentence long, or in another language
+  than the question, the span is large, and words are the weaker evidence; if it is small, no vector is good.
+- **Words in a script that the documents lack are left out** of keyword search: the few stray Chinese words of an
   English dataset would win every Chinese question.
 """
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 POLICY: Final = "policy"
-"""The kind of its record in a workspace; in a folder the file ``policy.json``."""
+"""The kind of the policy's record in a workspace; in a folder, the file ``policy.json``."""
 
 
 _RETIRED: Final = frozenset({"feedback", "feedback_top", "feedback_below"})
-"""What policies of earlier versions had, for a step that is gone; the rest of theirs holds."""
+"""Fields in policies of earlier versions for a step that was removed; the other fields remain valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +41,20 @@ class Policy:
     """The constants of the automatic choice.
 
     Attributes:
-        name: what it is called.
+        name: the policy's name.
         span_from: σ above chance from which vectors count more, and below which less: ``span / span_from`` times.
-        span_least: how many times at least.
-        span_most: how many times at most.
+        span_least: the smallest such factor.
+        span_most: the largest such factor.
         absent_script: the share of documents below which a script counts as absent.
-        vector_weight: what vectors count at all, as fitted to somebody's labels; 1: as measured on public collections.
-        strategy: a fixed strategy to take instead, where that was found better; None: decide.
+        vector_weight: the overall weight of vectors, if fitted to labels; 1: as measured on public collections.
+        strategy: a fixed strategy to use instead, if measured to be better; None: decide per query.
         confidence: the share of collections on which no single way of ranking was better by more than .005; it says
-            how often the choice is right, and nothing of one answer.
-        additions: what else there is to add to a query, with the measured mean gain and the milliseconds it takes.
+            how often the choice is right, and nothing about a single answer.
+        additions: what can be added to a query, each with its measured mean gain and its cost in milliseconds.
         origin: where each number came from.
 
     Raises:
-        InputError: a number is out of range, or something is of another type.
+        InputError: a number is out of range, or a value has the wrong type.
     """
 
     name: str = "measured"
@@ -90,7 +90,7 @@ class Policy:
             raise InputError(f"strategy of a policy is one of {', '.join(LISTS)}, or none, not {self.strategy!r:.80}")
 
     def weigh(self, pool: Pool[Any], spread: CosineSpread) -> tuple[dict[str, float], str]:
-        """The weights of the lists for what was found, and why."""
+        """Returns the weights of the lists for these candidates, and the reason."""
         span = span_of(pool, spread)
         factor = min(max(span / self.span_from, self.span_least), self.span_most)
         weight = self.vector_weight * factor
@@ -98,19 +98,19 @@ class Policy:
         return {"vector": weight}, f"vectors count {weight:.2f}: the best lies {span:.1f} σ above chance{tuned}"
 
     def to_json(self) -> str:
-        """The policy as `from_json` reads it."""
+        """Returns the policy as JSON for `from_json`."""
         return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """A policy out of a file.
+        """Read a policy from JSON.
 
         Raises:
-            InputError: it is none, or a number is out of range.
+            InputError: it is not a policy, or a number is out of range.
         """
         try:
             return cls._read(text)
-        except RecursionError:  # from reading it, or from showing what is wrong with it
+        except RecursionError:  # from parsing it, or from formatting an error about it
             raise InputError("a policy is a flat JSON object; this is nested too deeply") from None
 
     @classmethod
@@ -131,22 +131,22 @@ class Policy:
 
 
 def span_of(pool: Pool[Any], spread: CosineSpread) -> float:
-    """How many σ the best cosine lies above chance; 0 where no vectors were searched."""
+    """How many σ the best cosine lies above chance; 0 if no vectors were searched."""
     ranking = pool.lists.get("vector")
     return max(0.0, (ranking[0][1] - spread.mean) / spread.sigma) if ranking else 0.0
 
 
 @cache
 def measured() -> Policy:
-    """The policy that comes with Pointsman."""
+    """Returns the policy shipped with Pointsman."""
     return Policy.from_json(resources.files("pointsman.retrieval").joinpath("policy.json").read_text("utf-8"))
 
 
 def read_policy(text: str, where: str) -> Policy:
-    """A policy that was kept somewhere.
+    """Read a stored policy.
 
     Raises:
-        InputError: it is none; the message says where.
+        InputError: it is not a policy; the message says where it is stored.
     """
     try:
         return Policy.from_json(text)

@@ -64,7 +64,7 @@ class Pool(Generic[Key]):
 
     Attributes:
         lists: by name, best first; ``"bm25"`` and ``"vector"`` are those of the built-in indexes.
-        scores: by the same names, raw scores of every candidate, where a list can also score those that only other
+        scores: by the same names, raw scores of every candidate, if a list can also score those that only other
             lists hold; the cosine of a document without a vector is NaN.
         vectors_due: whether documents without a vector are only waiting for it.
     """
@@ -74,7 +74,7 @@ class Pool(Generic[Key]):
     vectors_due: bool = False
 
     def __len__(self) -> int:
-        """How many different candidates there are."""
+        """The number of distinct candidates."""
         if len(self.lists) == 1:
             return len(next(iter(self.lists.values())))
         return len({key for ranking in self.lists.values() for key, _ in ranking})
@@ -85,7 +85,7 @@ class Pool(Generic[Key]):
         """Fuse all lists into one ranking.
 
         Args:
-            method: ``"bm25"``, ``"vector"``, ``"hybrid"`` (the calibrated sum where both raw scores are known; beside
+            method: ``"bm25"``, ``"vector"``, ``"hybrid"`` (the calibrated sum if both raw scores are known; beside
                 foreign lists it counts as one list in a reciprocal rank fusion), a name of
                 `pointsman.retrieval.fusion.METHODS`, or a function like those.
             spread: where cosines lie under this embedder; the calibrated sum needs it.
@@ -93,7 +93,7 @@ class Pool(Generic[Key]):
 
         Raises:
             UnknownNameError: there is no such method.
-            InputError: a weight cannot be used.
+            InputError: a weight is invalid.
         """
         weights = weights or {}
         if callable(method):
@@ -126,9 +126,9 @@ class Pool(Generic[Key]):
         return Fused(fuse(lists, method, factors), method, _part(method, dict(zip(names, lists, strict=True)), weights))
 
     def evidence(self, spread: CosineSpread, weights: Mapping[str, float] | None = None) -> dict[Key, float]:
-        """The calibrated sum of every candidate; of one term only, where only words or only vectors were searched.
+        """The calibrated sum of every candidate; only one term if only words or only vectors were searched.
 
-        A document without a vector counts as if it lay at chance distance; one that waits for it, see `_unknown`.
+        A document without a vector counts as if its cosine were at chance level; for one still to come see `_unknown`.
         """
         weights = weights or {}
         words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0) * KAPPA / spread.sigma
@@ -195,8 +195,8 @@ class Pool(Generic[Key]):
 def merge(pools: Mapping[int, Pool[Any]]) -> Pool[tuple[int, Any]]:
     """Merge the candidates of several sources into one pool; its keys are pairs of source number and key.
 
-    Raw scores on one scale are compared across sources. Where a source lacks a list, its documents have no
-    word of the query there (BM25 0), or no vector (cosine NaN).
+    Raw scores on one scale are compared across sources. If a source lacks a list, its documents count there as
+    having no word of the query (BM25 0) or no vector (cosine NaN).
     """
     own = [name for name in SCALES if any(name in pool.lists for pool in pools.values())]
     others = [name for pool in pools.values() for name in pool.lists if name not in SCALES]
@@ -222,7 +222,7 @@ def _part(method: str, lists: Mapping[str, Ranking[Key]], weights: Mapping[str, 
             return weights.get(source, 1.0) / (offset + rank) if rank else None
 
         return by_rank
-    alone: dict[str, dict[Key, float]] = {}  # by list; made when somebody asks
+    alone: dict[str, dict[Key, float]] = {}  # by list; computed on first use
 
     def part(source: str, key: Key, _: int | None) -> float | None:
         if source not in alone:

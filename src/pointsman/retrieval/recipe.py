@@ -1,4 +1,4 @@
-"""How one search is to be done: what `pointsman.engine` decides, and `pointsman.retrieval.search` carries out."""
+"""The recipe of one search: `pointsman.engine` decides it, and `pointsman.retrieval.search` carries it out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer, Lookup
 
-_NUMBERED: Final = re.compile(r".* \d+")  # how the list of a variant is called
+_NUMBERED: Final = re.compile(r".* \d+")  # the name of a variant's list
 
 
 _CHOICES_KEPT: Final = 32
@@ -70,13 +70,13 @@ class Recipe:
         timeout: seconds for the whole search; None: no limit.
         breaker: when to leave a failing branch out for a while.
         budget: the limits on language model calls.
-        decisions: what was decided, why, and who said so.
+        decisions: what was decided, why, and by what.
         notes: what could not be done as requested.
         alone: whether a strategy does everything by itself, as the only source.
         confidence: how sure the choice of the strategy is, 0 to 1 (I7).
         calibrations: judge how relevant a hit is; the first that fits its scores is used.
         min_relevance: the least relevance of a hit in the answer; None: no limit.
-        fitted: by dataset, what was fitted to it; it goes before ``calibrations`` there.
+        fitted: by dataset, what was fitted to it; it takes precedence over ``calibrations`` there.
         coverage: answer with the fewest hits that hold an answer with this probability; None: with ``k``.
     """
 
@@ -156,12 +156,12 @@ class Recipe:
 
     @property
     def most(self) -> int:
-        """How many hits an answer may have; where coverage is asked for, among which the answer is looked for."""
+        """The maximum number of hits in an answer; with coverage, the number examined."""
         return self.k if self.coverage is None else max(self.k, MOST_HITS)
 
     @property
     def way(self) -> str:
-        """How it ranks, in words that tell it from other ways: a promise of coverage holds for one of them."""
+        """Names the way of ranking, so that ways can be told apart: a promise of coverage holds for one of them."""
         decided = [f"{one.what} {one.value}" for one in self.decisions if one.what in _RANKING]
         steps = getattr(self.transformer, "steps", () if self.transformer is None else (self.transformer,))
         stages = [type(one).__name__ for one in (*steps, *self.refiners)]
@@ -170,7 +170,7 @@ class Recipe:
         return ", ".join([*decided, f"depth {self.depth}", *weights, *stages]).strip()
 
     def depth_of(self, scale: str) -> int:
-        """How many hits the stages after the fusion want to see."""
+        """How many hits the stages after the fusion need."""
         return max([self.most, *(refiner.depth(self.most, scale) for refiner in self.refiners)])
 
 
@@ -207,7 +207,7 @@ def check_method(method: str) -> None:
     """Checks that a ranking method with this name exists.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: no ranking method has this name.
     """
     if method != "auto" and method not in LISTS:
         raise UnknownNameError("strategy", method, ("auto", *LISTS))
@@ -217,7 +217,7 @@ def by_name(sources: Sequence[Any]) -> dict[str, Any]:
     """Sources and retrievers by their names.
 
     Raises:
-        InputError: two have the same name, or something is neither.
+        InputError: two have the same name, or an object is neither a source nor a retriever.
     """
     if isinstance(sources, Mapping | str) or not isinstance(sources, Sequence):
         raise InputError(f"give a list of datasets or retrievers, not {type(sources).__name__}")

@@ -1,15 +1,15 @@
-"""Which strategy a query asks for, by how it looks (I5): the heuristic profile of ``auto``, and what I8 answers.
+"""Recommends a strategy by the wording of a query (I5): the heuristic profile of ``auto``, and the answer of I8.
 
-No model and no index, and the same answer every time. The rules, the first that applies:
+Uses no model and no index, and is deterministic. The first rule that applies decides:
 
 1. a word of comparison (*difference*, *versus*, 区别, плюсы и минусы …) and something compared, which `RuleDecomposer`
-   then takes apart -> ``decomposition``;
+   then separates -> ``decomposition``;
 2. a question: it ends in a question mark or opens with a question word -> ``hyde``. Chinese leaves the question word
    where the answer would stand (环保设备是什么), so there it counts anywhere;
 3. fewer than 5 words -> ``multi_query``; 1.6 Chinese characters count as one;
 4. anything else -> ``hybrid``.
 
-Confidences are the seed's: an order among strategies, not measured probabilities.
+Confidences are the seed's: they order the strategies and are not measured probabilities.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 SHORT: Final = 5
-"""Words from which on a query is not short."""
+"""The number of words from which a query is no longer short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Recommendation:
 
     Attributes:
         strategy: its name.
-        confidence: from 0 to 1; see the module.
-        reason: in the language of the query, English unless that is Chinese or Russian.
-        alternatives: other strategies that can be used, with their confidences, best first.
+        confidence: 0 to 1; see the module.
+        reason: in the language of the query if that is Chinese or Russian, otherwise in English.
+        alternatives: other usable strategies with their confidences, best first.
     """
 
     strategy: str
@@ -47,7 +47,7 @@ class Recommendation:
     alternatives: tuple[tuple[str, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As I8 answers: ``recommended_strategy``, ``confidence``, ``reason``, ``alternatives``."""
+        """Returns the JSON form of I8: ``recommended_strategy``, ``confidence``, ``reason``, ``alternatives``."""
         return {
             "recommended_strategy": self.strategy,
             "confidence": self.confidence,
@@ -58,14 +58,14 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What follows where a rule applies: strategies with confidences, best first, and the reason by language."""
+    """The result of a rule: strategies with confidences, best first, and the reason by language."""
 
     strategies: tuple[tuple[str, float], ...]
     reasons: Mapping[str, str]
 
 
 _PLAIN = (("hybrid", 0.75), ("vector", 0.5), ("bm25", 0.45))
-"""What answers any query; every rule ends in these."""
+"""Strategies that suit any query; the list of every rule ends with these."""
 
 _COMPARES = _Rule(
     (("decomposition", 0.9), ("hybrid", 0.75), ("query2doc", 0.65), *_PLAIN[1:]),
@@ -116,16 +116,16 @@ def recommend(
     *,
     why_not: Mapping[str, str] | None = None,
 ) -> Recommendation:
-    """The strategy for a query by the rules above; linear in its length.
+    """Recommend a strategy by the rules above; linear in the length of the query.
 
     Args:
-        query: what is asked; an empty one is short.
-        available: the strategies that can be used; all unless given. Where the one that the rules name is not among
-            them, the next best is recommended, and the reason says so.
-        why_not: what the others lack, by name, for the reason.
+        query: the query; an empty one is short.
+        available: the usable strategies; all by default. If the rules choose another one, the next best is recommended,
+            and the reason says so.
+        why_not: by strategy name, what the unusable ones lack; for the reason.
 
     Raises:
-        InputError: nothing is available, or the query is no text.
+        InputError: no strategy is available, or the query is not text.
 
     >>> found = recommend("什么是环保设备?")
     >>> found.strategy, found.confidence, found.alternatives[:2]
@@ -141,7 +141,7 @@ def recommend(
     rule, cue = _rule_for(text, language)
     reason = rule.reasons[language].format(cue=cue)
     usable = [strategy for strategy in rule.strategies if available is None or strategy[0] in available]
-    if not usable:  # strategies of the user's own alone
+    if not usable:  # only user-defined strategies
         usable = [(min(available or ()), 0.5)]
     strategy, confidence = usable[0]
     passed_over = [name for name, _ in rule.strategies[: _place(rule, strategy)]]
@@ -161,7 +161,7 @@ def _with_reason(name: str, why_not: Mapping[str, str]) -> str:
 
 
 def _rule_for(text: str, language: str) -> tuple[_Rule, str]:
-    """The first rule that applies, and what made it apply."""
+    """The first rule that applies, and the text that triggered it."""
     whole, text = text, plain(text)
     if (word := COMPARISON.first(text)) and (compares := comparison(whole)):
         return _COMPARES, compares.cue or word.text

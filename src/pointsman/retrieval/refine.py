@@ -1,4 +1,4 @@
-"""What every refiner is: it reshapes a ranking. Reranking, refusing, thinning out and compressing are refiners."""
+"""The base of all refiners, which reshape a ranking: rerank, refuse, diversify, compress."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ if TYPE_CHECKING:
 
 
 class BaseRefiner(Twins, needs=("refine", "arefine")):
-    """Turns one ranking into another. Implement ``refine`` or ``arefine``; the other one comes from here.
+    """Turns one ranking into another. Implement ``refine`` or ``arefine``; this class derives the other.
 
-    A refiner returns new values and leaves what it was given untouched. What it cannot do it says in ``degraded``
-    of its answer and passes the ranking on; an exception that leaves it is caught by the workflow, which does the same.
+    A refiner returns new values and does not modify its input. If it cannot do its work, it passes the ranking on and
+    says so in ``degraded``; the workflow does the same when a refiner raises an exception.
 
     Attributes:
         stage: its name in traces: ``"rerank"``, ``"refuse"``, ``"diversify"``, ``"compress"`` or a new one.
-        timeout: seconds that the workflow gives it at most; None: no limit but that of the whole search.
-        in_place: it only computes, and briefly: it is called where the search runs, on an event loop as well, without
-            a thread or a time limit of its own.
+        timeout: the maximum time in seconds that the workflow allows it; None: only the limit of the whole search.
+        in_place: it only computes, and briefly: it runs where the search runs, even on an event loop, without a
+            thread or a time limit of its own.
     """
 
     stage: str = "refine"
     timeout: float | None = None
     in_place: bool = False
 
-    def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (for those who need it)
-        """How many hits it wants to see for an answer of ``top_k``; the workflow fetches that many if there are.
+    def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (used by subclasses)
+        """How many hits it needs for an answer of ``top_k``; the workflow fetches that many, if they exist.
 
         Args:
-            top_k: how many hits the answer is to have.
-            scale: what the scores of the fused ranking are; see `pointsman.types.Ranked`.
+            top_k: the number of hits of the answer.
+            scale: what the scores of the fused ranking mean; see `pointsman.types.Ranked`.
         """
         return top_k
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The ranking, reshaped.
+        """Returns the reshaped ranking.
 
         Args:
-            query: what was asked.
-            ranked: what the stages before have made, at most ``depth(…)`` hits or what a later stage wants.
-            top_k: how many hits the answer is to have; the cut itself is the workflow's.
+            query: the query.
+            ranked: the ranking of the earlier stages: at most ``depth(…)`` hits, or more if a later stage needs more.
+            top_k: the number of hits of the answer; the workflow makes the cut.
         """
         return wait_for(self.arefine, query, ranked, top_k)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The same, awaited; a synchronous ``refine`` runs in a worker thread."""
+        """Async version of `refine`; a synchronous ``refine`` runs in a worker thread."""
         return await in_thread(self.refine, query, ranked, top_k)

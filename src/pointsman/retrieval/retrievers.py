@@ -20,15 +20,15 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
     """A keyword list alone (S10). A hit's score is that of the list, such as raw BM25.
 
     Args:
-        keyword_store: an index of words; any `pointsman.store.base.Store` that has a keyword list is one.
-        doc_store: gives the documents of its keys; a `Store` does for its own.
+        keyword_store: a keyword index; any `pointsman.store.base.Store` that has a keyword list is one.
+        doc_store: returns the documents of its keys; a `Store` serves for its own.
     """
 
     def __init__(self, keyword_store: KeywordIndex[Key] | BaseStore, doc_store: DocumentStore[Key]) -> None:
         self._index, self._documents = keyword_store, doc_store
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits that share a word with the query, best first."""
+        """Returns at most ``top_k`` hits that share a word with the query, best first."""
         query = Query.of(query)
         if isinstance(self._index, BaseStore):
             return _hits_of_store(self._index, Look(query.text, None, checked(top_k), query.filters), self._documents)
@@ -37,12 +37,12 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
 
 
 class VectorRetriever(BaseRetriever, Generic[Key]):
-    """Nearest vectors alone (S10). A hit's score is the cosine, or what the store has in its place.
+    """Nearest vectors alone (S10). A hit's score is the cosine, or the store's equivalent.
 
     Args:
-        vector_store: an index of vectors; any `pointsman.store.base.Store` that has a vector list is one.
-        doc_store: gives the documents of its keys; a `Store` does for its own.
-        embedder: what has made the vectors.
+        vector_store: a vector index; any `pointsman.store.base.Store` that has a vector list is one.
+        doc_store: returns the documents of its keys; a `Store` serves for its own.
+        embedder: the embedder of the stored vectors.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
         self._index, self._documents, self._embedder = vector_store, doc_store, as_embedder(embedder)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits, best first."""
+        """Returns at most ``top_k`` hits, best first."""
         query = Query.of(query)
         vector = self._embedder.embed_queries([query.text])[0]
         if isinstance(self._index, BaseStore):
@@ -61,10 +61,10 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
 
 
 def _hits_of_store(store: BaseStore, look: Look, documents: DocumentStore[Any]) -> list[Hit]:
-    """The only list that a store brings for a look.
+    """The hits of the only list that a store returns for a look.
 
     Raises:
-        UnmetNeedError: it has none of this kind.
+        UnmetNeedError: the store has no such list.
     """
     rankings = store.search([look])[0].rankings
     if not rankings:

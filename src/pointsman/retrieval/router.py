@@ -1,13 +1,13 @@
-"""Where to look: from a query and some datasets to the datasets worth searching (R1, R2).
+"""Routers choose, from some datasets, those worth searching for a query (R1, R2).
 
 ============== ========================================================================================================
 SelectorRouter any selector reads names and descriptions
 LLMRouter      a language model reads them, as numbered tools
-ContentRouter  nobody reads anything: the datasets' own words and vectors are matched against the query
+ContentRouter  needs no descriptions: the datasets' own words and vectors are matched against the query
 ============== ========================================================================================================
 
-To write one, subclass `BaseRouter` and implement one of ``route``, ``aroute``, ``decide`` and ``adecide``; the others
-come from the base. All of them err on the side of looking too widely: whoever cannot tell returns all datasets.
+To write one, subclass `BaseRouter` and implement one of ``route``, ``aroute``, ``decide`` and ``adecide``; the base
+provides the others. Routers err on the side of searching too widely: a router that cannot decide returns all datasets.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RouteDecision:
-    """Where to look, and why.
+    """Which datasets to search, and why.
 
     Attributes:
         datasets: at least one, the most promising first.
         reason: in words.
-        scores: by dataset name, what the router compared; empty where it has no numbers.
-        confidence: 0 to 1, the router's own estimate that its first dataset is right; None where it has none. Each
-            router states what its number means.
-        fallback: None, or why the router could not decide as it should and what it did instead.
+        scores: by dataset name, the numbers that the router compared; empty if it has none.
+        confidence: 0 to 1, the router's own estimate that its first dataset is right; None if it has none. Each router
+            documents what its number means.
+        fallback: why the router could not decide normally and what it did instead; None if it could.
     """
 
     datasets: tuple[Any, ...]
@@ -65,7 +65,7 @@ class BaseRouter(Twins, needs=_Ways):
     """Chooses datasets. Implement one of ``route``, ``aroute``, ``decide`` and ``adecide``.
 
     An implementation may rely on: ``datasets`` is a tuple of at least two with different names, ``query`` is a `Query`.
-    If it returns none, all are taken: "undecidable" is no reason to look nowhere.
+    If it returns no dataset, all are searched: an undecidable query still needs an answer.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -76,32 +76,32 @@ class BaseRouter(Twins, needs=_Ways):
                 setattr(cls, way, guard(cls.__dict__[way], decides=way.endswith("decide")))
 
     def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
-        """The datasets to search, the most promising first; all of them where that cannot be told.
+        """Returns the datasets to search, the most promising first; all of them if undecidable.
 
         Raises:
-            InputError: there are no datasets, or two of one name.
+            InputError: there are no datasets, or two have the same name.
         """
         return list(self.decide(query, datasets).datasets)
 
     async def aroute(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
-        """The same, awaited."""
+        """Async version of `route`."""
         return list((await self.adecide(query, datasets)).datasets)
 
     def decide(self, query: str | Query, datasets: Sequence[Any]) -> RouteDecision:
-        """The same with reason, scores and confidence."""
+        """Returns the datasets with reason, scores and confidence."""
         if type(self).route is not BaseRouter.route:
             return RouteDecision(tuple(self.route(query, datasets)), f"chosen by {type(self).__name__}")
         return wait_for(self.adecide, query, datasets)
 
     async def adecide(self, query: str | Query, datasets: Sequence[Any]) -> RouteDecision:
-        """The same, awaited; a synchronous implementation runs in a worker thread."""
+        """Async version of `decide`; a synchronous implementation runs in a worker thread."""
         if type(self).aroute is not BaseRouter.aroute:
             return RouteDecision(tuple(await self.aroute(query, datasets)), f"chosen by {type(self).__name__}")
         return await in_thread(self.decide, query, datasets)
 
 
 def _guarded(implementation: Callable[..., Any], *, decides: bool) -> Callable[..., Any]:
-    """An implementation that is only asked where there is a choice, and whose answer can be followed."""
+    """Wraps an implementation: it is called only if there is a choice, and its answer is checked."""
 
     @functools.wraps(implementation)
     def guarded(self: BaseRouter, query: str | Query, datasets: Sequence[Any]) -> Any:
@@ -141,7 +141,7 @@ def _only(sources: tuple[Any, ...]) -> RouteDecision:
 
 
 def _sound(router: BaseRouter, sources: tuple[Any, ...], answer: Any) -> Any:
-    """A decision, or list, that names given datasets, each once; all where it names none."""
+    """A decision or list that names given datasets, each once; all datasets if it names none."""
     decision = answer if isinstance(answer, RouteDecision) else RouteDecision(tuple(answer), "")
     names = [dataset.name for dataset in decision.datasets]
     if len(set(names)) < len(names) or not {id(dataset) for dataset in decision.datasets} <= {id(d) for d in sources}:
@@ -161,30 +161,30 @@ class SelectorRouter(BaseRouter):
     The confidence is the selector's. A selector that abstains means all datasets.
 
     Args:
-        selector: shown each dataset as a choice; best one that may choose several.
+        selector: sees each dataset as a choice; preferably one that may choose several.
     """
 
     def __init__(self, selector: BaseSelector) -> None:
         self.selector = selector
 
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """What the selector chose."""
+        """Returns the selector's choice."""
         return _followed(self.selector.select(_choices(datasets), query), datasets)
 
     async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """The same, awaited."""
+        """Async version of `decide`."""
         return _followed(await self.selector.aselect(_choices(datasets), query), datasets)
 
 
 class LLMRouter(BaseRouter):
     """Shows a language model each dataset as a numbered tool and follows the numbers it answers with (R2).
 
-    ``[1]``, ``[1, 3]``, names and prose are read, and repaired or asked for again, as `LLMSelector` does. A number that
-    does not exist is dropped and noted in the reason; none left, "all relevant" and "none of them" mean all datasets.
+    ``[1]``, ``[1, 3]``, names and prose are parsed, and repaired or requested again, as by `LLMSelector`. A number that
+    does not exist is dropped and noted in the reason; no choice, "all relevant" and "none of them" mean all datasets.
 
     Args:
         llm: anything with ``complete(prompt)`` that returns an object with ``.text``.
-        max_outputs: how many datasets at most; as many as there are unless given.
+        max_outputs: the maximum number of datasets; by default, all of them.
         options: further arguments of `LLMSelector`.
     """
 
@@ -192,11 +192,11 @@ class LLMRouter(BaseRouter):
         self.llm, self._max_outputs, self._options = llm, max_outputs, {"fallback": "all", **options}
 
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """What the model chose."""
+        """Returns the model's choice."""
         return _followed(self._selector(len(datasets)).select(_choices(datasets), query), datasets)
 
     async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """The same, awaited."""
+        """Async version of `decide`."""
         return _followed(await self._selector(len(datasets)).aselect(_choices(datasets), query), datasets)
 
     def _selector(self, count: int) -> BaseSelector:
@@ -228,20 +228,20 @@ def _followed(result: SelectorResult, datasets: Sequence[Source]) -> RouteDecisi
 
 
 class ContentRouter(BaseRouter):
-    """Matches the query against what the datasets hold; descriptions are not looked at, and no model is asked.
+    """Matches the query against the contents of the datasets; uses no descriptions and no language model.
 
-    The evidence for a dataset is the calibrated sum of its best matches, on one scale for all of them::
+    The evidence for a dataset is the calibrated sum of its best matches, on one scale for all datasets::
 
         mean of the 5 best BM25 scores · size  +  weight · mean of the 3 best cosines / σ
 
-    BM25 comes from the dataset's own keyword index, which is always up to date; ``size`` makes up for the rarer words
-    of larger datasets. Cosines come from a sketch, an even sample of at most ``sketch_size`` vectors in memory, drawn
-    anew when documents have changed. So the cost per query does not grow with the number of vectors, and with that of
-    documents only as keyword search does: a few tenths of a millisecond per 100,000. A dataset without vectors counts
-    as near as the nearest where it knows a word of the query, else as far as the farthest.
+    BM25 comes from the dataset's own keyword index, which is always up to date; ``size`` compensates for the rarer
+    words of larger datasets. Cosines come from a sketch, an even sample of at most ``sketch_size`` vectors in memory,
+    redrawn when documents have changed. So the cost per query does not grow with the number of vectors, and grows with
+    the number of documents only as keyword search does: a few tenths of a millisecond per 100,000. A dataset without
+    vectors counts as near as the nearest if it knows a word of the query, otherwise as far as the farthest.
 
-    Every dataset whose evidence is at most ``margin`` below the best is chosen; all are where there is no evidence.
-    With the default, the right one was among the chosen for 99 of 100 queries, and 1.2 were chosen on average.
+    Every dataset whose evidence is at most ``margin`` below the best is chosen; without evidence, all are. With the
+    default margin, the right one was among the chosen for 99 of 100 queries, and 1.2 were chosen on average.
 
     The confidence is a softmax of the evidence: how often the first dataset is the right one among queries with such
     numbers, given that one of the datasets holds the answer. Weight, margin and temperature were fitted on queries of
@@ -253,7 +253,7 @@ class ContentRouter(BaseRouter):
         weight: how many units of BM25 one σ of cosine is worth: the κ of the calibrated sum.
 
     Raises:
-        InputError: one of them is out of range.
+        InputError: an argument is out of range.
     """
 
     def __init__(self, *, margin: float = 5.0, sketch_size: int = 8192, weight: float = 3.3) -> None:
@@ -267,7 +267,7 @@ class ContentRouter(BaseRouter):
         self._sketches: WeakKeyDictionary[Source, Sketch] = WeakKeyDictionary()
 
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """The datasets with the most evidence."""
+        """Returns the datasets with the most evidence."""
         query = Query.of(query)
         scores = self._evidence(query, datasets)
         if scores is None:
@@ -285,7 +285,7 @@ class ContentRouter(BaseRouter):
         )
 
     def _evidence(self, query: Query, datasets: Sequence[Source]) -> NDArray[np.float64] | None:
-        """One number for each dataset, minus infinity for an empty one; None where there is none for any."""
+        """One number per dataset, minus infinity for an empty one; returns None when no dataset has evidence."""
         sketches = [self._sketch(dataset) for dataset in datasets]
         largest = max(sketch.highest_idf for sketch in sketches)
         words = np.array([sketch.words(query) * largest / sketch.highest_idf for sketch in sketches])
@@ -303,11 +303,11 @@ class ContentRouter(BaseRouter):
         return sketch
 
 
-_TEMPERATURE = 1.8  # in units of BM25: two datasets so far apart are chosen at odds of e to 1
+_TEMPERATURE = 1.8  # in units of BM25: at this distance one dataset is preferred to another by e to 1
 
 
 def _nearness(query: Query, sketches: Sequence[Sketch]) -> NDArray[np.float64] | None:
-    """How near each sketch is, in units of its embedder's σ, NaN without vectors; None where none has any."""
+    """How near each sketch is, in units of its embedder's σ, NaN without vectors; None if none has vectors."""
     vectors: dict[str, NDArray[np.float32]] = {}
     groups: dict[str, list[int]] = {}
     near = np.full(len(sketches), np.nan)
@@ -318,13 +318,13 @@ def _nearness(query: Query, sketches: Sequence[Sketch]) -> NDArray[np.float64] |
                 vectors[name] = sketch.embedder.embed_queries([query.text])[0]
             near[place] = sketch.nearness(vectors[name])
             groups.setdefault(name, []).append(place)
-    for group in groups.values():  # one scale for one embedder: a dataset's own spread is no advantage to it
+    for group in groups.values():  # one scale per embedder: a dataset's own spread must not favour it
         spread = CosineSpread.shared([sketches[place].spread for place in group]) or CosineSpread(0.0, 1.0)
         near[group] = (near[group] - spread.mean) / spread.sigma
     return near if groups else None
 
 
 def _completed(near: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Without vectors, a dataset is judged by its words alone; and if it knows none, a search would find nothing."""
+    """Judges a dataset without vectors by its words alone; without a query word, a search would find nothing there."""
     finite = near[~np.isnan(near)]
     return np.where(np.isnan(near), np.where(words > 0, finite.max(), finite.min()), near)

@@ -1,4 +1,4 @@
-"""Whoever asks a selector and then follows it: retrievers, query engines, text or images (S9, S11)."""
+"""Retrievers and query engines, for text or images, that call what a selector chooses (S9, S11)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Routed(Generic[T]):
-    """What the chosen ones gave.
+    """The answers of the chosen ones.
 
     Attributes:
-        selection: how the selector chose.
-        answers: by the name of the choice, those that answered, in the order of the selection.
+        selection: the selector's decision.
+        answers: by the name of the choice, the answers received, in the order of the selection.
         failures: by the name of the choice, the error of each that failed.
     """
 
@@ -44,7 +44,7 @@ class Routed(Generic[T]):
 
 
 class _Switch(Generic[T]):
-    """Described choices, a selector, and what to do with a chosen one; shared by the consumers below."""
+    """Described choices, a selector, and an action for a chosen one; shared by the classes below."""
 
     def __init__(
         self, what: str, names: Sequence[str], descriptions: Sequence[str], count: int, selector: BaseSelector
@@ -62,7 +62,7 @@ class _Switch(Generic[T]):
     async def follow(
         self, mode: Mode, query: Query, selection: SelectorResult, ask: Callable[[int], Call[T]], limit: float | None
     ) -> Routed[T]:
-        """Ask every chosen one, at once where there are several; one alone that fails raises its own error."""
+        """Call every chosen one, in parallel if there are several; a single one raises its own error."""
         indexes = selection.inds
         if len(indexes) == 1:
             return Routed(selection, {self.choices[indexes[0]].name: await mode.one(ask(indexes[0]))})
@@ -82,20 +82,20 @@ class _Switch(Generic[T]):
 
 
 class RouterRetriever(BaseRetriever):
-    """Retrieves from the one the selector chooses, or from all it chooses, fused by reciprocal rank (S9).
+    """Retrieves from the retriever that a selector chooses; if it chooses several, fuses them by reciprocal rank (S9).
 
-    One retriever chosen alone answers as if it had been asked directly, errors included. Of several, all are asked at
-    once; one that fails is logged and left out. A selector that abstains gets no hits.
+    A single chosen retriever behaves as if called directly, errors included. Several are called in parallel; one that
+    fails is logged and left out. If the selector abstains, there are no hits.
 
     Args:
         retrievers: at least one.
         descriptions: what each is good for, in the same order.
         selector: chooses among the descriptions.
-        names: what each is called towards the selector and in the provenance of hits; ``retriever_0`` and so on.
-        timeout: seconds that several have together; one that is late is left out. One alone takes the time it takes.
+        names: their names for the selector and in the provenance of hits; by default ``retriever_0`` and so on.
+        timeout: seconds for several together; one that is late is left out. A single one has no time limit.
 
     Raises:
-        InputError: the lists differ in length, or something in ``retrievers`` cannot retrieve.
+        InputError: the lists differ in length, or an object in ``retrievers`` is not a retriever.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class RouterRetriever(BaseRetriever):
         timeout: float | None = TIMEOUT,
     ) -> None:
         self.retrievers = tuple(retrievers)
-        unique_names(self.retrievers, None)  # says what is no retriever
+        unique_names(self.retrievers, None)  # rejects what is not a retriever
         Deadline(timeout)
         self._timeout = timeout
         names = [f"retriever_{number}" for number in range(len(self.retrievers))] if names is None else names
@@ -116,26 +116,26 @@ class RouterRetriever(BaseRetriever):
         self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers), selector)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
-        """At most ``top_k`` hits, best first; see ``routed`` for how they came to be.
+        """Returns at most ``top_k`` hits, best first; see ``routed`` for their origin.
 
         Raises:
-            RetrievalError: several were chosen and all of them failed; it carries each one's error.
+            RetrievalError: several were chosen and all of them failed; it carries every error.
         """
         return _fused(self.routed(query, top_k), top_k)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> Hits:
-        """The same, awaited."""
+        """Async version of `retrieve`."""
         return _fused(await self.arouted(query, top_k), top_k)
 
     def routed(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
-        """The selection, each chosen retriever's own hits, and what failed."""
+        """Returns the selection, the hits of each chosen retriever, and the failures."""
         query = Query.of(query)
         checked(top_k)
         selection = self.selector.select(self._switch.choices, query)
         return run(self._switch.follow(Threads(), query, selection, self._asking(query, top_k), self._timeout))
 
     async def arouted(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
-        """The same, awaited."""
+        """Async version of `routed`."""
         query = Query.of(query)
         checked(top_k)
         selection = await self.selector.aselect(self._switch.choices, query)
@@ -150,9 +150,9 @@ class RouterRetriever(BaseRetriever):
 
 
 def _fused(routed: Routed[list[Hit]], top_k: int) -> Hits:
-    """The hits of the one that was chosen as they are; of several, fused, each hit with its way there.
+    """The hits of a single chosen retriever unchanged; of several, fused, each hit with its provenance.
 
-    Either way the trace says what was chosen and why, and ``degraded`` if the selector had to fall back.
+    Either way the trace says what was chosen and why, and ``degraded`` reports a fallback of the selector.
     """
     selection = routed.selection
     names = ", ".join(routed.answers) or "nothing"
@@ -170,7 +170,7 @@ def _fused(routed: Routed[list[Hit]], top_k: int) -> Hits:
 
 
 class QueryEngine(Protocol):
-    """Anything that answers a question; ``aquery``, where there is one, is awaited."""
+    """Anything that answers a question; ``aquery``, if present, is awaited."""
 
     def query(self, query: str, /) -> Any:
         """Answer."""
@@ -179,11 +179,11 @@ class QueryEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CombinedResponse:
-    """What several query engines answered.
+    """The answers of several query engines.
 
     Attributes:
-        responses: by the name of the engine, as it gave it, in the order of the selection.
-        failures: by the name of the engine, the error of each that failed.
+        responses: by engine name, the unchanged responses, in the order of the selection.
+        failures: by engine name, the error of each that failed.
     """
 
     responses: Mapping[str, Any]
@@ -194,20 +194,20 @@ class CombinedResponse:
 
 
 class MultiIndexQueryEngine:
-    """Passes a question to the query engine that the selector chooses (S9).
+    """Passes a question to the query engine that a selector chooses (S9).
 
-    One chosen alone answers as if it had been asked directly. Of several, all are asked at once, and the answer is a
+    A single chosen engine behaves as if called directly. Several are called in parallel, and the answer is a
     `CombinedResponse`. It is a query engine itself, so engines nest.
 
     Args:
         query_engines: at least one; anything with ``query(str)``.
         descriptions: what each knows, in the same order.
         selector: chooses among the descriptions.
-        names: what each is called; ``index_0`` and so on.
-        timeout: seconds that several have together; one that is late is left out. One alone takes the time it takes.
+        names: their names; by default ``index_0`` and so on.
+        timeout: seconds for several together; one that is late is left out. A single one has no time limit.
 
     Raises:
-        InputError: the lists differ in length, or something in ``query_engines`` has no ``query``.
+        InputError: the lists differ in length, or an object in ``query_engines`` has no ``query``.
     """
 
     def __init__(
@@ -230,10 +230,10 @@ class MultiIndexQueryEngine:
         self._switch: _Switch[Any] = _Switch("query engine", names, descriptions, len(self.query_engines), selector)
 
     def query(self, query: str) -> Any:
-        """The chosen engine's response, or a `CombinedResponse` where several or none were chosen.
+        """Returns the chosen engine's response, or a `CombinedResponse` if several or none were chosen.
 
         Raises:
-            RetrievalError: several were chosen and all of them failed; it carries each one's error.
+            RetrievalError: several were chosen and all of them failed; it carries every error.
         """
         question = Query.of(query)
         selection = self.selector.select(self._switch.choices, question)
@@ -242,7 +242,7 @@ class MultiIndexQueryEngine:
         )
 
     async def aquery(self, query: str) -> Any:
-        """The same, awaited; an engine without ``aquery`` runs in a worker thread."""
+        """Async version of `query`; an engine without ``aquery`` runs in a worker thread."""
         question = Query.of(query)
         selection = await self.selector.aselect(self._switch.choices, question)
         return _response(await self._switch.follow(Tasks(), question, selection, self._asking(question), self._timeout))
@@ -270,12 +270,12 @@ IMAGE = ToolMetadata("image", "Pictures: photos, drawings, illustrations, screen
 
 
 class MultiModalRetriever(RouterRetriever):
-    """Text retrieval or image retrieval, whichever a query asks for (S11).
+    """Retrieves text or images, depending on the query (S11).
 
     Args:
         text_retriever: finds text.
         image_retriever: finds images.
-        selector: chooses between the choices ``text`` and ``image``, in this order; `ImageCueSelector` unless given.
+        selector: chooses between ``text`` and ``image``, given in this order; `ImageCueSelector` by default.
     """
 
     def __init__(
@@ -290,17 +290,17 @@ class MultiModalRetriever(RouterRetriever):
 
 
 class ImageCueSelector(BaseSelector):
-    """The choice named ``image`` where a query asks for one in English, Chinese or Russian, else the first other one.
+    """Selects ``image`` if a query asks for an image in English, Chinese or Russian, else the first other choice.
 
-    Cues are words, not substrings: *imagery* and *图书馆* (library) are none. Neither are images nobody looks at:
+    Cues are words, not substrings: *imagery* and *图书馆* (library) are not cues. Neither are images that nobody views:
     *docker image*, *image processing*, *обработка изображений*.
     """
 
     def select(self, choices: Sequence[ToolMetadata | str], query: Query | str) -> SelectorResult:
-        """One choice.
+        """Returns one choice.
 
         Raises:
-            InputError: no choice is named ``image``, or none is named otherwise.
+            InputError: no choice is named ``image``, or all are.
         """
         names = [choice.name if isinstance(choice, ToolMetadata) else choice for choice in choices]
         if IMAGE.name not in names or set(names) == {IMAGE.name}:
@@ -313,7 +313,7 @@ class ImageCueSelector(BaseSelector):
 
 
 def image_cue(text: str) -> str | None:
-    """The word by which a text asks for an image, if it does.
+    """The word with which a text asks for an image, or None.
 
     >>> image_cue("show me photos of Mars"), image_cue("图书馆几点开门"), image_cue("покажи рисунок кота")
     ('photos', None, 'рисунок')

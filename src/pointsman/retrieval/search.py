@@ -4,7 +4,7 @@
 
     Query ─ route ─ transform ─ retrieve ∥ ─ fuse ─ rerank ─ refuse ─ compress ─ RetrievalContext
 
-A `Recipe` says what each stage does, and within which limits. One question and many take the same path; many
+A `Recipe` defines each stage and its limits. One question and many take the same path; many questions
 share one embedding batch, one round trip to each store, and one reranking batch.
 """
 
@@ -51,10 +51,10 @@ T = TypeVar("T")
 async def search(
     recipe: Recipe, queries: Sequence[Query], mode: Mode, seconds: float | None = None
 ) -> list[RetrievalContext]:
-    """Answer questions by one recipe, one context each, in their order.
+    """Answer questions by one recipe; returns one context per question, in order.
 
     A stage that fails is skipped, and the answer says so in ``degraded``. If several questions are asked, one for which
-    nothing could be searched gets an empty answer that says so.
+    no source could be searched gets an empty answer that says so.
 
     Args:
         recipe: how to search.
@@ -63,7 +63,7 @@ async def search(
         seconds: for all questions together, besides the recipe's limit for each; None: no limit.
 
     Raises:
-        RetrievalError: nothing could be searched for any of them; it carries every cause.
+        RetrievalError: no source could be searched for any of them; it carries every cause.
         InputError: the request cannot be carried out.
     """
     with _spending(recipe):
@@ -83,12 +83,12 @@ async def search(
 
 
 def search_now(recipe: Recipe, queries: Sequence[Query]) -> list[RetrievalContext]:
-    """`search` from synchronous code; it needs no event loop, and one may be running."""
+    """`search` for synchronous code; needs no event loop, and works while one is running."""
     return run(search(recipe, queries, Threads()))
 
 
 def unanswered(recipe: Recipe, query: Query, why: str) -> RetrievalContext:
-    """The empty answer to a question that was not searched for."""
+    """The empty answer to a question that was not searched."""
     plan = Plan(tuple(recipe.sources), recipe.strategy or recipe.method, why, decisions=recipe.decisions)
     return RetrievalContext(query, (), plan, Trace(), degraded=(why,), asked=query)
 
@@ -149,7 +149,7 @@ class Pipeline:
         self.journal.span("plan", detail, start, len(self.names))
 
     async def transform(self) -> None:
-        """Rewrite the query for the routed sources; if that fails, the query stays as it is."""
+        """Rewrite the query for the routed sources; if that fails, the query stays unchanged."""
         bound = self.over.transformer
         if bound is None or not self.names:
             return
@@ -159,7 +159,7 @@ class Pipeline:
         transformed: Any
         try:
             transformed = bound.at_once(query) if isinstance(bound, BaseTransformer) else None
-        except Exception as error:  # noqa: BLE001  (told of in the answer, below)
+        except Exception as error:  # noqa: BLE001  (reported in the answer, below)
             transformed = error
         if transformed is None:
             call = Call(lambda: bound.transform(query), lambda: bound.atransform(query))
@@ -202,7 +202,7 @@ class Pipeline:
             results, fused = own, None
             if beside:
                 results, fused = await self._with_variants(own, beside, spread, weights)
-        except Exception as error:  # noqa: BLE001  (told of in the answer)
+        except Exception as error:  # noqa: BLE001  (reported in the answer)
             self.failed("fuse", start, error, "variants of the query are left out")
             results, fused = own, None
         if results is None:
@@ -236,7 +236,7 @@ class Pipeline:
                 self.recipe.fitted,
                 many=many,
             )
-        except Exception as error:  # noqa: BLE001  (told of in the answer)
+        except Exception as error:  # noqa: BLE001  (reported in the answer)
             self.failed("judge", start, error, "hits have no relevance")
         if not (best := self.verdict.best):
             return Ranked(tuple(hits.values()), scale)
@@ -272,7 +272,7 @@ class Pipeline:
         return CosineSpread.shared([results.spread for results in stores])
 
     def _weigh(self, own: Results | None, spread: CosineSpread | None) -> tuple[Mapping[str, float], str]:
-        """The weights that the policy gives the lists, and its reason; both go into the plan."""
+        """The weights that the policy gives the lists, and the reason; both go into the plan."""
         policy = self.recipe.policy
         weighable = self.plan.strategy == "hybrid" and own is not None and own.pool.scores.keys() >= SCALES.keys()
         if not (self.recipe.weighs and weighable and policy is not None and own is not None and spread is not None):
@@ -282,7 +282,7 @@ class Pipeline:
         return weights, f": {reason}"
 
     def refined(self, stage: str, start: float, refined: Any) -> None:
-        """Adopt the ranking that a refiner returned; keep the previous one if it cannot be used."""
+        """Adopt the ranking that a refiner returned; keep the previous one if it is invalid."""
         if (cause := cause_of(refined) if not isinstance(refined, Ranked) else _unsound(refined)) is not None:
             self.failed(stage, start, cause, "the previous ranking is kept")
             return
@@ -291,7 +291,7 @@ class Pipeline:
         self.ranked = replace(refined, answerable=self.ranked.answerable, needed=self.ranked.needed)
 
     def answer(self) -> RetrievalContext:
-        """The first hits, with everything that was noted on the way."""
+        """The first hits, with everything noted during the search."""
         hits, coverage = self._covering(self.verdict.of(self.ranked.hits[: self.recipe.most]))
         refused = self.ranked.refused
         if refused is not None and refused.near_misses:
@@ -317,9 +317,9 @@ class Pipeline:
         return context
 
     def _covering(self, hits: tuple[Hit, ...]) -> tuple[tuple[Hit, ...], float | None]:
-        """The fewest hits that hold an answer with the probability asked for, and that probability, if it is promised.
+        """The fewest hits that hold an answer with the requested probability, and that probability if it is promised.
 
-        Else the first ``k`` and None; the plan and ``degraded`` say why.
+        Otherwise the first ``k`` hits and None; the plan and ``degraded`` say why.
         """
         wanted, k = self.recipe.coverage, self.recipe.k
         if wanted is None:
@@ -339,7 +339,7 @@ class Pipeline:
         return hits, None if isinstance(promise, str) else wanted
 
     def _promise(self, hits: tuple[Hit, ...], wanted: float) -> int | str:
-        """How many hits hold an answer with this probability, or why nobody can tell."""
+        """How many hits hold an answer with this probability, or why that is unknown."""
         recipe, names = self.recipe, self.names
         fitted = recipe.fitted.get(names[0]) if len(names) == 1 else None
         coverage = None if fitted is None else fitted.coverage
@@ -386,12 +386,12 @@ class Pipeline:
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def before_searching(self) -> float | None:
-        """Seconds for a stage before the search: a third of what is left, so that the search keeps its time."""
+        """Seconds for a stage before the search: a third of the remaining time, so that the search has enough left."""
         remaining = self.journal.deadline.left()
         return None if remaining is None else remaining / 3
 
     def for_branches(self) -> float | None:
-        """Seconds for the branches: all that are left, less a fifth if a later stage may need time."""
+        """Seconds for the branches: all the remaining time, less a fifth if a later stage may need some."""
         remaining = self.journal.deadline.left()
         later = any(not refiner.in_place for refiner in self.recipe.refiners)
         return remaining if remaining is None or not later else 0.8 * remaining
@@ -436,7 +436,7 @@ async def embed(pipelines: Sequence[Pipeline]) -> None:
         prepare = partial(vectors.prepare, list(batch))
         calls.append(Call(prepare, partial(in_thread, prepare)))
     for outcome in await pipelines[0].mode.all(calls, pipelines[0].for_branches()):
-        if outcome.error is not None:  # the searches try again one by one, and each reports its own failure
+        if outcome.error is not None:  # the searches retry one by one, and each reports its own failure
             log.warning("embedding several queries at once failed: %s", describe(outcome.error))
 
 
@@ -504,18 +504,18 @@ async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
 
 
 async def _refined(refiner: BaseRefiner, pipeline: Pipeline) -> Any:
-    """What a refiner makes of one ranking, or the error it ends with."""
+    """The ranking that a refiner returns, or the error it raises."""
     query, ranked, k = pipeline.query, pipeline.ranked, pipeline.recipe.most
     if refiner.in_place:
         try:
             return refiner.refine(query, ranked, k)
-        except Exception as error:  # noqa: BLE001  (told of in the answer)
+        except Exception as error:  # noqa: BLE001  (reported in the answer)
             return error
     call = Call(lambda: refiner.refine(query, ranked, k), lambda: refiner.arefine(query, ranked, k))
     return await pipeline.attempt(call, pipeline.journal.deadline.left(refiner.timeout))
 
 
-# ── what transformers may ask ────────────────────────────────────────────────────────────────────────────────────────
+# ── what transformers may use ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,11 +535,11 @@ class RoutedLookup:
         return [self.recipe.sources[name] for name in self.names]
 
     def search(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
-        """The best hits for a query."""
+        """Returns the best hits for a query."""
         return search_now(self._plain(k, seconds), [query])[0]
 
     async def asearch(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
-        """The same, awaited."""
+        """Async version of `search`."""
         return (await search(self._plain(k, seconds), [query], Tasks()))[0]
 
     def _plain(self, k: int, seconds: float | None) -> Recipe:
@@ -565,7 +565,7 @@ def cause_of(answer: Any) -> Exception:
 
 
 def _is_sound(variant: Variant) -> bool:
-    """Whether a variant has a text, a method and a weight that can be used."""
+    """Whether the text, method and weight of a variant are valid."""
     weight = variant.weight
     return (
         isinstance(variant.text, str)

@@ -1,8 +1,8 @@
-"""A search as OpenTelemetry spans, where its API is installed and somebody collects them.
+"""Exports a search as OpenTelemetry spans, if its API is installed and a collector is configured.
 
-The attributes are those of the semantic conventions for generative AI (development status), as far as they go:
+The attributes follow the semantic conventions for generative AI (development status) where these have them:
 ``gen_ai.operation.name``, ``gen_ai.data_source.id``, ``gen_ai.request.top_k`` and ``gen_ai.retrieval.documents``. The
-query's text is content; it is exported only where ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` is true.
+query's text is content; it is exported only if ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` is true.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 
 
 def export(context: RetrievalContext, top_k: int) -> None:
-    """Tell the collector about a search that ends now; costs a microsecond where there is none.
+    """Export a search that ends now; costs a microsecond without a collector.
 
-    Whatever goes wrong in telling, the search has its answer: the log has a warning of each kind of error, once.
+    An error of the export does not affect the answer; each kind of error is logged once, as a warning.
     """
     trace = _api()
     if trace is None:
         return
     try:
         _export(trace, context, top_k)
-    except Exception as error:  # noqa: BLE001  (logged; providers and exporters are anybody's code)
+    except Exception as error:  # noqa: BLE001  (logged; providers and exporters are third-party code)
         _warn(f"{type(error).__name__}: {error}"[:200])
 
 
@@ -93,7 +93,7 @@ def _warn(what: str) -> None:
 
 @cache
 def _api() -> Any:
-    """The API's module, if it is installed."""
+    """The API's module, or None if it is not installed."""
     try:
         from opentelemetry import trace
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a query and its variants have found, as one ranking.
+"""Combines the results of a query and of its variants into one ranking.
 
 Variants add to the query's own evidence, and cannot outvote it together.
 """
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from pointsman.retrieval.transform.base import Variant
 
 PARTS: Final = frozenset({"subquestion", "bridge"})
-"""Kinds of variants that ask for a part of what the query asks for; a document need not answer more than one."""
+"""Kinds of variants that ask for a part of the query; a document need not answer more than one."""
 
 Beside = Sequence[tuple[str, "Variant", Results]]
-"""Variants: label, variant, and what it found."""
+"""Variants: label, variant, and its results."""
 
 
 def keys_beside(own: Results | None, beside: Beside) -> list[Any]:
-    """All candidates, each once."""
+    """All candidates, without repeats."""
     everywhere = [*([own] if own is not None else []), *(results for _, _, results in beside)]
     return list(
         dict.fromkeys(key for results in everywhere for ranking in results.pool.lists.values() for key, _ in ranking)
@@ -51,12 +51,12 @@ def by_rank(
     """Reciprocal rank fusion of the query's ranking and those of its variants (I3).
 
     Args:
-        own: of the query itself, if it was answered.
-        whole: the same with scores for what only variants have found.
-        beside: of at least one variant.
+        own: the results of the query itself, if it was answered.
+        whole: the same with scores for candidates that only variants have found.
+        beside: the results of at least one variant.
         method: how the lists of each are fused.
-        spread: the scale of cosines, where there is one.
-        weights: of lists, by name.
+        spread: the scale of cosines, if there is one.
+        weights: by list name.
     """
     main = (own.pool if own is not None else Pool()).fused(method, spread, weights)
     method = method if method in METHODS else "hybrid"  # a variant may have been searched by other lists
@@ -76,11 +76,11 @@ def by_rank(
 def added_up(
     own: Results, beside: Beside, spread: CosineSpread, weights: Mapping[str, float]
 ) -> tuple[Results, Fused[Any]]:
-    """The calibrated sums for the query and its variants, added up; every one has to score every candidate.
+    """Adds up the calibrated sums for the query and its variants; each must have scored every candidate.
 
-    A document answers one sub-question, so of those the best counts; of other variants the weighted mean does.
-    Measured on multi-hop questions, whose sub-questions RRF lets outvote the whole (nDCG@10 .707 to .560 on
-    MuSiQue), while this sum gains.
+    A document answers one sub-question, so of those the best counts; of other variants, the weighted mean does.
+    Measured on multi-hop questions: with RRF the sub-questions outvote the whole (nDCG@10 .707 to .560 on MuSiQue),
+    with this sum the result improves.
     """
     keys = keys_beside(own, beside)
     evidence = {label: results.pool.evidence(spread, weights) for label, _, results in beside}
@@ -118,6 +118,6 @@ def added_up(
 
 
 def _is_raw(results: Results) -> bool:
-    """Whether all scores are those of our own lists."""
+    """Whether all scores are those of the built-in lists."""
     pool = results.pool
     return bool(pool.lists) and pool.lists.keys() == pool.scores.keys() <= OWN

@@ -1,4 +1,4 @@
-"""The words that datasets use, kept while the datasets stand still: for correcting queries, and for near words."""
+"""The words of datasets, cached while the datasets are unchanged: for spelling correction and for related words."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from functools import cache
 from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
+
+from pointsman.retrieval.background import spread_evenly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,19 +28,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_CHARACTERS: Final = 20_000_000
-"""Of a dataset's texts that are read, at some 11 million a second; of a larger dataset every n-th document is read."""
+"""Characters read of a dataset, at some 11 million a second; of a larger dataset, every n-th document is read."""
 
 ANEW: Final = 0.02
 """The share of documents that may change before the words are read again."""
 
 _CYRILLIC: Final = re.compile("[а-я]")
 
+_PROBE: Final = 64
+"""The number of documents from which the text length of a dataset is estimated."""
+
 _AT_ONCE: Final = 0.2
-"""Seconds of reading that a query waits for; where it took longer, the words known so far do meanwhile."""
+"""Seconds that a query waits for rereading; if the last reading took longer, it uses the words known so far."""
 
 
 class _SpellerEntry:
-    """The speller of one dataset, and as of when it is."""
+    """The speller of one dataset, and the state of the dataset that it reflects."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -58,17 +63,16 @@ _joint_guard = threading.Lock()
 
 
 def speller_of(dataset: Source, *, most: int = MOST_CHARACTERS) -> Speller:
-    """A speller that knows the words of a dataset; built when first asked for, and again after the dataset changed.
+    """A speller that knows the words of a dataset; built on first use, and rebuilt after the dataset has changed.
 
-    Who asks while the first one is being built waits for it. Building takes about a second for ten million characters
-    of text, so a large dataset is read again beside the searches, and only when a share of `ANEW` has changed; until
-    then a word that is new there is nobody's correction. A dataset of more than ``most`` characters is sampled evenly:
-    words that only the documents left out use may then be taken for slips, so a correction should stand beside the
-    query and never in its place.
+    Concurrent callers wait for the first build. Building takes about a second for ten million characters of text, so a
+    large dataset is reread in the background, and only when a share of `ANEW` has changed; until then, words that are
+    new there are not suggested. A dataset of more than ``most`` characters is sampled evenly: words that occur only in
+    the documents left out may be taken for typos, so search for a correction beside the query, never instead of it.
 
     Args:
-        dataset: whose words.
-        most: characters read.
+        dataset: the dataset whose words it knows.
+        most: the maximum number of characters to read.
     """
     with _guard:
         entry = _spellers.setdefault(dataset, _SpellerEntry())
@@ -77,12 +81,12 @@ def speller_of(dataset: Source, *, most: int = MOST_CHARACTERS) -> Speller:
         return entry.speller
     with entry.lock:
         speller = entry.speller
-        if speller is not None and entry.sequence == sequence:  # somebody else has just built it
+        if speller is not None and entry.sequence == sequence:  # another thread has just built it
             return speller
         if speller is None or entry.seconds < _AT_ONCE:
             return _built(dataset, entry, most)
         enough = max(1, int(ANEW * entry.documents))
-        changed = getattr(dataset.store, "changed_since", None)  # where nobody can tell, it has changed enough
+        changed = getattr(dataset.store, "changed_since", None)  # without it, enough counts as changed
         if not entry.renewing and (changed is None or changed(entry.sequence, enough) >= enough):
             entry.renewing = True
             threading.Thread(target=_renew, args=(dataset, entry, most), name="pointsman-words", daemon=True).start()
@@ -93,7 +97,7 @@ def _built(dataset: Source, entry: _SpellerEntry, most: int) -> Speller:
     from pointsman.text.spelling import Speller
 
     began = perf_counter()
-    sequence = dataset.store.statistics().sequence  # before reading: what is written meanwhile is seen the next time
+    sequence = dataset.store.statistics().sequence  # before reading: later writes are then seen the next time
     speller = Speller.from_texts(_texts(dataset, most), lexicon=LEXICON)
     speller.build()
     entry.documents, entry.seconds = dataset.store.count(), perf_counter() - began
@@ -111,9 +115,9 @@ def _renew(dataset: Source, entry: _SpellerEntry, most: int) -> None:
 
 
 def _texts(dataset: Source, most: int) -> Iterator[str]:
-    """The documents' texts; of a dataset that looks larger than ``most`` characters, every n-th."""
+    """The texts of the documents; every n-th if the dataset is estimated to exceed ``most`` characters."""
     ids = dataset.store.ids()
-    probe = [document for document in dataset.store.get(ids[:: max(1, len(ids) // 64)]) if document is not None]
+    probe = spread_evenly(dataset.store, ids, _PROBE)
     size = sum(len(document.searchable) for document in probe) / max(1, len(probe)) * len(ids)
     step = max(1, -(-int(size) // most))
     characters = 0
@@ -124,8 +128,8 @@ def _texts(dataset: Source, most: int) -> Iterator[str]:
 
 
 def _together(spellers: Sequence[Speller]) -> Speller:
-    """One speller for the words of several; the latest are kept, so that each is built once while nothing changes."""
-    each = tuple(sorted(spellers, key=id))  # the order changes no correction, and routers change the order
+    """One speller for the words of several; the latest ones are cached, so that each is built once while unchanged."""
+    each = tuple(sorted(spellers, key=id))  # routers change the order, which affects no correction
     key = tuple(map(id, each))
     with _joint_guard:
         cached = _joint.pop(key, None)
@@ -144,7 +148,7 @@ def _together(spellers: Sequence[Speller]) -> Speller:
 
 
 class _Lexicon:
-    """The word lists of all languages; each is prepared once for a machine, when a word in its script first comes."""
+    """The word lists of all languages; each is prepared once per machine, when the first word in its script occurs."""
 
     def zipf(self, word: str) -> float:
         return _list_of("ru" if _CYRILLIC.search(word) else "en").zipf(word)
@@ -163,18 +167,18 @@ def _list_of(language: str) -> Lexicon:
 
 
 class Vocabulary:
-    """The words of several datasets as one; what it gives is kept, for all who ask, while none of them changes.
+    """The joint words of several datasets; its speller is cached for all callers while the datasets are unchanged.
 
     Args:
-        datasets: whose words; datasets of any kind.
-        most: characters read of each.
+        datasets: the datasets, of any kind.
+        most: the maximum number of characters to read of each.
     """
 
     def __init__(self, datasets: Sequence[Source], *, most: int = MOST_CHARACTERS) -> None:
         self.datasets, self.most = tuple(datasets), most
 
     def speller(self) -> Speller | None:
-        """A speller that knows the words of all; None where there is no dataset."""
+        """Returns a speller that knows the words of all datasets; None if there is no dataset."""
         each = [speller_of(dataset, most=self.most) for dataset in self.datasets]
         if len(each) < 2:
             return each[0] if each else None
@@ -182,16 +186,16 @@ class Vocabulary:
 
 
 class NearWords:
-    """The words of a vocabulary that an embedder puts next to a word: `Neighbours` for `RuleExpander`.
+    """The words of a vocabulary that an embedder places next to a word: `Neighbours` for `RuleExpander`.
 
     Opt in with care: the first question embeds ``most`` words, which takes a small model 10 to 60 seconds for 2000, and
-    again whenever the datasets have changed; what is near is not always a synonym.
+    again whenever the datasets have changed; near words are not always synonyms.
 
     Args:
         vocabulary: the words.
         embedder: compares them.
-        most: how many of them, the most frequent; at least three letters long.
-        count: neighbours of a word.
+        most: how many of the most frequent words to use; each has at least three letters.
+        count: neighbours per word.
     """
 
     def __init__(self, vocabulary: Vocabulary, embedder: Embedder, *, most: int = 2000, count: int = 5) -> None:
@@ -200,7 +204,7 @@ class NearWords:
         self._guard = threading.Lock()
 
     def __call__(self, word: str) -> list[tuple[str, float]]:
-        """Near words with their cosines, best first."""
+        """Returns near words with their cosines, best first."""
         with self._guard:
             speller = self.vocabulary.speller()
             if speller is None:

@@ -1,6 +1,6 @@
-"""Selectors: given described choices and a query, which one, why, and how sure. They never run the choice.
+"""Selectors choose among described choices for a query, with a reason and a confidence. They never run the choice.
 
-Every name is loaded when it is first used.
+Every name is loaded on first use.
 """
 
 from __future__ import annotations

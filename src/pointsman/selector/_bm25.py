@@ -1,4 +1,4 @@
-"""BM25 over a handful of choices, in memory: built once per set of choices, microseconds per query."""
+"""In-memory BM25 over a few choices: built once per set of choices, microseconds per query."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _B = 0.75
 
 
 class ChoiceIndex:
-    """The BM25 scores of choices for the tokens of a query.
+    """Computes the BM25 scores of choices for the tokens of a query.
 
     Lucene's form: ``idf · tf / (tf + k1 · (1 - b + b · length / mean))`` summed over the query's tokens, with
     ``idf = ln(1 + (n - df + 0.5) / (df + 0.5))``; Robertson and Zaragoza, "The probabilistic relevance framework",
-    2009, https://doi.org/10.1561/1500000019. All weights are worked out here, so that a query only adds them up.
+    2009, https://doi.org/10.1561/1500000019. All weights are precomputed, so a query only adds them up.
 
     >>> index = ChoiceIndex([Counter(["weather", "rain"]), Counter(["music", "play", "song"])])
     >>> [round(float(score), 3) for score in index.scores(["rain", "rain", "snow"])]
@@ -28,7 +28,7 @@ class ChoiceIndex:
     """
 
     def __init__(self, terms: Sequence[Mapping[str, int]]) -> None:
-        """Take the terms of each choice with how often it has them."""
+        """Index the terms of each choice with their frequencies."""
         self._size = len(terms)
         lengths = np.array([sum(counts.values()) for counts in terms], np.float64)
         mean = lengths.mean() if lengths.any() else 1.0
@@ -45,7 +45,7 @@ class ChoiceIndex:
             self._postings[term] = places, idf * counts_ / (counts_ + norms[places])
 
     def scores(self, tokens: Iterable[str]) -> NDArray[np.float64]:
-        """One score per choice, shape ``(choices,)``; 0 where no token occurs."""
+        """Return one score per choice, shape ``(choices,)``; 0 if no token occurs."""
         scores = np.zeros(self._size)
         for token, count in Counter(tokens).items():
             if posting := self._postings.get(token):

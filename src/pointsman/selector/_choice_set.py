@@ -1,4 +1,4 @@
-"""What `DescriptionSelector` knows of a set of choices: their words, their meaning, their examples."""
+"""Features of a set of choices for `DescriptionSelector`: words, meaning and examples."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PARTS: Final = ("words", "meaning", "examples")
 
 @dataclass(frozen=True, slots=True)
 class LabelledExamples:
-    """What labelled queries taught about choices, by the name of the choice.
+    """What was learned about choices from labelled queries, by name of the choice.
 
     Attributes:
-        centroids: unit rows, centred on the mean of queries that was learned with them.
-        terms: how often the choice's queries held each token.
+        centroids: unit rows, centred on the query mean that was learned with them.
+        terms: frequency of each token in the choice's queries.
     """
 
     centroids: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class LabelledExamples:
 
 
 class ChoiceSet:
-    """The features of choices, worked out once per set of choices."""
+    """The features of choices, computed once per set of choices."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class ChoiceSet:
         most_centroids: int,
         labelled: LabelledExamples,
     ) -> None:
-        """Embed what is new and index the words.
+        """Embed new texts and index the words.
 
         Args:
             choices: at least one.
-            vectors: remembers what was embedded.
-            query_mean: what example queries are centred on.
-            most_centroids: how many centroids stand for a choice's examples.
+            vectors: the cache of embedded texts.
+            query_mean: the mean on which example queries are centred.
+            most_centroids: maximum number of centroids that represent a choice's examples.
             labelled: more examples, from `DescriptionSelector.fit`.
         """
         rows = vectors.of([choice.text for choice in choices], "document")
-        # The mean of one choice is the choice itself: nothing would be left of it.
+        # The mean of one choice is the choice itself: centring would leave nothing.
         self.mean = rows.mean(axis=0) if len(rows) > 1 else np.zeros_like(rows[0])
         self._described = centred(rows, self.mean)
         blocks, starts, owners, row = [], [], [], 0
@@ -87,12 +87,12 @@ class ChoiceSet:
         self._owners = np.array(owners, np.intp)
 
     def features(self, query: NDArray[np.float32], tokens: Sequence[str]) -> tuple[NDArray[np.float64], float]:
-        """How each choice stands out for a query, shape ``(3, choices)``, and the highest cosine there is.
+        """Return how each choice stands out for a query, shape ``(3, choices)``, and the highest cosine.
 
-        Row by row, in standard deviations from the mean over the choices: BM25 over name, description and examples;
-        the centred cosine to name and description; that to the nearest example or centroid. The last is measured
-        against the mean and the deviation of the second, so that a choice without examples has its description there;
-        it is all zero when no choice has examples. A row whose scores are all equal is zero.
+        The rows are, in standard deviations from the mean over the choices: BM25 over name, description and examples;
+        the centred cosine to name and description; and that to the nearest example or centroid. The last row uses the
+        mean and deviation of the second, so that a choice without examples uses its description; it is all zero if no
+        choice has examples. A row of equal scores is zero.
 
         Args:
             query: the query's vector, centred.
@@ -115,7 +115,7 @@ class ChoiceSet:
 
 
 def _moments(scores: NDArray[np.floating]) -> tuple[float, float]:
-    """Mean and standard deviation; infinite where scores differ by rounding alone, so that they tell nothing."""
+    """Return mean and standard deviation; the latter is infinite if scores differ only by rounding."""
     mean = float(scores.mean())
     away = scores - mean
     deviation = math.sqrt(float(away @ away) / len(away))

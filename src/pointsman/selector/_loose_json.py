@@ -1,10 +1,10 @@
-"""Reads JSON as models write it: with prose around, single or typographic quotes, Python literals, cut off, and so on.
+"""Reads JSON as models write it: in prose, with single or typographic quotes, Python literals, truncated, and so on.
 
-One pass over the text, no backtracking: what a reader of the whole would see, in linear time and bounded depth.
+It takes one pass over the text without backtracking, in linear time and bounded depth.
 
-The package ``json-repair`` (0.64.6) cannot take its place. It mends what it should report: of two objects in a row and
-of a repeated key it keeps the last, and it completes an answer that was cut off, so that 8 of 216 answers in the tests'
-tables come out wrong. And 32,000 characters of ``{"`` take it 88 s, where here a megabyte takes 2 s.
+The package ``json-repair`` (0.64.6) cannot replace it. It repairs what it should report: of two consecutive objects and
+of a repeated key it keeps the last, and it completes a truncated answer, so that 8 of 216 answers in the tests' tables
+come out wrong. And it takes 88 s for 32,000 characters of ``{"``, where this module takes 2 s for a megabyte.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from pointsman.text import repair
 
 _DEEPEST = 24
-"""Nesting read; nobody answers deeper, and hostile text is thousands deep."""
+"""Maximum nesting; real answers are not deeper, and hostile text is thousands deep."""
 
 _LONGEST_NUMBER = 18
-"""Digits: longer numbers are out of any range, and Python refuses to read very long ones."""
+"""Maximum digits: longer numbers are out of any range, and Python refuses to parse very long ones."""
 
 _MOST_CONTAINERS = 5_000
-"""Brackets looked into; a text with more of them is no answer, and looking into each takes microseconds."""
+"""Maximum brackets examined; a text with more is not an answer, and examining each takes microseconds."""
 
 _OPENERS = re.compile(r"[{\[｛［【]")
 _OBJECT_END, _LIST_END = "}｝", "]］】"
@@ -55,21 +55,21 @@ _HEX = re.compile(r"[0-9a-fA-F]{4}")
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """A JSON object, as pairs: models repeat keys, and a repeated key with two values is not decidable."""
+    """A JSON object as pairs: models repeat keys, and a repeated key with two values is ambiguous."""
 
     pairs: tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A scalar at which the text ends, so that more of it may be missing."""
+    """A scalar at the end of the text, which may be incomplete."""
 
     raw: str
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPiece:
-    """A container and where it stands: ``text[start:end]``. ``cut`` when the text ends inside of it."""
+    """A container and its position, ``text[start:end]``; ``cut`` if the text ends inside it."""
 
     value: Object | list[Any]
     start: int
@@ -78,22 +78,22 @@ class JsonPiece:
 
 
 class TooMuchError(Exception):
-    """More brackets than any answer has."""
+    """The text has more brackets than any answer."""
 
 
 class _NonsenseError(Exception):
-    """Not JSON by any reading."""
+    """The text is not JSON in any reading."""
 
 
 class _TooDeepError(Exception):
-    """Nested deeper than any answer is."""
+    """The text is nested deeper than any answer."""
 
 
 def find_values(text: str) -> list[JsonPiece]:
-    """Every outermost object or list in a text, in order.
+    """Return every outermost object or list in a text, in order.
 
     Raises:
-        TooMuchError: there are thousands, or the text is made to be read again and again.
+        TooMuchError: there are thousands, or the text is crafted to be read repeatedly.
 
     >>> [found.value for found in find_values("Sure: {choice: 2, 'why': “best”,} or [1]")]
     [Object(pairs=(('choice', 2), ('why', 'best'))), [1]]
@@ -113,7 +113,7 @@ def find_values(text: str) -> list[JsonPiece]:
             if budget < 0:
                 break
         except _TooDeepError:
-            position = reader.position  # what is inside is as deep: looking again would take quadratic time
+            position = reader.position  # the inside is as deep: examining it again would take quadratic time
         else:
             values.append(JsonPiece(value, opener.start(), reader.position, reader.cut))
             position = reader.position
@@ -147,7 +147,7 @@ class _Reader:
                 self.cut = True
                 break
             if key is None or character not in _COLONS:
-                # A quote inside a string was not escaped, most likely: what was read before it stands.
+                # Probably an unescaped quote inside a string: keep what was read before it.
                 if pairs:
                     break
                 raise _NonsenseError
@@ -204,7 +204,7 @@ class _Reader:
         return literal(raw)
 
     def string(self, quote: str) -> str | Cut:
-        """A string; a quote that nothing of JSON follows was meant as part of it."""
+        """Read a string; a quote that no JSON syntax follows is part of it."""
         stops, closers = _STOPS[quote], _QUOTES[quote]
         pieces: list[str] = []
         start = self.position + 1
@@ -215,7 +215,7 @@ class _Reader:
                 self.position = start
                 character = self.skip()
                 if not character or character in _AFTER_STRING:
-                    return repair("".join(pieces))  # escapes come in surrogate pairs
+                    return repair("".join(pieces))  # escapes may form surrogate pairs
                 pieces.append(stop[0])
                 continue
             piece, start = self.escape(start)
@@ -231,7 +231,7 @@ class _Reader:
         return _ESCAPES.get(character, character), start + 1
 
     def skip(self, also: str = "") -> str:
-        """Move past white space, comments and the characters in ``also``; the character there, empty at the end."""
+        """Skip white space, comments and the characters in ``also``; return the next character, empty at the end."""
         while True:
             match = _SPACE.match(self.text, self.position)
             assert match is not None  # it matches the empty string
@@ -243,7 +243,7 @@ class _Reader:
 
 
 def literal(raw: str) -> Any:
-    """What a bare word stands for: a number, a truth value, None, or itself.
+    """Return the value of a bare word: a number, a boolean, None, or the word itself.
 
     >>> literal("2.0"), literal("True"), literal("option 2"), literal("9" * 5000) > 10**17
     (2, True, 'option 2', True)

@@ -1,9 +1,9 @@
-"""Reads which numbered choice a piece of prose settles on, in English, Chinese and Russian.
+"""Reads which numbered choice a prose answer selects, in English, Chinese and Russian.
 
-The text becomes a list of small tokens, and one pass over them collects every *reference* to a choice ("option 2",
-"the second", "第2个", a name) together with how firmly it is put, from `WEAK` (a bare number, or a name that may be an
-ordinary word) to `FINAL` ("the final answer is 2"). The firmest references that nobody negated are the reading; if they
-do not agree, the text is ambiguous. Linear in the length of the text.
+The text is split into small tokens, and one pass over them collects every *reference* to a choice ("option 2", "the
+second", "第2个", a name) with its firmness, from `WEAK` (a bare number, or a name that may be an ordinary word) to
+`FINAL` ("the final answer is 2"). The firmest references that are not negated are the reading; if they disagree, the
+text is ambiguous. Time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pointsman.text import fold
 from pointsman.text.unicode import normalize
 
 AMBIGUOUS = -(10**19)
-"""Stands for a number where a reference may mean either of two choices; no number that is read is as low."""
+"""Replaces the number of a reference that may mean either of two choices; lower than any number that is read."""
 
 _HUGE = 10**18 - 1
-"""What longer numbers are read as."""
+"""The value that stands for all longer numbers."""
 
 
 class Names:
@@ -40,7 +40,7 @@ class Names:
                     table.setdefault(key, []).append(number)
 
     def lookup(self, text: str) -> int | None:
-        """The 1-based number of the choice with this name; `AMBIGUOUS` for a name that several share."""
+        """Return the 1-based number of the choice with this name; `AMBIGUOUS` if several share it."""
         folded = fold(text).strip()
         for table, key in ((self._written, text.strip()), (self._folded, folded), (self._bare, _bare(folded))):
             if numbers := table.get(key):
@@ -48,16 +48,16 @@ class Names:
         return None
 
     def extends(self, text: str) -> bool:
-        """Whether a name starts with this text and goes on."""
+        """Whether a longer name starts with this text."""
         folded = fold(text)
         return any(name.startswith(folded) and name != folded for name in self._folded)
 
     def spans(self, text: str) -> list[tuple[int, int, int]]:
-        """Where names stand in a normalised, lower-case text: start, end, number; longest first, no overlaps."""
+        """Return start, end and number of names in a normalised, lower-case text; longest first, no overlaps."""
         results: list[tuple[int, int, int]] = []
         for name, numbers in self._folded.items():
             if name.isdecimal():
-                continue  # the text's numbers are numbers of choices
+                continue  # numbers in the text are numbers of choices
             number = numbers[0] if len(numbers) == 1 else AMBIGUOUS
             results.extend((match.start(), match.end(), number) for match in _pattern(name).finditer(text))
         results.sort(key=lambda span: (span[0], -span[1]))
@@ -74,7 +74,7 @@ def _bare(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _pattern(name: str) -> re.Pattern[str]:
-    """Matches a name as a whole word, its separators interchangeable."""
+    """Return a pattern for a name as a whole word with interchangeable separators."""
     parts = [re.escape(part) for part in re.split(r"[\s_-]+", name) if part]
     body = r"[\s_-]{1,3}".join(parts) or re.escape(name)
     before = r"(?<![a-z0-9_а-яё-])" if _SPACED.match(name[0]) else ""
@@ -86,11 +86,11 @@ _SPACED = re.compile(r"[a-z0-9_а-яё]")
 
 
 class Kind(StrEnum):
-    """What a token does to the reading."""
+    """The role of a token."""
 
     WORD = "word"
     FILL = "fill"  # may stand between "answer" and its number: is, the, :, quotes
-    END = "end"  # of a sentence or line
+    END = "end"  # end of a sentence or line
     COMMA = "comma"
     COLON = "colon"
     OPEN = "open"  # a bracket or quote
@@ -98,7 +98,7 @@ class Kind(StrEnum):
     FINAL = "final"
     ANSWER = "answer"
     VERB = "verb"  # choose, pick
-    BEST = "best"  # best, fits: before or after what it is said of
+    BEST = "best"  # best, fits: before or after its reference
     NOUN = "noun"  # option, tool
     NOT = "not"
     ONLY = "only"  # not only
@@ -106,12 +106,12 @@ class Kind(StrEnum):
     AND = "and"
     OR = "or"
     NONE = "none"
-    BAD = "bad"  # wrong, worse: of what it is said
-    IF = "if"  # a condition: the reference before it is none yet
-    CORRECTION = "correction"  # wait, no: what was said before may be withdrawn
+    BAD = "bad"  # wrong, worse: applies to its reference
+    IF = "if"  # a condition: the reference before it does not count yet
+    CORRECTION = "correction"  # wait, no: earlier statements may be withdrawn
     REFUSE = "refuse"
     BECAUSE = "because"
-    COUNTED = "counted"  # after a number: it counts and does not name
+    COUNTED = "counted"  # after a number: the number is a count, not a name
     HASH = "hash"
     NUMBER = "number"
     COUNT_WORD = "count word"  # two, два, 二
@@ -120,7 +120,7 @@ class Kind(StrEnum):
 
 
 class Token(NamedTuple):
-    """A token; ``number`` for those that refer to a choice, ``firm`` when its form alone says so."""
+    """A token; ``number`` if it refers to a choice, ``firm`` if its form alone shows that."""
 
     kind: Kind
     number: int = 0
@@ -128,7 +128,7 @@ class Token(NamedTuple):
 
 
 class Tier(IntEnum):
-    """How firmly a reference is put."""
+    """How firm a reference is."""
 
     WEAK = 0
     NAMED = 1
@@ -138,7 +138,7 @@ class Tier(IntEnum):
 
 
 class Verdict(StrEnum):
-    """What a text comes to."""
+    """The outcome of reading a text."""
 
     CHOSEN = "chosen"
     NOTHING = "nothing"
@@ -149,7 +149,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The verdict and, when something was chosen, the 1-based numbers as the text has them: not yet checked."""
+    """The verdict and, if something was chosen, the 1-based numbers as in the text, not yet checked."""
 
     verdict: Verdict
     numbers: tuple[int, ...] = ()
@@ -269,12 +269,12 @@ _PLAIN = {kind.value: Token(kind) for kind in Kind}
 _WORD = _PLAIN["word"]
 _PLURALS = "options choices numbers tools candidates items ids datasets sources вариантов инструментов опций источников"
 _FIRM = frozenset({"no", "ни", "it", "it's", "is", "это", "是", "应该", "应", "应当", *_PLURALS.split()})
-"""Words that say more than others of their kind: "no option"; "not 1, it is 2"; "two options" counts them."""
+"""Words that are stronger than others of their kind: "no option"; "not 1, it is 2"; "two options" is a count."""
 _HAN_TOKENS = {word: Token(kind, firm=word in _FIRM) for word, kind in _HAN.items()}
 
 
 def read_prose(text: str, names: Names) -> Reading:
-    """What a text settles on.
+    """Read which choice a text selects.
 
     >>> names = Names(["weather", "news", "maths"])
     >>> read_prose("I choose 2 because it is about events.", names).numbers
@@ -288,7 +288,7 @@ def read_prose(text: str, names: Names) -> Reading:
     text = normalize(text).lower().replace("ё", "е").strip()
     lines = _LIST_LINE.findall(text)
     if len(lines) > 1:
-        # The lines of a numbered list count or repeat the options; what is said outside of it decides.
+        # Lines of a numbered list only count or repeat the options; the text outside the list decides.
         rest = _LIST_LINE.sub("", text)
         reading = _decide(list(_tokens(rest, names)))
         return _read_list(text, names) if reading.verdict is Verdict.NOTHING else reading
@@ -305,7 +305,7 @@ def _reading(numbers: Sequence[int]) -> Reading:
 
 
 def _read_list(text: str, names: Names) -> Reading:
-    """A numbered list and nothing else: its numbers are the options' where the names beside them say so."""
+    """Read a text that is only a numbered list: its numbers are those of the options if the names beside them agree."""
     numbers, name_numbers = [], []
     for match in _LIST_LINE.finditer(text):
         numbers.append(int(match[1]))
@@ -381,7 +381,7 @@ def _integer(digits: str) -> int:
 
 
 def _han_integer(digits: str) -> int:
-    """Chinese numerals up to 99; 0 for what is none."""
+    """Return the value of Chinese numerals up to 99; 0 for anything else."""
     if len(digits) > 3:
         return 0
     if "十" in digits:
@@ -392,7 +392,7 @@ def _han_integer(digits: str) -> int:
 
 @dataclass(slots=True)
 class _Group:
-    """References joined by "and", "or" or commas: they share what is said of them."""
+    """References joined by "and", "or" or commas: statements apply to all of them."""
 
     numbers: list[int]
     tier: Tier
@@ -408,27 +408,27 @@ _BOUNDARIES = frozenset(
 _REFERENCES = frozenset({Kind.NUMBER, Kind.ORDINAL, Kind.COUNT_WORD, Kind.NAME})
 _SAYS_ONLY_WHICH = _REFERENCES | _QUIET | {Kind.NOUN, Kind.COMMA, Kind.AND, Kind.OR}
 _REACH = 3
-"""Words over which "not" reaches a reference, or a reference "is not"."""
+"""Maximum distance in words between "not" and a reference, in either order."""
 _FAR = 1_000_000
 
 
 class _Walk:
-    """One pass over the tokens; every attribute is what is still open at the current one."""
+    """One pass over the tokens; the attributes hold the state at the current one."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
         self.groups: list[_Group] = []
         self.none = self.refused = False
-        self.corrected = 0  # how many groups stood before "wait, no"
-        self.alone = False  # this line or sentence says nothing but which
+        self.corrected = 0  # number of groups before "wait, no"
+        self.alone = False  # this line or sentence has only references
         self.cue: Tier | None = None  # "answer:" waits for its reference
         self.cue_negated = False
-        self.cue_words = 0  # since the cue, words that are more than filling
-        self.spent: Tier | None = None  # the cue of the last reference, which "but" opens again
+        self.cue_words = 0  # words since the cue, except fillers
+        self.spent: Tier | None = None  # the cue of the last reference, which "but" reopens
         self.since_not = _FAR
         self.since_reference = _FAR
-        self.joint: Kind | None = None  # and, or, comma: since the last reference nothing else came
-        self.doubted: _Group | None = None  # a reference that "not" follows: its own "not", or the next one's
+        self.joint: Kind | None = None  # and, or, comma: the only token since the last reference
+        self.doubted: _Group | None = None  # a reference before "not", which may belong to it or to the next one
 
     def run(self) -> None:
         for position, token in enumerate(self.tokens):
@@ -440,10 +440,10 @@ class _Walk:
                 self.other(position, token.kind)
         self.doubt()
 
-    # what stands around a token
+    # the context of a token
 
     def only_references(self, position: int) -> bool:
-        """Whether the line or sentence that begins here says nothing but which."""
+        """Whether the line or sentence that begins here has only references."""
         while position < len(self.tokens) and (kind := self.tokens[position].kind) is not Kind.END:
             if kind not in _SAYS_ONLY_WHICH:
                 return False
@@ -451,7 +451,7 @@ class _Walk:
         return True
 
     def near(self, position: int, step: int, skip: frozenset[Kind] = frozenset({Kind.OPEN, Kind.CLOSE})) -> Kind:
-        """The kind of the next token (or the one before) that is no bracket; END where there is none."""
+        """Return the kind of the next (or previous) token that is not a bracket; END if there is none."""
         position += step
         while 0 <= position < len(self.tokens):
             if self.tokens[position].kind not in skip:
@@ -463,7 +463,7 @@ class _Walk:
         return self.tokens[position].kind if 0 <= position < len(self.tokens) else Kind.END
 
     def refers(self, position: int, token: Token) -> bool:
-        """Whether a number, ordinal or name stands for a choice here, rather than counting or describing."""
+        """Whether a number, ordinal or name refers to a choice here, rather than counting or describing."""
         after = self.at(position + 1)
         before = self.near(position, -1, _QUIET)
         match token.kind:
@@ -481,7 +481,7 @@ class _Walk:
                 return introduced and self.near(position, 1, frozenset({Kind.CLOSE, Kind.FILL})) in _BOUNDARIES
 
     def chosen(self, position: int) -> bool:
-        """Whether a cue stands right before."""
+        """Whether a cue directly precedes."""
         return self.cue is not None and self.near(position, -1, _QUIET) in _CUES
 
     def firm(self, position: int, token: Token) -> bool:
@@ -492,7 +492,7 @@ class _Walk:
         bracketed = before is Kind.OPEN and after in {Kind.CLOSE, Kind.COMMA}
         return token.kind is not Kind.NUMBER or has_noun or bracketed
 
-    # what a token does
+    # the effect of a token
 
     def reference(self, position: int, token: Token) -> None:
         if self.same(position, token):
@@ -504,7 +504,7 @@ class _Walk:
         else:
             self.groups.append(self.group(position, token))
         if self.since_not <= _REACH:
-            self.doubted = None  # "2 not 1": the word belonged to this one
+            self.doubted = None  # "2 not 1": the "not" belongs to this one
         self.cue, self.since_not, self.since_reference, self.joint = None, _FAR, 0, None
 
     def group(self, position: int, token: Token) -> _Group:
@@ -521,7 +521,7 @@ class _Walk:
         return _Group([token.number], tier, negated)
 
     def leads(self, position: int) -> bool:
-        """Whether the text opens with it, and goes on to explain: "2 because", "(2) - it is"."""
+        """Whether the text opens with the reference and then explains: "2 because", "(2) - it is"."""
         if self.near(position, -1, _QUIET) is not Kind.END or self.groups or self.tokens[position].kind is Kind.NAME:
             return False
         if any(token.kind is not Kind.END and token.kind not in _QUIET for token in self.tokens[:position]):
@@ -533,7 +533,7 @@ class _Walk:
         }
 
     def same(self, position: int, token: Token) -> bool:
-        """Whether it says the last reference again, "2 (weather)" or "weather (option 2)"; if not, that is unclear."""
+        """Whether it repeats the last reference, "2 (weather)" or "weather (option 2)"; if not, the text is unclear."""
         if not self.groups or self.since_reference or self.joint is not None or self.since_not <= _REACH:
             return False
         last = self.groups[-1]
@@ -588,7 +588,7 @@ class _Walk:
 
     def end(self) -> None:
         self.doubt()
-        # "Answer:" may stand on a line of its own
+        # "Answer:" may be on its own line
         if not (self.cue is not None and self.cue >= Tier.ANSWERED and self.cue_words == 0):
             self.cue = None
         self.spent, self.since_not, self.since_reference, self.joint = None, _FAR, _FAR, None
@@ -605,14 +605,14 @@ class _Walk:
             return
         self.doubt()
         self.cue_negated = denied or (self.cue is not None and self.cue_negated and self.cue_words == 0)
-        # "the final answer": the firmer of two cues that stand together
+        # "the final answer": the firmer of two adjacent cues
         self.cue = max(tier, self.cue) if self.cue is not None and self.cue_words <= 2 else tier
         self.cue_words, self.since_not, self.joint = 0, _FAR, None
         self.since_reference = _FAR
 
     def bad(self) -> None:
         if self.groups and self.since_reference <= 4 and self.joint is None:
-            self.groups[-1].negated |= self.since_not > _REACH  # "not worse" says little
+            self.groups[-1].negated |= self.since_not > _REACH  # "not worse" is weak
             self.doubted = None
         else:
             self.deny()
@@ -634,7 +634,7 @@ class _Walk:
         return self.at(position + 1) is Kind.COLON and self.near(position, -1, _QUIET) is Kind.END
 
     def no_option(self, position: int) -> bool:
-        """Whether it is "no option" or "ни один"."""
+        """Whether the text here is "no option" or "ни один"."""
         return self.tokens[position].firm and self.at(position + 1) in {Kind.NOUN, Kind.BEST, Kind.COUNT_WORD}
 
     def deny(self) -> None:
@@ -646,7 +646,7 @@ class _Walk:
         self.joint = None
 
     def doubt(self) -> None:
-        """The open "not" was said of the reference before it."""
+        """Apply the open "not" to the reference before it."""
         if self.doubted is not None:
             self.doubted.negated = True
             self.doubted = None
@@ -661,7 +661,7 @@ class _Walk:
     def join(self, kind: Kind) -> None:
         self.doubt()
         if self.since_reference == 0:
-            # "1, or 2": the word says more than the comma before it
+            # "1, or 2": the word outweighs the comma before it
             self.joint = kind if self.joint in {None, Kind.COMMA} else self.joint
         elif kind is Kind.COMMA:
             self.since_not, self.since_reference = _FAR, _FAR

@@ -1,4 +1,4 @@
-"""What selectors by meaning share: vectors of texts embedded once, centring, centroids, and sets of choices kept."""
+"""Shared by selectors that use embeddings: cached vectors, centring, centroids, and cached sets of choices."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Kind = Literal["query", "document"]
 
 
 class EmbedsText(Protocol):
-    """The least that an embedder can do; `pointsman.models.base.as_embedder` makes one of it."""
+    """The minimal embedder; `pointsman.models.base.as_embedder` converts it to an `Embedder`."""
 
     def embed(self, text: str) -> Any:
-        """The vector of one text."""
+        """Return the vector of one text."""
         ...
 
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     AnyEmbedder = EmbedsText | Embedder
     QueryMean = Literal["general", "running", "choices"] | ArrayLike
 
-_NOTHING: Final = 1e-6  # a difference of unit vectors shorter than this is rounding, not direction
-_PRIOR: Final = 30  # how many queries the general mean counts for when the real ones' mean is estimated
+_NOTHING: Final = 1e-6  # a shorter difference of unit vectors is rounding error
+_PRIOR: Final = 30  # weight of the general mean, in queries, when the mean of real ones is estimated
 
 GENERAL_QUERIES: Final = (
     "What is machine learning?",
@@ -59,16 +59,17 @@ GENERAL_QUERIES: Final = (
     "найди рейсы в Сочи на июль",
     "сколько стоит доставка",
 )
-"""Everyday queries. Their mean vector stands for what all queries have in common under an embedder, which says nothing
-about the choices; with it taken away nearly all is gained that the mean of the real queries would gain (tool selection,
-accuracy of the cosine alone: .457 of .470 on MetaTool, .563 of .584 on UltraTool zh; without: .403 and .433)."""
+"""Everyday queries. Their mean vector represents what all queries have in common under an embedder, which carries no
+information about the choices. Subtracting it gains nearly as much as subtracting the mean of the real queries (tool
+selection, accuracy of the cosine alone: .457 of .470 on MetaTool, .563 of .584 on UltraTool zh; without: .403 and
+.433)."""
 
 
 def known_choices(choices: Choices) -> tuple[ToolMetadata, ...]:
-    """Choices as metadata, for methods that the base class does not check.
+    """Return choices as metadata, for methods that the base class does not check.
 
     Raises:
-        InputError: one is neither a `ToolMetadata` nor a string.
+        InputError: a choice is neither a `ToolMetadata` nor a string.
     """
     metadata = tuple(ToolMetadata(choice, "") if isinstance(choice, str) else choice for choice in choices)
     for choice in metadata:
@@ -78,7 +79,7 @@ def known_choices(choices: Choices) -> tuple[ToolMetadata, ...]:
 
 
 def examples_of(choice: ToolMetadata) -> tuple[str, ...]:
-    """The example queries in a choice's metadata.
+    """Return the example queries in a choice's metadata.
 
     Raises:
         InputError: they are not a list of strings.
@@ -90,17 +91,17 @@ def examples_of(choice: ToolMetadata) -> tuple[str, ...]:
 
 
 def unit_or_zero(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows scaled to length one; those of no length stay zero, so that their cosine to anything is 0 (S5)."""
+    """Scale rows to length one; zero rows stay zero, so that their cosine to anything is 0 (S5)."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     scaled: NDArray[np.float32] = np.where(lengths > _NOTHING, rows / np.maximum(lengths, _NOTHING), np.float32(0))
     return scaled
 
 
 def embed_texts(embedder: Embedder, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
-    """Unit vectors of texts, shape ``(len(texts), dimensions)``; a vector of zeros stays one.
+    """Return unit vectors of texts, shape ``(len(texts), dimensions)``; zero vectors stay zero.
 
     Raises:
-        ModelError: the embedder gave something else than one vector of finite numbers per text.
+        ModelError: the embedder did not return one finite vector per text.
     """
     vectors = embedder.embed_queries(texts) if kind == "query" else embedder.embed_documents(texts)
     name = type(embedder).__name__
@@ -118,9 +119,9 @@ def embed_texts(embedder: Embedder, texts: Sequence[str], kind: Kind) -> NDArray
 
 
 class TextVectors:
-    """The vectors of texts, each embedded once; those not asked for longest are forgotten first.
+    """Caches the vectors of texts; the least recently used are evicted first.
 
-    Safe to share between threads. A text that two threads ask for at once may be embedded twice, with one result.
+    Thread-safe. A text that two threads request at once may be embedded twice, with the same result.
     """
 
     def __init__(self, embedder: Embedder, limit: int) -> None:
@@ -133,7 +134,7 @@ class TextVectors:
         self._lock = threading.Lock()
 
     def of(self, texts: Sequence[str], kind: Kind) -> NDArray[np.float32]:
-        """Shape ``(len(texts), dimensions)``, unit or zero rows."""
+        """Return vectors of shape ``(len(texts), dimensions)``; rows are unit or zero."""
         vectors: dict[str, NDArray[np.float32]] = {}
         with self._lock:
             for text in texts:
@@ -156,21 +157,21 @@ class TextVectors:
 
 
 class Recent(Generic[T]):
-    """What was worked out for the last few sets of choices.
+    """Caches a computed value for the last few sets of choices.
 
-    Choices are frozen, and most callers pass the same objects each time: comparing tuples of them then compares
-    identities, a microsecond for 200 choices, where hashing them took 65. Equal choices are found as well.
+    Choices are frozen, and most callers pass the same objects each time: comparing tuples then compares identities,
+    which takes a microsecond for 200 choices; hashing took 65. Equal choices also match.
     """
 
     _MOST = 8
 
     def __init__(self, build: Callable[[tuple[ToolMetadata, ...]], T]) -> None:
-        """Work out what is not there yet with ``build``."""
+        """Compute missing values with ``build``."""
         self._build = build
-        self._kept: tuple[tuple[tuple[ToolMetadata, ...], T], ...] = ()  # replaced whole, so threads need no lock
+        self._kept: tuple[tuple[tuple[ToolMetadata, ...], T], ...] = ()  # replaced as a whole, so threads need no lock
 
     def of(self, choices: tuple[ToolMetadata, ...]) -> T:
-        """What belongs to these choices in this order."""
+        """Return the value for these choices in this order."""
         entries = self._kept
         for entry_choices, value in entries:
             if entry_choices == choices:
@@ -181,18 +182,18 @@ class Recent(Generic[T]):
 
 
 class MeanOfQueries:
-    """What is subtracted from queries before they are compared with centred choices.
+    """The mean that is subtracted from queries before they are compared with centred choices.
 
-    Options: ``"general"``: the mean of `GENERAL_QUERIES`; ``"running"``: that of the queries met so far, the general
-    one counting as thirty of them, so that answers depend on what was asked before; ``"choices"``: the choices' own
-    mean; or a vector, the mean of queries that are known.
+    Options: ``"general"``: the mean of `GENERAL_QUERIES`; ``"running"``: the mean of the queries so far, with the
+    general mean counting as thirty of them, so that results depend on earlier queries; ``"choices"``: the choices' own
+    mean; or a vector, the mean of known queries.
     """
 
     def __init__(self, mean: QueryMean, vectors: TextVectors) -> None:
-        """Check what was asked for; nothing is embedded yet.
+        """Check the option; nothing is embedded yet.
 
         Raises:
-            InputError: it is none of the options.
+            InputError: the option is invalid.
         """
         self._vectors = vectors
         self._lock = threading.Lock()
@@ -213,7 +214,7 @@ class MeanOfQueries:
             raise InputError(f"query_mean is one vector of finite numbers, not an array of shape {self._given.shape}")
 
     def at(self, choices_mean: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The mean as it stands; ``choices_mean`` is that of the choices at hand."""
+        """Return the current mean; ``choices_mean`` is that of the given choices."""
         if self.mode == "choices":
             return choices_mean
         usual = self.before_any()
@@ -226,13 +227,13 @@ class MeanOfQueries:
         return mean
 
     def before_any(self) -> NDArray[np.float32]:
-        """The given mean, or else that of `GENERAL_QUERIES`."""
+        """Return the given mean, else that of `GENERAL_QUERIES`."""
         if self._given is None:
             self._given = self._vectors.of(GENERAL_QUERIES, "query").mean(axis=0)
         return self._given
 
     def met(self, query: NDArray[np.float32]) -> None:
-        """Count a query in, where the mean is a running one."""
+        """Add a query to a running mean."""
         if self.mode == "running":
             with self._lock:
                 self._sum = query.astype(np.float64) if self._sum is None else self._sum + query
@@ -240,30 +241,30 @@ class MeanOfQueries:
 
 
 def learned_mean(queries: NDArray[np.float32], general: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The mean of queries, the general one counting as thirty of them."""
+    """Return the mean of queries, with the general mean counting as thirty of them."""
     mean: NDArray[np.float32] = ((queries.sum(axis=0) + _PRIOR * general) / (len(queries) + _PRIOR)).astype(np.float32)
     return mean
 
 
 def centred(rows: NDArray[np.float32], mean: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Unit directions from a mean; a zero row stays zero."""
+    """Return unit directions from a mean; a zero row stays zero."""
     present = rows.any(axis=-1, keepdims=True)
     return unit_or_zero(np.where(present, rows - mean, np.float32(0)))
 
 
 def cosines(rows: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The cosine of each row to a query, both of length one or zero.
+    """Return the cosine of each row to a query, both of length one or zero.
 
-    To six decimals, as float32 has no more: in a matrix product equal rows may differ by rounding, depending on their
-    place, and then another than the first of equal choices would win.
+    Cosines are rounded to six decimals, float32's precision: in a matrix product, equal rows may differ by rounding
+    depending on their position, and then another than the first of equal choices could win.
     """
     return np.round(rows @ query, 6)
 
 
 def centroids(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """At most ``count`` unit vectors that stand for unit rows: spherical k-means, the same every time.
+    """Return at most ``count`` unit vectors that represent unit rows: deterministic spherical k-means.
 
-    It starts from the row nearest to the mean and then from the row farthest from all chosen, so no chance is in it.
+    Seeds are the row nearest to the mean, then repeatedly the row farthest from all seeds, so nothing is random.
     Dhillon and Modha, "Concept decompositions for large sparse text data", 2001,
     https://doi.org/10.1023/A:1007612920971.
     """
@@ -288,22 +289,22 @@ def centroids(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
 
 
 def best_first(scores: NDArray[np.floating], count: int) -> list[int]:
-    """The places of the ``count`` highest scores, best first; of equal ones the first comes first."""
+    """Return the indices of the ``count`` highest scores, best first; ties keep their order."""
     if count == 1:
         return [int(scores.argmax())]
     return [int(place) for place in np.argsort(-scores, kind="stable")[:count]]
 
 
 def softmax_share(scores: NDArray[np.floating], scale: float) -> float:
-    """The share of the highest score in the softmax of ``scale · scores``."""
+    """Return the share of the highest score in the softmax of ``scale · scores``."""
     return float(1 / np.exp(scale * (scores - scores.max())).sum())
 
 
 def positive_int(value: int, name: str) -> int:
-    """The number itself.
+    """Check a number and return it.
 
     Raises:
-        InputError: it is not an int from 1 up.
+        InputError: it is not a positive int.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name} is an int from 1 up, not {value!r}")

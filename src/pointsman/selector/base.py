@@ -1,8 +1,8 @@
-"""What every selector takes and gives (S1, S2).
+"""The interface of all selectors (S1, S2).
 
-To write one, subclass `BaseSelector` and implement ``select`` or ``aselect`` (S12). The base gives the other, turns
-plain strings into queries and choices, answers the cases that need no thought, and checks what comes back, so a
-selector that names a choice which does not exist is an error and never a wrong turn.
+To write one, subclass `BaseSelector` and implement ``select`` or ``aselect`` (S12). The base class supplies the other,
+turns plain strings into queries and choices, handles trivial cases, and checks the result, so that selecting a choice
+that does not exist is always an error.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class ToolMetadata:
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """Example queries, where the metadata has some."""
+        """Example queries from the metadata, if any."""
         return tuple((self.metadata or {}).get("examples", ()))
 
     @property
     def text(self) -> str:
-        """Name and description, as selectors read them."""
+        """Name and description as one text for selectors."""
         return f"{self.name}: {self.description}" if self.description else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class SingleSelection:
-    """One chosen choice: its 0-based index, why, and its score where the selector has one."""
+    """One selected choice: its 0-based index, the reason, and its score if the selector has one."""
 
     index: int
     reason: str
@@ -47,7 +47,7 @@ class SingleSelection:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """That a selector could not decide as it should: ``why``, and ``policy``, what it did instead."""
+    """Why a selector could not decide as intended (``why``), and what it did instead (``policy``)."""
 
     why: str
     policy: str
@@ -55,14 +55,14 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class SelectorResult:
-    """What was chosen, best first.
+    """The selected choices, best first.
 
     Attributes:
-        selections: none of them means that the selector abstains: no choice fits.
-        confidence: 0 to 1, the selector's own estimate that its first selection is right; None where it has none.
-            Each selector states what its number means.
-        fallback: None, or why the selector did not decide as it should and what it did instead.
-        notes: what had to be read generously on the way, such as a number that no choice has and that was dropped.
+        selections: empty if the selector abstains: no choice fits.
+        confidence: 0 to 1, the selector's own estimate that its first selection is right; None if it has no estimate.
+            Each selector documents the meaning of its number.
+        fallback: None, or why the selector did not decide as intended and what it did instead.
+        notes: how the answer was read leniently, such as an unknown number that was dropped.
     """
 
     selections: Sequence[SingleSelection]
@@ -75,15 +75,15 @@ class SelectorResult:
 
     @property
     def abstained(self) -> bool:
-        """Whether no choice was thought to fit."""
+        """Whether no choice was selected, as none fits."""
         return not self.selections
 
     @property
     def ind(self) -> int:
-        """The index of the one selection.
+        """The index of the single selection.
 
         Raises:
-            ValueError: there are several, or none.
+            ValueError: there are several selections, or none.
         """
         return self._only("inds").index
 
@@ -94,10 +94,10 @@ class SelectorResult:
 
     @property
     def reason(self) -> str:
-        """The reason of the one selection.
+        """The reason of the single selection.
 
         Raises:
-            ValueError: there are several, or none.
+            ValueError: there are several selections, or none.
         """
         return self._only("reasons").reason
 
@@ -116,13 +116,13 @@ Choices = Sequence[ToolMetadata | str]
 
 
 class BaseSelector(Twins, needs=("select", "aselect")):
-    """Chooses among described choices. Implement ``select`` or ``aselect``; the other one comes from here.
+    """Chooses among described choices. Implement ``select`` or ``aselect``; this class supplies the other.
 
     An implementation may rely on: ``choices`` is a tuple of at least two `ToolMetadata`, ``query`` is a `Query`.
     """
 
     allow_abstain: bool = False
-    """Whether an empty result is legal; then a single choice is asked about as well, since it may not fit."""
+    """Whether an empty result is allowed; if so, a single choice is also put to the selector, as it may not fit."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -135,12 +135,12 @@ class BaseSelector(Twins, needs=("select", "aselect")):
         """Choose.
 
         Raises:
-            InputError: there are no choices, or they are not `ToolMetadata` or strings.
+            InputError: there are no choices, or one is neither `ToolMetadata` nor a string.
         """
         return wait_for(self.aselect, choices, query)
 
     async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """The same, awaited; a synchronous ``select`` runs in a worker thread."""
+        """Async version of `select`; a synchronous ``select`` runs in a worker thread."""
         return await in_thread(self.select, choices, query)
 
 
@@ -167,10 +167,10 @@ def _achecked(aselect: ASelect) -> ASelect:
 
 
 def _easy(selector: BaseSelector, choices: Choices) -> tuple[tuple[ToolMetadata, ...], SelectorResult | None]:
-    """The choices as metadata, and the answer where there is nothing to choose."""
+    """Return the choices as metadata, and the result if there is nothing to choose."""
     if isinstance(choices, str) or not isinstance(choices, Sequence):
         raise InputError(f"choices are a list of ToolMetadata or strings, not {type(choices).__name__}")
-    if set(map(type, choices)) == {ToolMetadata}:  # one pass in C: this stands before every selection
+    if set(map(type, choices)) == {ToolMetadata}:  # one pass in C: this runs before every selection
         metadata = cast("tuple[ToolMetadata, ...]", tuple(choices))
     else:
         metadata = tuple(_choice(choice) for choice in choices)
@@ -190,7 +190,7 @@ def _choice(choice: object) -> ToolMetadata:
 
 
 def _sound(selector: BaseSelector, choices: Sequence[ToolMetadata], result: SelectorResult) -> SelectorResult:
-    """The result, if it can be followed."""
+    """Check that a result is valid, and return it."""
     name = type(selector).__name__
     if not isinstance(result, SelectorResult):
         raise InputError(f"{name}.select returned {type(result).__name__}, not a SelectorResult")

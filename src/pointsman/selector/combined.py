@@ -1,4 +1,4 @@
-"""Selectors made of selectors: a weighted sum (S7), a vote (S8), and chance, to compare with."""
+"""Combined selectors: a weighted sum (S7), a vote (S8), and a random baseline."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ _SHOWN: Final = 3
 
 @runtime_checkable
 class ScoresChoices(Protocol):
-    """What a selector offers that can put a number on every choice; `HybridSelector` adds such numbers up."""
+    """Protocol of selectors that score every choice; `HybridSelector` adds up such scores."""
 
     def scores(self, choices: Choices, query: Query | str) -> Sequence[float]:
-        """One finite number per choice, in the order of the choices; higher is better."""
+        """Return one finite number per choice, in the order of the choices; higher is better."""
         ...
 
 
 class HybridSelector(BaseSelector):
     """Selects by the weighted sum of two selectors' scores over all choices (S7).
 
-    Each part's scores are stretched to 0…1 over the choices, so that cosines and points can be added; a part whose
-    scores are all equal has no opinion and adds nothing. When both parts have the same best choice, it wins. Ties go
-    to the first.
+    Each part's scores are scaled to 0…1 over the choices, so that cosines and points can be added; a part whose scores
+    are all equal adds nothing. If both parts have the same best choice, it wins. Ties go to the first.
 
-    ``confidence`` is the distance of the best sum to the second, as a share of the weights: 1 when both parts give
+    ``confidence`` is the lead of the best sum over the second, as a share of the weights: 1 if both parts give
     everything to one choice and nothing to the others. It is not a probability.
     """
 
@@ -48,7 +47,7 @@ class HybridSelector(BaseSelector):
         embedding_weight: float = 0.7,
         rule_weight: float = 0.3,
     ) -> None:
-        """Combine two selectors that have ``scores``; any two will do.
+        """Combine any two selectors that have ``scores``.
 
         Raises:
             InputError: a part has no ``scores``, a weight is negative or not finite, or both are 0.
@@ -64,18 +63,18 @@ class HybridSelector(BaseSelector):
         self.embedding_weight, self.rule_weight = _weights([embedding_weight, rule_weight], 2)
 
     def scores(self, choices: Choices, query: Query | str) -> list[float]:
-        """The weighted sum for every choice, so that a hybrid can be part of another one."""
+        """Return the weighted sum for every choice; so a hybrid can be part of another one."""
         return self._sums(*self._raw(choices, query))
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
         """Select the choice with the highest sum.
 
         Raises:
-            InputError: choices or query cannot be used, or a part gave other than one finite score per choice.
+            InputError: choices or query are invalid, or a part did not return one finite score per choice.
         """
         embedding, rule = self._raw(choices, query)
         sums = self._sums(embedding, rule)
-        # Where all parts that have a weight agree, the sums say the same but for rounding.
+        # If all parts with a weight agree, so do the sums, except for rounding.
         parts = ((embedding, self.embedding_weight), (rule, self.rule_weight))
         bests = {_first_highest(scores) for scores, weight in parts if weight}
         best = bests.pop() if len(bests) == 1 else _first_highest(sums)
@@ -107,24 +106,24 @@ class EnsembleSelector(BaseSelector):
     """Lets selectors vote (S8).
 
     Every selection is a vote with its selector's weight; abstaining is a vote for no choice, and wins only with more
-    votes than any choice has. Ties go to the higher sum of the scores that came with the votes, then to the first;
-    a score that is not finite counts as 0.
-    A selector that raises has no vote: the log tells, and the result's ``fallback`` names it and its error. One that
-    did not decide itself (its result has a ``fallback``) is counted only when no other selector did.
+    votes than any choice. Ties go to the higher sum of the scores of the votes, then to the first; a score that is not
+    finite counts as 0. A selector that raises has no vote: the error is logged, and the result's ``fallback`` names the
+    selector and its error. One that did not decide itself (its result has a ``fallback``) counts only if no other
+    selector did.
 
-    ``confidence`` is the winner's share of the votes: how far the selectors agree, not how often they are right.
+    ``confidence`` is the winner's share of the votes: the agreement of the selectors, not their accuracy.
     """
 
     def __init__(self, selectors: Sequence[BaseSelector], weights: Sequence[float] | None = None) -> None:
-        """Take the voters.
+        """Set the voters.
 
         Args:
             selectors: at least one.
-            weights: one per selector, finite and not negative, not all 0; 1 each unless given. A selector with weight 0
-                is not asked.
+            weights: one per selector, finite and not negative, not all 0; by default 1 each. A selector with weight 0
+                is not called.
 
         Raises:
-            InputError: there is no selector, something is none, or the weights cannot be used.
+            InputError: there is no selector, an item is not a selector, or the weights are invalid.
         """
         if isinstance(selectors, BaseSelector) or not selectors:
             raise InputError(f"selectors are a list of at least one selector, not {selectors!r:.80}")
@@ -140,27 +139,27 @@ class EnsembleSelector(BaseSelector):
         self._voters = [pair for pair in zip(self.selectors, self.weights, strict=True) if pair[1] > 0]
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """Ask one selector after the other, and count.
+        """Call the selectors one after another and count the votes.
 
         Raises:
-            ModelError: every selector failed; the message names each and its error, and the cause holds them all.
+            ModelError: every selector failed; the message names each with its error, and the cause contains all errors.
         """
         outcomes: list[SelectorResult | Exception] = []
         for selector, _ in self._voters:
             try:
                 outcomes.append(selector.select(choices, query))
-            except Exception as error:  # noqa: BLE001  (told in the log, in the result, or raised)
+            except Exception as error:  # noqa: BLE001  (logged, in the result, or raised)
                 outcomes.append(error)
         return self._count(outcomes)
 
     async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """The same, all selectors at once."""
+        """Async version of `select`; all selectors run concurrently."""
         outcomes: dict[int, SelectorResult | Exception] = {}
 
         async def ask(place: int, selector: BaseSelector) -> None:
             try:
                 outcomes[place] = await selector.aselect(choices, query)
-            except Exception as error:  # noqa: BLE001  (told in the log, in the result, or raised)
+            except Exception as error:  # noqa: BLE001  (logged, in the result, or raised)
                 outcomes[place] = error
 
         async with anyio.create_task_group() as tasks:
@@ -207,20 +206,20 @@ class EnsembleSelector(BaseSelector):
 
 
 class RandomSelector(BaseSelector):
-    """Selects by chance: the floor that every other selector must beat. ``confidence`` is 1 / number of choices."""
+    """Selects at random: the baseline that every other selector must beat. ``confidence`` is 1 / number of choices."""
 
     def __init__(self, seed: int | None = None) -> None:
-        """With a ``seed`` the sequence of selections is the same every time."""
-        self._random = random.Random(seed)  # noqa: S311  (nothing secret hangs on it)
+        """With a ``seed``, the sequence of selections is reproducible."""
+        self._random = random.Random(seed)  # noqa: S311  (not used for security)
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:  # noqa: ARG002
-        """Select any choice, each with the same chance."""
+        """Select any choice with equal probability."""
         index = self._random.randrange(len(choices))
         return SelectorResult([SingleSelection(index, "Randomly selected")], 1 / len(choices))
 
 
 def _finite_or_zero(score: float | None) -> float:
-    """A score that can decide a tie; NaN and infinity, which no score may be, decide none."""
+    """Return a score that can break a tie; NaN and infinity, which are invalid scores, become 0."""
     return score if score is not None and math.isfinite(score) else 0.0
 
 
@@ -229,7 +228,7 @@ def _first_highest(scores: Sequence[float]) -> int:
 
 
 def _stretched(scores: Sequence[float]) -> list[float]:
-    """Scores as 0…1; all 0 where they are all equal.
+    """Scale scores to 0…1; all 0 if they are equal.
 
     >>> _stretched([8.0, 6.0, 7.0])
     [1.0, 0.0, 0.5]

@@ -1,4 +1,4 @@
-"""`DescriptionSelector`, the recommended one: by the words and the meaning of names, descriptions and examples."""
+"""`DescriptionSelector`, the recommended one: uses words and meaning of names, descriptions and examples."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
     from pointsman.selector.fitted import Fitted, Label
 
 WEIGHTS: Final = (1.0, 2.0, 2.0)
-"""Of words, meaning and examples, before anything is fitted."""
+"""Default weights of words, meaning and examples, before fitting."""
 
 SCALE: Final = 0.7
-"""What the weighted sum is multiplied with before the softmax that gives an uncalibrated confidence."""
+"""Factor of the weighted sum before the softmax that gives the uncalibrated confidence."""
 
 
 class DescriptionSelector(BaseSelector):
     """Selects by a weighted sum of three standard scores, each over all choices.
 
-    - **words**, weight 1: BM25 over name, description and examples. The project's analyser takes identifiers apart
-      (``get_weather``, ``getWeather``) and stems English and Russian; Chinese goes by characters and pairs.
+    - **words**, weight 1: BM25 over name, description and examples. The project's analyser splits identifiers
+      (``get_weather``, ``getWeather``) and stems English and Russian; Chinese is indexed by characters and pairs.
     - **meaning**, weight 2: the cosine to ``name: description``, both sides centred.
     - **examples**, weight 2: the cosine to the nearest of the choice's example queries (``metadata["examples"]``), or
-      of their centroids; left out when no choice has any.
+      to their centroids; omitted if no choice has examples.
 
-    Everything about choices is worked out once and remembered; choices are values, and one whose ``metadata`` is
-    edited in place is not looked at again.
+    The features of choices are computed once and cached; choices are values, and changing the ``metadata`` of one in
+    place has no effect.
 
-    ``confidence``, before `fit`: the first selection's share of the softmax of all sums. It says how far the best
-    stands out among these choices, not whether it is right, and not whether any of them is: for a query that none of
-    the choices fits, one of them is still the best. After `fit`: the calibrated probability that the first selection
-    is right, from how far it leads and how near it is. ``threshold`` acts on it.
+    ``confidence``, before `fit`: the first selection's share of the softmax of all sums. It measures how far the best
+    stands out among these choices, not whether it, or any choice, is right: for a query that no choice fits, one of
+    them is still the best. After `fit`: the calibrated probability that the first selection is right, computed from its
+    lead and its cosine. ``threshold`` applies to this confidence.
     """
 
     def __init__(
@@ -72,21 +72,21 @@ class DescriptionSelector(BaseSelector):
         """Set up; nothing is embedded yet.
 
         Args:
-            embedder: anything with ``embed(text)``; one with ``embed_queries`` and ``embed_documents`` is asked for
-                queries (and examples) and for descriptions by these.
-            top_k: how many choices to select, at most.
-            query_mean: what queries are centred on; see `EmbeddingSelector`. A fitted selector has learned its own.
-            centroids: how many centroids stand for a choice's examples when it has more of them.
-            threshold: the confidence, 0 to 1, below which no choice is selected; a fitted selector may have learned
+            embedder: anything with ``embed(text)``; if it has ``embed_queries`` and ``embed_documents``, these are used
+                for queries and examples, and for descriptions.
+            top_k: maximum number of choices to select.
+            query_mean: the mean on which queries are centred; see `EmbeddingSelector`. A fitted selector uses its
+                learned one.
+            centroids: number of centroids that represent a choice's examples if it has more of them.
+            threshold: the confidence, 0 to 1, below which no choice is selected; a fitted selector may have a learned
                 one.
-            allow_abstain: whether to select nothing below the threshold (the default); with False the best is
-                selected all the same, and the result's ``fallback`` says so.
-            fitted: what `fit` learned.
-            cache_size: how many texts to remember the vectors of.
+            allow_abstain: whether to select nothing below the threshold (the default); if False, the best is still
+                selected, and the result's ``fallback`` says so.
+            fitted: the result of `fit`.
+            cache_size: number of texts whose vectors are cached.
 
         Raises:
-            InputError: the embedder is none, a number or an option cannot be used, or ``fitted`` comes from another
-                embedder.
+            InputError: the embedder, a number or an option is invalid, or ``fitted`` comes from another embedder.
         """
         self.embedder = as_embedder(embedder)
         self.top_k = positive_int(top_k, "top_k")
@@ -106,17 +106,17 @@ class DescriptionSelector(BaseSelector):
         self._sets = Recent(self.choice_set)
 
     def scores(self, choices: Choices, query: Query | str) -> list[float]:
-        """The weighted sum for every choice, in the order of the choices (as `HybridSelector` wants it)."""
+        """Return the weighted sum for every choice, in the order of the choices (as needed by `HybridSelector`)."""
         features, _ = self._features(known_choices(choices), Query.of(query).text)
         scores: list[float] = (self._weights @ features).tolist()
         return scores
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """Select the choices with the highest sums, best first; of equal ones the first.
+        """Select the choices with the highest sums, best first; ties go to the first.
 
         Raises:
-            InputError: choices or query cannot be used.
-            ModelError: the embedder gave something else than one finite vector per text.
+            InputError: choices or query are invalid.
+            ModelError: the embedder did not return one finite vector per text.
         """
         assert isinstance(choices, tuple)
         assert isinstance(query, Query)
@@ -134,26 +134,26 @@ class DescriptionSelector(BaseSelector):
     def fit(
         self, queries: Sequence[str], labels: Sequence[Label], choices: Choices, *, folds: int = 5
     ) -> DescriptionSelector:
-        """A selector that has learned from queries whose right choice is known; this one stays as it is.
+        """Return a selector that has learned from queries with known right choices; this one is not changed.
 
-        Learned are the mean of queries, examples for each choice (as centroids and words), the three weights, what a
-        confidence means, and, where some labels are None, the threshold below which to abstain. The report of
-        how right it was on queries held out is in ``fitted.report``.
+        It learns the query mean, examples for each choice (as centroids and words), the three weights, the calibration
+        of the confidence, and, if some labels are None, the threshold below which to abstain. ``fitted.report`` has the
+        accuracy on held-out queries.
 
-        Few labels make nothing worse: the weights are drawn to those it has without fitting, and what was
-        learned is used only where it was right more often than without by more than one standard error of the
-        difference, on queries held out; the simplest such way is kept unless another beats it by as much.
-        Below ten labels nothing is learned about selecting, below thirty nothing about confidence.
+        Few labels do no harm: the weights are regularised towards the unfitted ones, and what was learned is used only
+        if it was more accurate on held-out queries by more than one standard error of the difference; the simplest such
+        variant is kept unless another beats it by as much. Below ten labels nothing is learned about selecting, below
+        thirty nothing about confidence.
 
         Args:
-            queries: what was asked.
-            labels: for each query the right choice: its index, its name, several of these where each is right, or None
-                where none is.
-            choices: what there is to select from; names must differ.
-            folds: in how many parts the queries are held out, by turns.
+            queries: the queries.
+            labels: the right choice for each query: its index, its name, several of these if each is right, or None if
+                none is.
+            choices: the choices; names must differ.
+            folds: number of cross-validation folds.
 
         Raises:
-            InputError: the numbers of queries and labels differ, or a label names no choice.
+            InputError: the numbers of queries and labels differ, or a label is not a choice.
         """
         from pointsman.selector.fitted import learn
 
@@ -161,7 +161,7 @@ class DescriptionSelector(BaseSelector):
         return DescriptionSelector(self.embedder, self.top_k, fitted=fitted, **self.options)
 
     def save(self, path: str | Path) -> None:
-        """Write what `fit` learned as JSON.
+        """Write the result of `fit` as JSON.
 
         Raises:
             InputError: nothing was fitted.
@@ -172,7 +172,7 @@ class DescriptionSelector(BaseSelector):
 
     @classmethod
     def load(cls, path: str | Path, embedder: AnyEmbedder, top_k: int = 1, **options: Any) -> DescriptionSelector:
-        """The selector that `save` wrote, over the same embedder.
+        """Load a selector written by `save`, for the same embedder.
 
         Raises:
             InputError: the file cannot be read, is not what `save` writes, or belongs to another embedder.
@@ -182,17 +182,17 @@ class DescriptionSelector(BaseSelector):
         return cls(embedder, top_k, fitted=Fitted.read(path), **options)
 
     def choice_set(self, choices: tuple[ToolMetadata, ...], labelled: LabelledExamples | None = None) -> ChoiceSet:
-        """The features of choices, with the fitted examples or with others."""
+        """Return the features of choices, with the fitted examples or with others."""
         if labelled is None:
             labelled = LabelledExamples() if self.fitted is None else self.fitted.labelled
         return ChoiceSet(choices, self._vectors, self._query_mean, self.options["centroids"], labelled)
 
     def usual_query_mean(self) -> NDArray[np.float32]:
-        """What queries are centred on while none has been met: the given mean, or the general one."""
+        """Return the initial query mean: the given one, else the general one."""
         return self._query_mean.before_any()
 
     def centred_query(self, query: NDArray[np.float32], choice_set: ChoiceSet) -> NDArray[np.float32]:
-        """A query's vector as `ChoiceSet.features` wants it."""
+        """Return a query's vector in the form for `ChoiceSet.features`."""
         if query.shape != choice_set.mean.shape:
             raise ModelError(
                 f"{type(self.embedder).__name__} gave {len(query)} numbers for the query and {len(choice_set.mean)} "

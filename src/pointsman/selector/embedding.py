@@ -1,4 +1,4 @@
-"""`EmbeddingSelector`: the choice whose description, or example, is nearest in meaning (S5)."""
+"""`EmbeddingSelector`: selects the choice whose description or example is nearest in meaning (S5)."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from pointsman.selector._vectors import AnyEmbedder, QueryMean
 
 _SPREAD: Final = 0.05  # of cosines, for an embedder that does not state its own
-_SHARPNESS: Final = 2.0  # half a spread ahead is a factor of e: least calibration error over five public sets
-_CENTRED_SCALE: Final = 25.0  # the same for centred cosines, which spread alike under all embedders
+_SHARPNESS: Final = 2.0  # a lead of half a spread is a factor of e: least calibration error over five public sets
+_CENTRED_SCALE: Final = 25.0  # the same for centred cosines, whose spread is similar under all embedders
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The vectors of a set of choices, one matrix, the rows of each choice beside each other.
+    """The vectors of a set of choices in one matrix, with the rows of each choice adjacent.
 
     Attributes:
-        matrix: unit or zero rows, centred where that is wanted.
-        starts: where each choice's rows begin; None when each has exactly one.
-        mean: the mean of the descriptions, zero where nothing is centred.
+        matrix: unit or zero rows, centred if requested.
+        starts: index of each choice's first row; None if each has exactly one.
+        mean: the mean of the descriptions; zero without centring.
     """
 
     matrix: NDArray[np.float32]
@@ -55,15 +55,15 @@ class _Rows:
 class EmbeddingSelector(BaseSelector):
     """Selects by the cosine between the query and each choice's description.
 
-    Every distinct description and example is embedded once and remembered, whatever sets and orders of choices it
-    comes in; a warm selection costs one embedding of the query and one matrix product. Choices are values: one whose
-    ``metadata`` is edited in place is not looked at again.
+    Every distinct description and example is embedded once and cached, in whatever set and order of choices it occurs;
+    a warm selection costs one embedding of the query and one matrix product. Choices are values: changing the
+    ``metadata`` of one in place has no effect.
 
-    A choice with example queries (``metadata["examples"]``) scores the best over its description and its examples.
-    A vector of zeros scores 0 against everything.
+    The score of a choice with example queries (``metadata["examples"]``) is the maximum over its description and
+    examples. A zero vector scores 0 against everything.
 
-    ``confidence`` is the share of the first selection in the softmax of all cosines, each divided by how far cosines
-    spread by chance under the embedder. It is not calibrated: compare it with itself, do not read it as a probability.
+    ``confidence`` is the share of the first selection in the softmax of all cosines, each divided by the embedder's
+    random spread of cosines. It is not calibrated: compare its values, but do not read it as a probability.
     """
 
     def __init__(
@@ -81,22 +81,22 @@ class EmbeddingSelector(BaseSelector):
         """Set up; nothing is embedded yet.
 
         Args:
-            embedder: anything with ``embed(text)``; one with ``embed_queries`` and ``embed_documents`` is asked for
-                queries (and examples) and for descriptions by these.
-            top_k: how many choices to select, at most.
+            embedder: anything with ``embed(text)``; if it has ``embed_queries`` and ``embed_documents``, these are used
+                for queries and examples, and for descriptions.
+            top_k: maximum number of choices to select.
             centre: subtract the mean of the descriptions from descriptions, and ``query_mean`` from queries and
-                examples, before comparing: what all have in common tells nothing apart.
+                examples, before comparing: what all have in common does not discriminate.
             query_mean: ``"general"``: the mean of some everyday queries in three languages; ``"running"``: that of the
-                queries met so far; ``"choices"``: the descriptions' mean; or a vector.
-            centroids: let so many centroids stand for a choice's examples when it has more of them; 5 to 10 are
-                good where examples are many. None compares with every example.
+                queries so far; ``"choices"``: the descriptions' mean; or a vector.
+            centroids: number of centroids that represent a choice's examples if it has more of them; 5 to 10 work well
+                with many examples. None compares with every example.
             threshold: the cosine that a choice must reach to be selected.
-            allow_abstain: whether to select nothing when no choice reaches the threshold (the default); with False
-                the best one is selected all the same, and the result's ``fallback`` says so.
-            cache_size: how many texts to remember the vectors of.
+            allow_abstain: whether to select nothing when no choice reaches the threshold (the default); if False, the
+                best one is still selected, and the result's ``fallback`` says so.
+            cache_size: number of texts whose vectors are cached.
 
         Raises:
-            InputError: the embedder is none, a number or an option cannot be used.
+            InputError: the embedder, a number or an option is invalid.
         """
         self.embedder = as_embedder(embedder)
         self.top_k = positive_int(top_k, "top_k")
@@ -115,16 +115,16 @@ class EmbeddingSelector(BaseSelector):
         self._scale = _CENTRED_SCALE if centre else _SHARPNESS / spread
 
     def scores(self, choices: Choices, query: Query | str) -> list[float]:
-        """The cosine of every choice, in the order of the choices (as `HybridSelector` wants it)."""
+        """Return the cosine of every choice, in the order of the choices (as needed by `HybridSelector`)."""
         scores: list[float] = self._cosines(known_choices(choices), Query.of(query).text).tolist()
         return scores
 
     def select(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """Select the nearest choices, best first; among equal ones the first.
+        """Select the nearest choices, best first; ties go to the first.
 
         Raises:
-            InputError: choices or query cannot be used.
-            ModelError: the embedder gave something else than one finite vector per text.
+            InputError: choices or query are invalid.
+            ModelError: the embedder did not return one finite vector per text.
         """
         assert isinstance(choices, tuple)
         assert isinstance(query, Query)
@@ -162,7 +162,7 @@ class EmbeddingSelector(BaseSelector):
 
     def _build(self, choices: tuple[ToolMetadata, ...]) -> _Rows:
         descriptions = self._vectors.of([choice.description or choice.name for choice in choices], "document")
-        centre = self._centre and len(choices) > 1  # the mean of one is itself, and nothing would be left
+        centre = self._centre and len(choices) > 1  # the mean of one choice is itself: centring would leave nothing
         mean = descriptions.mean(axis=0) if centre else np.zeros_like(descriptions[0])
         described = centred(descriptions, mean) if centre else descriptions
         if not any(choice.metadata for choice in choices):

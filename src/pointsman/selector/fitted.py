@@ -1,4 +1,4 @@
-"""What labelled queries teach a `DescriptionSelector`, and how that is kept: plain JSON, checked when it is read."""
+"""Fits a `DescriptionSelector` to labelled queries and stores the result as JSON, which is validated when read."""
 
 from __future__ import annotations
 
@@ -26,34 +26,33 @@ if TYPE_CHECKING:
     from pointsman.selector.description import DescriptionSelector
 
 Label = int | str | None | Sequence[int | str]
-"""The right choice of a query: its index, its name, several of them where each is right, or None where none is."""
+"""The right choice of a query: its index, its name, several of these if each is right, or None if none is."""
 
 _FORMAT: Final = "pointsman description selector"
 _VERSION: Final = 1
-_FEWEST: Final = 10  # labels below which nothing is learned: an error more or less would decide
-_FEWEST_TO_CALIBRATE: Final = 30  # below, two slopes and an intercept say less than the softmax does
-_MEASURED: Final = 2_000  # held-out queries looked at; a handful of numbers is learned from them
-_CANDIDATES: Final = 64  # choices per query that the weights are learned on: the rest is far behind
-_PRIOR: Final = 20.0  # precision of the prior on weights: it counts about as much as so many labels
+_FEWEST: Final = 10  # labels below which nothing is learned: a single error would decide
+_FEWEST_TO_CALIBRATE: Final = 30  # with fewer, two slopes and an intercept are worse than the softmax
+_MEASURED: Final = 2_000  # maximum held-out queries; only a few parameters are learned from them
+_CANDIDATES: Final = 64  # choices per query used to learn the weights; the others are far behind
+_PRIOR: Final = 20.0  # precision of the prior on weights, roughly in labels
 _LOGISTIC_PRIOR: Final = 1.0
 _BINS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class FitReport:
-    """How right a selector was on labelled queries held out of what it learned from.
+    """Accuracy of a selector on held-out labelled queries.
 
     Attributes:
-        labels: how many queries had labels, and ``none`` how many of these had None.
-        none: see ``labels``.
-        held_out: how many were measured.
-        unfitted: the share of measured queries, those labelled None left out, whose first selection was right with
-            nothing learned.
-        weighted: that with the mean of queries and the weights learned.
-        with_examples: that with examples learned as well.
-        used: which of the three is in use: ``"unfitted"``, ``"weighted"`` or ``"with_examples"``.
-        accuracy: that one's share.
-        calibration_error: the mean distance of confidence from being right, over ten equal bins (ECE), held out.
+        labels: number of labelled queries.
+        none: number of these labelled None.
+        held_out: number of measured queries.
+        unfitted: the share of measured queries (except those labelled None) with a right first selection, unfitted.
+        weighted: the share with learned query mean and weights.
+        with_examples: the share with learned examples as well.
+        used: the variant in use: ``"unfitted"``, ``"weighted"`` or ``"with_examples"``.
+        accuracy: the share for that variant.
+        calibration_error: expected calibration error (ECE) over ten equal bins, on held-out queries.
     """
 
     labels: int
@@ -69,17 +68,17 @@ class FitReport:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What was learned.
+    """The result of fitting.
 
     Attributes:
-        embedder: the name of the embedder, whose vectors these are.
-        weights: of words, meaning and examples.
-        query_mean: what queries are centred on.
-        calibration: intercept and slopes (lead, highest cosine) of the logistic function that gives a confidence;
-            None where labels were too few, and the softmax of the sums gives it.
+        embedder: the name of the embedder of the vectors.
+        weights: weights of words, meaning and examples.
+        query_mean: the mean on which queries are centred.
+        calibration: intercept and slopes (lead, highest cosine) of the logistic function that gives a confidence; None
+            with too few labels, in which case the softmax of the sums gives it.
         threshold: the confidence below which no choice fits, or None.
-        labelled: examples by the name of the choice.
-        report: how right it was on queries held out.
+        labelled: examples by name of the choice.
+        report: the accuracy on held-out queries.
     """
 
     embedder: str
@@ -91,7 +90,7 @@ class Fitted:
     report: FitReport
 
     def confidence(self, sums: NDArray[np.float64], highest: float) -> float:
-        """The probability that the first selection is right, by its lead over the second and the highest cosine."""
+        """Return the probability that the first selection is right, from its lead and the highest cosine."""
         if self.calibration is None:
             return softmax_share(sums, 1.0)
         intercept, by_lead, by_cosine = self.calibration
@@ -99,10 +98,10 @@ class Fitted:
         return 0.5 * (1 + math.tanh((intercept + by_lead * lead + by_cosine * highest) / 2))
 
     def check_embedder(self, embedder: Embedder) -> None:
-        """See that vectors can be compared.
+        """Check that vectors are comparable.
 
         Raises:
-            InputError: this was learned with another embedder.
+            InputError: this was fitted with another embedder.
         """
         if (name := embedder.name) != self.embedder:
             raise InputError(
@@ -110,7 +109,7 @@ class Fitted:
             )
 
     def to_json(self) -> str:
-        """As JSON; vectors to five decimals."""
+        """Return this as JSON; vectors have five decimals."""
         return json.dumps(
             {
                 "format": _FORMAT,
@@ -135,10 +134,10 @@ class Fitted:
 
     @classmethod
     def read(cls, path: str | Path) -> Fitted:
-        """From a file that `to_json` filled.
+        """Read a file with the output of `to_json`.
 
         Raises:
-            InputError: it cannot be read, or is something else; the message says what.
+            InputError: the file is unreadable or invalid; the message says why.
         """
         try:
             text = Path(path).read_text("utf-8")
@@ -151,10 +150,10 @@ class Fitted:
 
     @classmethod
     def from_json(cls, text: str) -> Fitted:
-        """From what `to_json` gave; everything is checked before it is used.
+        """Build from the output of `to_json`; everything is checked before it is used.
 
         Raises:
-            InputError: it is something else.
+            InputError: the text is invalid.
         """
         try:
             data = json.loads(text, parse_constant=_no_constant)
@@ -206,7 +205,7 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class _Labels:
-    """The queries with all that is asked of them again and again."""
+    """The queries with precomputed values that are used repeatedly."""
 
     texts: Sequence[str]
     right: list[frozenset[int]]
@@ -216,7 +215,7 @@ class _Labels:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Held-out queries, each with its foremost choices.
+    """Held-out queries, each with its top choices.
 
     Attributes:
         features: shape ``(queries, 3, candidates)``.
@@ -236,13 +235,14 @@ def learn(
     choices: tuple[ToolMetadata, ...],
     folds: int,
 ) -> Fitted:
-    """What `DescriptionSelector.fit` does, and when it decides what.
+    """Implement `DescriptionSelector.fit`.
 
-    Three ways are compared on held-out queries: as it is; with learned mean and weights; with examples besides. Each
-    fold's examples come from the other folds, and its weights are learned on the other folds' held-out features.
+    Three variants are compared on held-out queries: unfitted; with learned mean and weights; and with examples in
+    addition. Each fold's examples come from the other folds, and its weights are learned on the held-out features of
+    the other folds.
 
     Raises:
-        InputError: labels, queries or choices cannot be used.
+        InputError: labels, queries or choices are invalid.
     """
     from pointsman.selector.description import SCALE, WEIGHTS, DescriptionSelector
 
@@ -252,7 +252,7 @@ def learn(
     name = selector.embedder.name
     vectors = embed_texts(selector.embedder, list(queries), "query")
     own_mean = selector.usual_query_mean()
-    # Equal texts go into one fold, or the same query would be learned from and held out.
+    # Equal texts go into the same fold; else a query could be both learned from and held out.
     fold = np.array([xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) % folds for text in queries])
     training = _Labels(queries, right, vectors, fold)
     mean = learned_mean(vectors, own_mean)
@@ -315,7 +315,7 @@ def learn(
 
 
 def calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> float:
-    """Expected calibration error: over ten equal bins, how far mean confidence is from the share that was right.
+    """Return the expected calibration error: over ten equal bins, the distance of mean confidence from accuracy.
 
     Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015,
     https://doi.org/10.1609/aaai.v29i1.9602.
@@ -333,7 +333,7 @@ def calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_
 def _checked_labels(
     queries: Sequence[str], labels: Sequence[Label], choices: tuple[ToolMetadata, ...]
 ) -> list[frozenset[int]]:
-    """The indices of the right choices of each query."""
+    """Return the indices of the right choices of each query."""
     if isinstance(queries, str) or isinstance(labels, str) or len(queries) != len(labels) or not len(queries):
         raise InputError(f"queries and labels are two lists of one length, not {len(queries)} and {len(labels)} things")
     for query in queries:
@@ -367,7 +367,7 @@ def _examples(
     mean: NDArray[np.float32],
     most: int,
 ) -> LabelledExamples:
-    """The examples that the taught queries make."""
+    """Return the examples from the training queries."""
     by_choice: dict[int, list[int]] = {}
     for query in np.flatnonzero(mask):
         for choice in training.right[query]:
@@ -389,7 +389,7 @@ def _held_out(
     measured: NDArray[np.intp],
     mean: NDArray[np.float32] | None,
 ) -> _Sample:
-    """Features of the measured queries; with a mean, each fold's with the examples of the other folds."""
+    """Return features of the measured queries; given a mean, each fold uses the examples of the other folds."""
     count = min(len(choices), _CANDIDATES)
     features = np.zeros((len(measured), 3, count))
     right = np.zeros((len(measured), count), bool)
@@ -407,7 +407,7 @@ def _held_out(
             everything, highest[row] = choice_set.features(direction, tokens)
             foremost = everything.max(axis=0)
             if answer := training.right[query]:
-                foremost[list(answer)] = np.inf  # the right ones are always among those compared
+                foremost[list(answer)] = np.inf  # right choices are always among those compared
             places = np.sort(np.argsort(-foremost, kind="stable")[:count])
             features[row] = everything[:, places]
             right[row] = [place in answer for place in places]
@@ -415,7 +415,7 @@ def _held_out(
 
 
 def _weighted(sample: _Sample, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sums of shape ``(queries, candidates)`` under each query's own weights."""
+    """Return weighted sums, shape ``(queries, candidates)``, with each query's own weights."""
     sums: NDArray[np.float64] = np.einsum("qp,qpc->qc", weights, sample.features)
     return sums
 
@@ -432,13 +432,13 @@ def _lead(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _beats(hits: NDArray[np.bool_], others: NDArray[np.bool_]) -> bool:
-    """Whether one is right more often than the other by more than a standard error of the difference."""
+    """Whether the first is right more often by more than one standard error of the difference."""
     differences = hits.astype(float) - others
     return bool(differences.mean() > differences.std(ddof=1) / math.sqrt(len(differences)))
 
 
 def _weights_by_fold(sample: _Sample, fold: NDArray[np.intp], start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each query the weights learned on the queries of the other folds."""
+    """Return, for each query, the weights learned on the queries of the other folds."""
     weights = np.tile(start, (len(fold), 1))
     for number in np.unique(fold):
         others = fold != number
@@ -448,10 +448,10 @@ def _weights_by_fold(sample: _Sample, fold: NDArray[np.intp], start: NDArray[np.
 
 
 def _fit_weights(sample: _Sample, start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weights, from 0 up, under which the right choices are likeliest, drawn to ``start``.
+    """Return the non-negative weights that maximise the likelihood of the right choices, regularised to ``start``.
 
     Conditional logit (McFadden, 1974): a choice's probability is its share of the softmax of the weighted sums; the
-    prior is Gaussian around ``start``. By Newton steps with the information matrix, halved until they help.
+    prior is Gaussian around ``start``. Uses Newton steps with the information matrix, halved until they improve.
     """
     labelled = sample.right.any(axis=1)
     features, right = sample.features[labelled], sample.right[labelled]
@@ -489,16 +489,16 @@ def _fit_weights(sample: _Sample, start: NDArray[np.float64]) -> NDArray[np.floa
 
 
 def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(0.5 * (1 + np.tanh(values / 2)))  # written so that nothing overflows
+    return np.asarray(0.5 * (1 + np.tanh(values / 2)))  # this form cannot overflow
 
 
 def _fit_logistic(evidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Coefficients under which ``correct`` is likeliest, with a weak prior around 0 on all but the intercept.
+    """Return the coefficients that make ``correct`` likeliest, with a weak prior around 0 except on the intercept.
 
-    Platt, "Probabilistic outputs for support vector machines", 1999. Newton's method, its steps bounded.
+    Platt, "Probabilistic outputs for support vector machines", 1999. Uses Newton's method with bounded steps.
     """
     prior = np.diag([1e-6, *[_LOGISTIC_PRIOR] * (evidence.shape[1] - 1)])
-    # As in Platt scaling, targets stop short of 0 and 1: where all answers are right no finite slope would be best.
+    # As in Platt scaling, targets stop short of 0 and 1: if all answers were right, no finite slope would be optimal.
     short = 0.5 / (len(correct) + 1)
     target = np.where(correct, 1 - short, short)
     coefficients = np.zeros(evidence.shape[1])
@@ -516,7 +516,7 @@ def _fit_logistic(evidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> 
 def _confidence_by_fold(
     evidence: NDArray[np.float64], correct: NDArray[np.bool_], fold: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """For each query the confidence that the queries of the other folds teach."""
+    """Return, for each query, the confidence learned from the queries of the other folds."""
     confidence = np.zeros(len(evidence))
     for number in np.unique(fold):
         others = fold != number
@@ -530,16 +530,16 @@ def _confidence_by_fold(
 def _threshold(
     confidence: NDArray[np.float64], correct: NDArray[np.bool_], labelled: NDArray[np.bool_]
 ) -> float | None:
-    """The confidence below which abstaining is right most often; None where every query has a right choice.
+    """Return the confidence below which abstaining is right most often; None if every query has a right choice.
 
-    Selecting is right where the selection is, abstaining where the label is None.
+    Selecting is right if the selection is; abstaining is right if the label is None.
     """
     if labelled.all():
         return None
     order = np.argsort(confidence, kind="stable")
     abstaining = np.concatenate([[0], np.cumsum(~labelled[order])])
     selecting = np.concatenate([np.cumsum(correct[order][::-1])[::-1], [0]])
-    best = int((abstaining + selecting).argmax())  # so many of the least sure abstain
+    best = int((abstaining + selecting).argmax())  # number of least confident queries that abstain
     if best == 0:
         return 0.0
     below = float(confidence[order[best - 1]])

@@ -1,7 +1,7 @@
-"""`router_select`: keyword search, vector search or both, decided by how a query looks (H1-H5).
+"""`router_select`: chooses keyword search, vector search or both by the form of a query (H1-H5).
 
-No model, no index, no dependency: three regular expressions, word lists for English, Chinese and Russian, a few
-microseconds, and the same answer every time. The rules, the first that applies:
+It needs no model, index or dependency: three regular expressions and word lists for English, Chinese and Russian give a
+deterministic answer in a few microseconds. The first rule that applies decides:
 
 1. a filter such as ``channel:`` or ``после:`` -> hybrid, ``filters_or_mixed_signals``;
 2. a number, date or entity together with a conversational word -> hybrid, ``filters_or_mixed_signals``;
@@ -11,9 +11,9 @@ microseconds, and the same answer every time. The rules, the first that applies:
 5. a number, date or entity -> hybrid, ``mixed_signals``;
 6. anything else -> dense, ``default_dense``.
 
-Chinese writes no spaces, and a character says as much as several letters, so length is counted in words there: some
-1.6 characters make a word, and a word counts as the 6 characters that one takes up in English with its space. That
-makes 16, 40 and 120 characters 4, 10 and 32 Chinese ones.
+Chinese has no spaces, and a character carries as much as several letters, so its length is counted in words: about 1.6
+characters make a word, and a word counts as 6 characters, as in English with its space. So 16, 40 and 120 characters
+correspond to 4, 10 and 32 Chinese ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Route = Literal["bm25", "dense", "hybrid"]
 
 
 class RouteChoice(TypedDict):
-    """The route, and why."""
+    """The route and its reasons."""
 
     route: Route
     reasons: list[str]
@@ -52,36 +52,36 @@ ROUTER_SELECT_TOOL: dict[str, Any] = {
         },
     },
 }
-"""`router_select` as a tool for agents: what OpenAI-compatible servers take in ``tools`` (H5)."""
+"""`router_select` as a tool for agents, in the format of ``tools`` of OpenAI-compatible servers (H5)."""
 
 _VERY_SHORT, _SHORT, _LONG = 16, 40, 120
 _BEGINNING = 1000
 _LETTERS_PER_HAN = 6 / HAN_PER_WORD
 
-# Whether there is a match is all that is asked, and so each of the seed patterns may stop where that is certain:
-#   numbers   \b\d+[\d\-:\./]*\b              has a match just where a whole run of digits stands between boundaries
-#   dates     \b(\d{4}[\-/]\d{1,2}…)\b        begin with such a run: a date is a number too
+# Only the existence of a match matters, so each of the seed patterns may stop as soon as it is certain:
+#   numbers   \b\d+[\d\-:\./]*\b              match exactly if a whole run of digits is between boundaries
+#   dates     \b(\d{4}[\-/]\d{1,2}…)\b        begin with such a run: a date is also a number
 #   entities  [@#][\w_]+|https?://\S+         one character of either is enough
-# As they are they take quadratic time on "111…1a", where every split of the run is tried. They begin with a character
-# that is not looked for at a boundary, but looked back from: so the search skips to it instead of trying every place.
-# Chinese characters are letters to a regular expression, but in 2024年计划 the number stands alone.
+# Unchanged, they take quadratic time on "111…1a", where every split of the run is tried. These patterns begin with a
+# character and check the boundary by looking back: the search skips to that character instead of trying every place.
+# Chinese characters are letters to a regular expression, but in 2024年计划 the number is a separate word.
 _NUMBER = re.compile(f"\\d(?<![^\\W{HAN}].)\\d*+(?![^\\W{HAN}])", re.DOTALL)
 _ENTITY = re.compile(r"[@#h](?:(?<=[@#])\w|ttps?://\S)")
-# Looked for in the text read backwards: colons are rare, and what stands before one is then a plain choice of words.
+# Matched on the reversed text: colons are rare, and the text before one is then a simple alternation of words.
 _FILTER = re.compile(f":(?:{'|'.join(name[::-1] for name in FILTERS)})(?![^\\W{HAN}])")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]+")
 
 
 def router_select(query: str) -> RouteChoice:
-    """Choose between bm25, dense and hybrid search by the look of a query (H1-H4).
+    """Choose between bm25, dense and hybrid search by the form of a query (H1-H4).
 
-    Linear in the length of the query; the empty one is very short.
+    Time is linear in the length of the query; an empty query counts as very short.
 
     Returns:
         ``{"route": "bm25" | "dense" | "hybrid", "reasons": [...]}``.
 
     Raises:
-        InputError: the query is no string.
+        InputError: the query is not a string.
 
     >>> router_select("дата создания")
     {'route': 'bm25', 'reasons': ['short_or_entity_numeric']}
@@ -95,7 +95,7 @@ def router_select(query: str) -> RouteChoice:
         return {"route": "hybrid", "reasons": ["filters_or_mixed_signals"]}
     exact = _NUMBER.search(text) is not None or _ENTITY.search(text) is not None
     length = _length(text)
-    if length > _LONG and not exact:  # decided, and the words of a book need not be looked at
+    if length > _LONG and not exact:  # decided; the words of a long text need not be examined
         return {"route": "dense", "reasons": ["conversational_or_long"]}
     conversational = CONVERSATIONAL.first(text) is not None
     if exact and conversational:
@@ -111,10 +111,10 @@ def router_select(query: str) -> RouteChoice:
 
 
 def _length(text: str) -> float:
-    """Characters that can be seen, runs of white space as one, Chinese ones by the words that they make."""
+    """Return the number of visible characters; a run of white space counts as one, Chinese text by words."""
     if len(text) > _BEGINNING:
         beginning = _length(text[:_BEGINNING])
-        if beginning > _LONG:  # how much longer changes nothing
+        if beginning > _LONG:  # the excess does not matter
             return beginning
     if not text.isprintable():
         text = _UNSEEN.sub(" ", text)

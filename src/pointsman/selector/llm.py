@@ -1,4 +1,4 @@
-"""A language model chooses (S3, S4)."""
+"""`LLMSelector`: a language model chooses (S3, S4)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _POLICIES = ("first", "all", "raise")
 class LLMSelector(BaseSelector):
     """Shows a language model the numbered choices and follows its answer.
 
-    The answer is read as a careful reader would read it (`pointsman.selector.parsing`). One that cannot be followed is
-    asked for again with the problem named; so is one that a failing call did not give. After ``1 + retries`` calls the
-    ``fallback`` decides, which is told in the result's ``fallback`` and logged as a warning. A model that keeps naming
-    more choices than allowed needs no fallback: the first ones that it named are selected, and ``notes`` says so.
+    The answer is parsed as a careful reader would read it (`pointsman.selector.parsing`). After an unusable answer the
+    model is asked again with the problem named; a failed call is repeated too. After ``1 + retries`` calls the
+    ``fallback`` decides, which is reported in the result's ``fallback`` and logged as a warning. If the model keeps
+    naming more choices than allowed, no fallback is needed: the first ones named are selected, and ``notes`` says so.
 
-    ``confidence`` is what the model itself says of its first selection when it volunteers a number from 0 to 1, else
-    None: models are not asked for it, as what they say of themselves is not calibrated.
+    ``confidence`` is the model's own number for its first selection if it volunteers one from 0 to 1, else None: models
+    are not asked for it, as their own estimates are not calibrated.
     """
 
     def __init__(
@@ -45,21 +45,21 @@ class LLMSelector(BaseSelector):
         prompts: SelectionPrompts | Mapping[str, SelectionPrompts] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Choose the model and what happens when it cannot be followed.
+        """Set the model and the fallback for unusable answers.
 
         Args:
             llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
-            select_multi: whether several choices may be selected; else ``max_outputs`` has no meaning.
-            max_outputs: how many at most.
+            select_multi: whether several choices may be selected; if False, ``max_outputs`` is ignored.
+            max_outputs: maximum number of selections.
             fallback: ``"first"`` selects the first choice, ``"all"`` every one, ``"raise"`` raises `ModelError`;
-                another selector is asked in the model's place.
+                another selector is used in place of the model.
             allow_abstain: whether the model may say that no choice fits.
-            retries: how often it is asked again.
-            prompts: other templates, for all languages or by language; languages not given keep ours.
-            timeout: seconds for one call; None leaves it to the model.
+            retries: maximum number of further calls.
+            prompts: custom templates, for all languages or by language; other languages keep the default.
+            timeout: seconds per call; None leaves it to the model.
 
         Raises:
-            InputError: an argument is out of range, or there is no such fallback.
+            InputError: an argument is out of range, or the fallback is unknown.
         """
         if max_outputs < 1 or retries < 0:
             raise InputError(f"max_outputs is at least 1 and retries at least 0, not {max_outputs} and {retries}")
@@ -80,7 +80,7 @@ class LLMSelector(BaseSelector):
         """Ask the model; see the class.
 
         Raises:
-            ModelError: it could not be followed, and the fallback is ``"raise"``.
+            ModelError: no answer was usable, and the fallback is ``"raise"``.
         """
         attempts = _Attempts(self, choices, query)
         while attempts.open:
@@ -93,7 +93,7 @@ class LLMSelector(BaseSelector):
         return attempts.result or attempts.by_policy()
 
     async def aselect(self, choices: Choices, query: Query | str) -> SelectorResult:
-        """The same, awaited; ``acomplete`` is used where the model has one."""
+        """Async version of `select`; uses ``acomplete`` if the model has it."""
         attempts = _Attempts(self, choices, query)
         while attempts.open:
             try:
@@ -106,7 +106,7 @@ class LLMSelector(BaseSelector):
 
 
 class _Attempts:
-    """What ``select`` and ``aselect`` share: what to ask next, and what the answers come to."""
+    """Shared logic of ``select`` and ``aselect``: what to ask next and how to combine the answers."""
 
     def __init__(self, selector: LLMSelector, choices: Choices, query: Query | str) -> None:
         self.selector = selector
@@ -118,7 +118,7 @@ class _Attempts:
         self.schema = _schema(len(self.choices), selector)
         self.left = 1 + selector.retries
         self.result: SelectorResult | None = None
-        self.named: tuple[SingleSelection, ...] = ()  # by an answer whose only fault is to name too many
+        self.named: tuple[SingleSelection, ...] = ()  # from an answer whose only defect is naming too many
         self.why = ""
         self.error: ModelError | None = None
 
@@ -165,7 +165,7 @@ class _Attempts:
             self.result = _result(Parsed(self.named[:most], (note,)))
             return
         _log.info("a model's answer cannot be followed (%s); %d more attempts", why, self.left)
-        # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
+        # The problem is described in our own words: no part of an answer is sent back as ours.
         message = fill(
             self.prompts.retry,
             problem=self.prompts.problems.get(problem, problem),
@@ -177,16 +177,16 @@ class _Attempts:
         self.prompt = f"{self.first_prompt}\n\n{message}" if problem != "failed" else self.first_prompt
 
     def delegated(self, result: SelectorResult) -> SelectorResult:
-        """Another selector's result, marked as such."""
+        """Return another selector's result, marked as a fallback."""
         policy = type(self.selector.fallback).__name__
         _log.warning("LLMSelector falls back to %s: %s", policy, self.why)
         return replace(result, fallback=Fallback(self.why, policy))
 
     def by_policy(self) -> SelectorResult:
-        """What the named policy makes of it.
+        """Return the result of the named fallback policy.
 
         Raises:
-            ModelError: the policy is to raise.
+            ModelError: the policy is ``"raise"``.
         """
         policy = str(self.selector.fallback)
         if policy == "raise":
@@ -212,7 +212,7 @@ def _result(parsed: Parsed) -> SelectorResult:
 
 
 def _schema(count: int, selector: LLMSelector) -> Schema:
-    """The JSON schema of the answer; numbers are listed, as not every server knows ranges."""
+    """Return the JSON schema of the answer; numbers are listed, as not every server supports ranges."""
     single = {
         "type": "object",
         "properties": {

@@ -1,11 +1,10 @@
-"""Reads what a model answered when it was asked to choose (S3): text in; selections, or a named defect, out.
+"""Parses a model's answer to a selection prompt (S3) into selections or a named defect.
 
-It accepts what a careful reader would and guesses nothing: an answer that could mean two things is a defect, for the
-caller to ask again. Options are numbered from 1, as in the prompt; a number outside of them is never wrapped or
-clamped.
+It accepts what a careful reader would and never guesses: an ambiguous answer is a defect, and the caller may ask again.
+Options are numbered from 1, as in the prompt; a number out of range is never wrapped or clamped.
 
-What is tried, in this order: JSON in any shape a model may give it (`pointsman.selector._loose_json`), then prose in
-English, Chinese or Russian (`pointsman.selector._prose`). Pure, and linear in the length of the text.
+It tries JSON in any form that models write (`pointsman.selector._loose_json`), then prose in English, Chinese or
+Russian (`pointsman.selector._prose`). Parsing is pure and linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -27,37 +26,37 @@ from pointsman.text import fold, repair
 
 
 class Defect(StrEnum):
-    """Why an answer cannot be followed."""
+    """Why an answer is unusable."""
 
     EMPTY = "empty"
     """No text, or an empty list."""
     NO_ANSWER = "no_answer"
-    """It says nothing that names an option."""
+    """It names no option."""
     OUT_OF_RANGE = "out_of_range"
     """It names an option that does not exist."""
     AMBIGUOUS = "ambiguous"
-    """It can be read in two ways, or gives several answers where one was asked for."""
+    """It can be read in two ways, or gives several answers when one was requested."""
     TOO_MANY = "too_many"
-    """More options than asked for, and nothing that ranks them."""
+    """It names more options than requested without ranking them."""
     TRUNCATED = "truncated"
-    """It ends before it has said which."""
+    """It ends before naming an option."""
     NONE_NOT_ALLOWED = "none_not_allowed"
-    """It says that no option fits, which is no legal answer here."""
+    """It says that no option fits, which is not allowed here."""
     REFUSAL = "refusal"
     """The model declines to answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What an answer says.
+    """A parsed answer.
 
     Attributes:
-        selections: 0-based, in the order given; ``reason`` is empty where the model gave none, ``score`` is the
-            model's own, unchecked. Empty when there is a defect, or when no option was chosen and that is allowed.
-        repairs: what had to be read generously, for traces; empty for the JSON that was asked for.
+        selections: 0-based, in the given order; ``reason`` is empty if the model gave none, ``score`` is the model's
+            own, unchecked. Empty if there is a defect, or if no option was chosen and that is allowed.
+        repairs: how the answer was read leniently, for traces; empty for the requested JSON.
         defect: None, or why there is no selection.
         detail: the defect in words.
-        named: with `Defect.TOO_MANY`, every option named, in order, for a caller who will not ask again.
+        named: with `Defect.TOO_MANY`, every option named, in order, for callers that do not ask again.
     """
 
     selections: tuple[SingleSelection, ...] = ()
@@ -70,21 +69,21 @@ class Parsed:
 def parse_selection(
     text: str, choices: Sequence[ToolMetadata], *, max_outputs: int = 1, allow_none: bool = False
 ) -> Parsed:
-    """Read a model's answer.
+    """Parse a model's answer.
 
-    Where more options are named than ``max_outputs``, the best are kept only if the answer ranks them, by distinct
-    scores or ranks; the order of a list alone is not taken for a ranking. In a list of several, numbers beyond the
-    last option are dropped (with a repair that says so) as long as one is left; a zero among them means that the model
-    counts from zero, so that no number can be trusted.
+    If more options are named than ``max_outputs``, the best are kept only if the answer ranks them by distinct scores
+    or ranks; list order alone is not a ranking. In a list of several, numbers beyond the last option are dropped (noted
+    in ``repairs``) as long as one is left; a zero among them means that the model counts from zero, so no number is
+    reliable.
 
     Args:
-        text: the answer; any text at all.
-        choices: the options, as they were numbered in the prompt.
-        max_outputs: how many may be chosen; with 1, two different ones are ambiguous.
-        allow_none: whether "none of them" is a legal answer; then it gives no selections and no defect.
+        text: the answer; any text is accepted.
+        choices: the options, in the order of the prompt.
+        max_outputs: maximum number of options; with 1, two different ones are ambiguous.
+        allow_none: whether "none of them" is allowed; if so, it gives neither selections nor a defect.
 
     Raises:
-        InputError: there are no choices, ``max_outputs`` is below 1, or the text is no string.
+        InputError: there are no choices, ``max_outputs`` is below 1, or the text is not a string.
 
     Example:
         >>> choices = [ToolMetadata("weather", "forecasts"), ToolMetadata("news", "what happened")]
@@ -116,7 +115,7 @@ class _DefectError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Pick:
-    """One option as it was named: ``number`` is 1-based and unchecked."""
+    """One named option; ``number`` is 1-based and unchecked."""
 
     number: int
     reason: str = ""
@@ -125,12 +124,12 @@ class _Pick:
 
 
 _NONE: tuple[_Pick, ...] = ()
-"""An explicit "none of them"; what is no answer at all is None."""
+"""An explicit "none of them"; None means no answer."""
 
 _Picks = tuple[_Pick, ...]
 
 _UNKNOWN = 10**18
-"""The number of a name that no option has."""
+"""The number for a name that no option has."""
 
 _THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
 _THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning|analysis|reflection)>", re.IGNORECASE)
@@ -143,10 +142,10 @@ _NOTHING = """none null nil n/a na nothing neither no нет никакой ни
     无合适选项"""
 _NO_CHOICE = frozenset(_NOTHING.split())
 _LONGEST_PROSE = 200_000
-"""Characters outside of JSON that are read: whoever needs more to name an option has not named one."""
+"""Maximum characters of prose that are read; a longer text does not name an option."""
 
 _LONGEST_REASON = 500
-"""Characters of prose kept as its reason."""
+"""Characters of prose kept as the reason."""
 
 
 class _Reader:
@@ -157,7 +156,7 @@ class _Reader:
         self.cut_off = False
 
     def read(self, text: str) -> _Picks:
-        """The options named, none of them checked yet."""
+        """Return the named options, unchecked."""
         text = self.answer(repair(text))
         try:
             pieces = find_values(text)
@@ -181,7 +180,7 @@ class _Reader:
         return self.prose(text)
 
     def answer(self, text: str) -> str:
-        """The text without the model's thinking."""
+        """Return the text without the model's thinking."""
         thoughts = list(_THOUGHT.finditer(text))
         if thoughts and (after := text[thoughts[-1].end() :].strip()):
             self.repairs.append("reasoning before the answer")
@@ -193,7 +192,7 @@ class _Reader:
         return text
 
     def combine(self, text: str, answers: list[tuple[JsonPiece, _Picks]]) -> _Picks:
-        """One answer out of several pieces of JSON."""
+        """Combine several pieces of JSON into one answer."""
         pieces = {tuple(pick.number for pick in picks): picks for _, picks in answers}
         if len(pieces) == 1:
             return answers[0][1]
@@ -216,7 +215,7 @@ class _Reader:
         return picks
 
     def value(self, value: Any) -> _Picks | None:  # noqa: PLR0911  (a table by type)
-        """What a JSON value names; None where it is no answer, `_NONE` where it says that nothing fits."""
+        """Return what a JSON value names; None if it is not an answer, `_NONE` if it says that nothing fits."""
         match value:
             case Object():
                 return self.object(value)
@@ -243,7 +242,7 @@ class _Reader:
         if (number := self.names.lookup(stripped)) is not None:
             value = literal(stripped)
             if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= self.names.count:
-                number = value if value == number else AMBIGUOUS  # an option's name is another's number
+                number = value if value == number else AMBIGUOUS  # the name of one option is the number of another
             self.repairs.append("a name in place of a number")
             return (_Pick(number),)
         if fold(stripped) in _NO_CHOICE:
@@ -262,7 +261,7 @@ class _Reader:
         return tuple(map(_Pick, reading.numbers)) if reading.numbers else None
 
     def cut(self, raw: str) -> _Picks | None:
-        """A scalar that the end of the text may have cut: what more of it could change is not decidable."""
+        """Read a scalar that may be truncated, so that its full value is unknown."""
         value = literal(raw.strip())
         if isinstance(value, int) and not isinstance(value, bool):
             if 0 < value * 10 <= self.names.count:
@@ -284,9 +283,9 @@ class _Reader:
             return None
         picks: list[_Pick] = []
         if self.cut_off and readings[-1] is None:
-            values, readings = values[:-1], readings[:-1]  # it only begins
+            values, readings = values[:-1], readings[:-1]  # only its beginning
         for value, reading in zip(values, readings, strict=True):
-            # What cannot be read beside what can is an option that does not exist.
+            # An unreadable item among readable ones counts as an option that does not exist.
             picks.extend((_Pick(_UNKNOWN),) if reading is None and not isinstance(value, bool) else reading or ())
         return tuple(picks)
 
@@ -321,7 +320,7 @@ class _Reader:
         )
 
     def mapping(self, value: Object) -> _Picks | None:
-        """``{"weather": 0.9, "news": 0.2}``, ``{"2": true}`` or ``{"weather": "because …"}``."""
+        """Read ``{"weather": 0.9, "news": 0.2}``, ``{"2": true}`` or ``{"weather": "because …"}``."""
         picks: list[_Pick] = []
         for key, item in value.pairs:
             number = self.names.lookup(key)
@@ -367,7 +366,7 @@ class _Reader:
                 raise _DefectError(Defect.NO_ANSWER, "it names no option")
 
     def finish(self, picks: _Picks) -> tuple[SingleSelection, ...]:
-        """The picks as selections, if they are distinct, exist, and are no more than allowed."""
+        """Return the picks as selections if they are distinct, exist, and are not too many."""
         if not picks:
             if not self.allow_none:
                 defect = Defect.EMPTY if self.empty_list else Defect.NONE_NOT_ALLOWED
@@ -395,7 +394,7 @@ class _Reader:
         return valid
 
     def best(self, picks: _Picks) -> _Picks:
-        """As many as allowed, if scores or ranks say which."""
+        """Return the allowed number of picks if scores or ranks determine them."""
         for keys in ([pick.score for pick in picks], [None if p.rank is None else -p.rank for p in picks]):
             values = [key for key in keys if key is not None]
             if len(values) < len(picks):
@@ -423,7 +422,7 @@ def _without(text: str, values: Iterable[JsonPiece]) -> str:
 
 
 def _plain_list(value: Any) -> bool:
-    """Whether it may be no JSON but prose in brackets, "see [1]"."""
+    """Whether a value may be prose in brackets rather than JSON, as in "see [1]"."""
     return isinstance(value, list) and not any(isinstance(item, Object | list) for item in value)
 
 
@@ -461,7 +460,7 @@ _PERCENT = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*%\s*")
 
 
 def _number(value: Any) -> float | None:
-    """A score or rank, where it is a finite number, in digits or as a percentage."""
+    """Return a score or rank given as a finite number or percentage; None if it is something else."""
     if isinstance(value, Cut):
         return None
     if isinstance(value, str):
@@ -499,7 +498,7 @@ _HAN_PARTS = re.compile("|".join(_HAN_WORDS))
 
 @lru_cache(maxsize=1024)
 def _role(key: str) -> str:
-    """What a field is for: ``choice``, ``reason``, ``score``, ``rank``, ``wrapper``, or ``other``."""
+    """Return the role of a field: ``choice``, ``reason``, ``score``, ``rank``, ``wrapper``, or ``other``."""
     if len(key) > 64:
         return "other"
     joined = re.sub(r"[\s_-]+", "", fold(key))

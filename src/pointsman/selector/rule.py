@@ -1,4 +1,4 @@
-"""`RuleSelector`: the choice that the most points speak for (S6)."""
+"""`RuleSelector`: selects the choice with the most points from rules (S6)."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pointsman.selector.base import BaseSelector, Choices, Fallback, SelectorRes
 from pointsman.types import Query
 
 Rule = Callable[[Query, ToolMetadata], float]
-"""How many points a query gives to a choice; 0 where the rule has nothing to say."""
+"""Returns the points of a choice for a query; 0 if the rule does not apply."""
 
 
 class RuleSelector(BaseSelector):
-    """Selects the choice with the highest sum over all rules; of equal ones the first.
+    """Selects the choice with the highest sum over all rules; ties go to the first.
 
-    Deterministic, in microseconds, and explained by its rules. Where no rule gives any choice a point nothing has been
-    decided: the first choice is selected and ``fallback`` says so, or none where ``allow_abstain`` is set.
+    It is deterministic, takes microseconds, and gives its rules as the reason. If no rule gives any points, nothing is
+    decided: the first choice is selected and ``fallback`` says so, or, with ``allow_abstain``, none.
 
-    ``confidence`` is the selected choice's share of all points above zero (two choices with 10 points each: 0.5), and
-    0 where there are none. It measures how alone the choice stands, not how often it is right.
+    ``confidence`` is the selected choice's share of all points above zero (two choices with 10 points each: 0.5), and 0
+    if there are none. It measures how far the choice stands out, not how often it is right.
     """
 
     def __init__(self, rules: Sequence[Rule], *, allow_abstain: bool = False) -> None:
-        """Take the rules; see `pointsman.selector.rules` for some to begin with.
+        """Set the rules; see `pointsman.selector.rules` for predefined ones.
 
         Args:
             rules: functions ``(query, choice) -> float``.
             allow_abstain: select nothing when no rule applies, instead of the first choice.
 
         Raises:
-            InputError: there is no rule, or one cannot be called.
+            InputError: there is no rule, or one is not callable.
         """
         if callable(rules) or not rules:
             raise InputError(f"rules are a list of at least one function (query, choice) -> float, not {rules!r:.80}")
@@ -43,10 +43,10 @@ class RuleSelector(BaseSelector):
         self.allow_abstain = allow_abstain
 
     def scores(self, choices: Choices, query: Query | str) -> list[float]:
-        """The sum of all rules for every choice, in the order of the choices (as `HybridSelector` wants it).
+        """Return the sum of all rules for every choice, in the order of the choices (as needed by `HybridSelector`).
 
         Raises:
-            InputError: a rule raised, or gave something else than a finite number; the message names it.
+            InputError: a rule raised, or did not return a finite number; the message names it.
         """
         query = Query.of(query)
         return [math.fsum(_points(rule, query, choice) for rule in self.rules) for choice in known_choices(choices)]
@@ -55,10 +55,10 @@ class RuleSelector(BaseSelector):
         """Select the choice with the most points.
 
         Raises:
-            InputError: choices or query cannot be used, or a rule failed; the message names it.
+            InputError: choices or query are invalid, or a rule failed; the message names it.
         """
         scores = self.scores(choices, query)
-        best = max(range(len(scores)), key=scores.__getitem__)  # the first of equal ones
+        best = max(range(len(scores)), key=scores.__getitem__)  # ties go to the first
         fallback = None
         if not any(scores):
             if self.allow_abstain:

@@ -1,8 +1,8 @@
-"""Rules to begin with for `RuleSelector`: keyword search or search by meaning, by how a query is put (S6).
+"""Predefined rules for `RuleSelector`: keyword or semantic search, by the wording of a query (S6).
 
-Cues are looked for as words, in English, Chinese and Russian at once, so mixed queries need no language detection:
-*somewhat* holds no *what*, ``что-то`` no ``что``, ``技术语言`` no ``术语``. A choice is one for keywords, or for
-meaning, when its name or description says so (``keyword_search``, "full-text", "векторный поиск", ``语义检索``).
+Cues are matched as whole words in English, Chinese and Russian at once, so mixed queries need no language detection:
+*somewhat* does not contain *what*, nor ``что-то`` ``что``, nor ``技术语言`` ``术语``. A choice is for keyword or for
+semantic search if its name or description says so (``keyword_search``, "full-text", "векторный поиск", ``语义检索``).
 
 >>> from pointsman.selector.base import ToolMetadata
 >>> from pointsman.types import Query
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 _STRONG: Final = 10.0
 _WEAK: Final = 5.0
 _SHORT: Final = 5
-"""Words from which on a query is a sentence rather than a term."""
+"""Minimum words of a query that is a sentence rather than a term."""
 
 _LOOKED_AT: Final = 2_000
-"""Characters of a text that cues are looked for in: whoever asks a question says so early."""
+"""Characters of a text that are searched for cues: questions show early."""
 
 _IDENTIFIER_JOINTS: Final = re.compile(r"_|(?<=[a-z0-9])(?=[A-Z])")
 
 
 def keyword_match_rule(query: Query, choice: ToolMetadata) -> float:
-    """10 to a choice for keywords when the query asks for an exact wording, a keyword or a term."""
+    """Give 10 to a choice for keyword search if the query asks for an exact wording, a keyword or a term."""
     return _STRONG if _asks(query.text[:_LOOKED_AT])[0] and _is_for(choice)[0] else 0.0
 
 
 def semantic_query_rule(query: Query, choice: ToolMetadata) -> float:
-    """10 to a choice for meaning when the query asks what, how or why, or for an explanation."""
+    """Give 10 to a choice for semantic search if the query asks what, how or why, or for an explanation."""
     return _STRONG if _asks(query.text[:_LOOKED_AT])[1] and _is_for(choice)[1] else 0.0
 
 
 def query_length_rule(query: Query, choice: ToolMetadata) -> float:
-    """5 to a choice for keywords when the query has fewer than five words, else 5 to one for meaning.
+    """Give 5 to a choice for keyword search if the query has fewer than five words, else 5 to one for semantic search.
 
-    Chinese words are not spaced; 1.6 characters count as one.
+    Chinese has no spaces between words; 1.6 characters count as a word.
     """
     words, meaning = _is_for(choice)
     return _WEAK if (words if count(query.text[:_LOOKED_AT]) < _SHORT else meaning) else 0.0
@@ -57,7 +57,7 @@ def query_length_rule(query: Query, choice: ToolMetadata) -> float:
 
 @lru_cache(maxsize=64)
 def _asks(text: str) -> tuple[bool, bool]:
-    """Whether a query asks for words, and whether for meaning."""
+    """Whether a query asks for exact words, and whether for meaning."""
     text = plain(text.replace("_", " "))
     return EXACT.first(text) is not None, MEANING.first(text) is not None
 
@@ -68,6 +68,6 @@ def _is_for(choice: ToolMetadata) -> tuple[bool, bool]:
 
 @lru_cache(maxsize=1024)
 def _says(name: str, description: str) -> tuple[bool, bool]:
-    """Whether a choice says it is for words, and whether for meaning."""
+    """Whether a choice says that it is for keyword search, and whether for semantic search."""
     text = plain(_IDENTIFIER_JOINTS.sub(" ", f"{name} {description}"))
     return FOR_WORDS.first(text) is not None, FOR_MEANING.first(text) is not None

@@ -69,7 +69,7 @@ class State:
             Problem: one of them does not exist for the key.
         """
         selection = access.chosen(names, self.workspace.names())
-        return [self.workspace.dataset(name, create=False) for name in selection]
+        return [self.workspace.source(name) for name in selection]
 
     def dataset(self, access: Access, name: str) -> Dataset:
         """The dataset of this name.

@@ -1,15 +1,17 @@
-"""Collections that somebody else keeps, such as a table of PostgreSQL, searched as they are (B4).
+"""External collections, such as a PostgreSQL table, searched in place (B4).
 
-They are only read. Their scores are theirs, so they are fused with others by rank.
+They are only read. Their scores are on their own scale, so they are fused with other lists by rank.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from pointsman._places import redacted
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.filters import And, Equals, Filter, In, Not, Or
 from pointsman.registry import COLLECTIONS
-from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics
+from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics, StoreInfo
 from pointsman.store.prepared import position
 
 if TYPE_CHECKING:
@@ -34,30 +36,30 @@ T = TypeVar("T")
 ATTACHED: Final = "attached"
 """The kind of their records in a workspace."""
 TEXT: Final = "text"
-"""The list by the words of a collection, whatever its database makes of them."""
+"""The list by the words of a collection, as its database tokenises them."""
 BOTH: Final = "text and vector"
-"""Both lists as one: a collection has one vote among others, however many ways it can be searched."""
+"""Both lists as one: a collection has one vote among sources, however many ways it can be searched."""
 _RRF_K: Final = 60
 _TOGETHER: Final = 1000
-"""Documents that are read at a time."""
+"""Documents read at a time."""
 CACHED_SECONDS: Final = 600.0
-"""There is no sequence number here: what was computed from a collection is computed again after so long."""
+"""Collections have no sequence number: values computed from one are recomputed after this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Where a collection is, and what is what in it.
+    """The location of a collection, and the roles of its columns.
 
     Attributes:
-        url: of its server; it is kept with the workspace as it is, so a password is better elsewhere.
+        url: of its server; stored in the workspace unchanged, so keep the password elsewhere.
         table: the table or view (``orders``, ``sales.orders``), the index or the collection.
-        id: the column or field that tells documents apart; ``_id`` of an index of OpenSearch.
-        text: the column or field with the text.
-        vector: with the vectors; None: search by words alone.
-        metadata: columns or fields that filters see; the keys of a JSON column count as columns.
-        embedder: the name of what has made the vectors.
-        spec: how to load that embedder; None: it is the workspace's.
-        description: what is in it.
+        id: the column or field that identifies documents; ``_id`` in an OpenSearch index.
+        text: the column or field that holds the text.
+        vector: the one that holds the vectors; None: search by words alone.
+        metadata: columns or fields available to filters; the keys of a JSON column count as columns.
+        embedder: the name of the embedder that made the vectors.
+        spec: how to load that embedder; None: use the workspace's.
+        description: what the collection contains.
         spread: mean and deviation of its cosines; None: not measured.
     """
 
@@ -78,15 +80,15 @@ class Attachment:
         return f"{redacted(self.url)} {self.table}"
 
     def to_json(self) -> str:
-        """As it is kept."""
+        """Returns the JSON form that is stored."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str, name: str) -> Self:
-        """What was kept.
+        """Read the JSON form.
 
         Raises:
-            CorruptStoreError: it is something else.
+            CorruptStoreError: it is invalid.
         """
         try:
             value = json.loads(text)
@@ -99,10 +101,10 @@ class Attachment:
             raise CorruptStoreError(message) from error
 
     def open(self) -> AttachedStore:
-        """The collection as a store; its server is asked when it is first needed.
+        """Returns the collection as a store; connects to its server on first use.
 
         Raises:
-            InputError: there is nothing of this kind to attach, or the URL cannot be used.
+            InputError: this kind of collection cannot be attached, or the URL is invalid.
             MissingDependencyError: the package for it is not installed.
         """
         scheme = self.url.partition(":")[0].lower()
@@ -113,28 +115,85 @@ class Attachment:
         return store
 
 
+_SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
+    "hybrid": {TEXT: Scale.FOREIGN, NEAR: Scale.FOREIGN, BOTH: Scale.RANK},
+    "keyword": {TEXT: Scale.FOREIGN},
+    "vector": {NEAR: Scale.FOREIGN},
+}
+"""What the scores of a collection's lists are, by what it is searched by."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionFacts:
+    """What its database says of a collection.
+
+    Attributes:
+        fingerprint: a text that differs between collections.
+        dimensions: of the vectors; None where there are none, or nobody says.
+        readable: whether vectors come back.
+    """
+
+    fingerprint: str
+    dimensions: int | None
+    readable: bool
+
+
 class AttachedStore(BaseStore):
     """What the stores of attached collections share: they are only read.
 
     Args:
-        attached: where the collection is, and what is what in it.
+        attachment: the location of the collection, and the roles of its columns.
     """
 
+    kind: ClassVar[str]
+    by_words: ClassVar[bool] = True
+    """Whether such collections can be searched by words."""
+    further: ClassVar[frozenset[Capability]] = frozenset()
+    """What they can do besides filtering, and reading vectors where those come back."""
+
     def __init__(self, attachment: Attachment) -> None:
-        self._attached = attachment
+        self._attachment = attachment
 
     @property
     def technique(self) -> Literal["hybrid", "keyword", "vector"]:
-        """By what it is searched."""
-        return "keyword" if self._attached.vector is None else "hybrid"
+        """The lists by which it can be searched."""
+        if not self.by_words:
+            return "vector"
+        return "keyword" if self._attachment.vector is None else "hybrid"
+
+    @property
+    @abstractmethod
+    def _facts(self) -> CollectionFacts:
+        """What its database says about it.
+
+        Raises:
+            InputError: there is no such collection, or what the attachment names is not in it.
+        """
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`.
+
+        Raises:
+            InputError: there is no such collection, or what the attachment names is not in it.
+        """
+        facts = self._facts
+        return StoreInfo(
+            self.kind,
+            hashlib.blake2b(facts.fingerprint.encode(), digest_size=16).hexdigest(),
+            None if self._attachment.vector is None else self._attachment.embedder,
+            facts.dimensions,
+            _SCALES[self.technique],
+            self.further | {Capability.FILTERS, *([Capability.VECTORS] if facts.readable else [])},
+        )
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (asked before embedding)
-        """See `Store`; whoever asks is about to write, which cannot be done here."""
+        """See `Store`; always raises, because the caller is about to write, which is not possible here."""
         raise self._cannot(Capability.WRITE)
 
     def statistics(self) -> Statistics:
-        """See `Store`; the sequence number is that of the clock."""
-        spread = self._attached.spread
+        """See `Store`; the sequence number is derived from the clock."""
+        spread = self._attachment.spread
         notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
         return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
 
@@ -142,7 +201,7 @@ class AttachedStore(BaseStore):
 def unit_rows(
     vectors: Mapping[str, Sequence[float]], keys: Sequence[str] | None, dimensions: int | None
 ) -> NDArray[np.float32]:
-    """Vectors by key as rows of length 1, in the order of ``keys`` where those are given."""
+    """Vectors by key as rows of length 1, in the order of ``keys`` if given."""
     order = list(vectors) if keys is None else [key for key in keys if key in vectors]
     rows = np.array([vectors[key] for key in order], np.float32).reshape(len(order), dimensions or 0)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -151,14 +210,14 @@ def unit_rows(
 
 
 def unknown_keys(filters: Filter | None, keys: Collection[str], place: str) -> Iterator[str]:
-    """For each key of a filter that cannot be asked for in a collection, a note that says so."""
+    """Yields a note for each key of a filter that the collection cannot be queried by."""
     for key in keys_of(filters):
         if key not in keys:
             yield f"{place} has no {key!r} to filter by among {', '.join(keys) or 'its metadata'}: it counts as absent"
 
 
 def keys_of(filters: Filter | None) -> Iterator[str]:
-    """The keys that a filter asks for."""
+    """Yields the keys that a filter uses."""
     if isinstance(filters, And | Or):
         for part in filters.parts:
             yield from keys_of(part)
@@ -169,7 +228,7 @@ def keys_of(filters: Filter | None) -> Iterator[str]:
 
 
 def as_written(condition: Equals | In) -> list[Typed]:
-    """What a condition compares with, and its texts as they were given: a collection has instants in its own form."""
+    """The values of a condition, with texts as originally given: a collection has its own format for instants."""
     values = (condition.value,) if isinstance(condition, Equals) else condition.values
     compared = [condition.typed] if isinstance(condition, Equals) else list(condition.typed)
     return list(dict.fromkeys([*compared, *(("string", value) for value in values if isinstance(value, str))]))
@@ -180,11 +239,11 @@ Row = tuple[str, float, "Document"]
 
 
 def narrowed(filters: Filter | None, leaf: Callable[[Filter], T | None], both: Callable[[str, list[T]], T]) -> T | None:
-    """What a database is to be asked so that all that match are among the answers; None where that is everything.
+    """The database query that lets through at least all matches; None if that means no restriction.
 
     Args:
         filters: the filter.
-        leaf: the condition for a part on one key; None where the database has none that lets all of them through.
+        leaf: the condition for a part on one key; None if no condition of the database lets through all matches.
         both: joins conditions by ``"and"`` or ``"or"``.
     """
     if isinstance(filters, And | Or):
@@ -199,16 +258,16 @@ def narrowed(filters: Filter | None, leaf: Callable[[Filter], T | None], both: C
 def matching(
     filters: Filter | None, depth: int, most: int, ask: Callable[[int], Sequence[Sequence[Row]]]
 ) -> tuple[list[list[Row]], bool]:
-    """The best that match, of lists in a database whose filters mean something else.
+    """The best matches from lists of a database whose filters have other semantics.
 
     Args:
-        filters: the filter; it is compared here.
-        depth: how many are wanted of each list.
-        most: how many the database is asked for at most.
-        ask: gives the first so many of each list.
+        filters: the filter, evaluated here.
+        depth: how many matches to return per list.
+        most: the largest number of rows to request per list.
+        ask: returns the given number of first rows of each list.
 
     Returns:
-        The lists, and whether there may be more that match beyond ``most``.
+        The lists, and whether more matches may exist beyond ``most``.
     """
     size = min(depth, most)
     while True:
@@ -225,13 +284,13 @@ def matching(
 def page_of(
     documents: Callable[[int, int], Sequence[Document]], after: str | None, limit: int, filters: Filter | None
 ) -> Page:
-    """A page of a collection that gives its documents by number.
+    """A page of a collection that returns its documents by number.
 
     Args:
-        documents: gives those from a number on, at most so many.
-        after: what the page before said.
-        limit: how many at most.
-        filters: those that match alone.
+        documents: returns documents from a number on, at most a given count.
+        after: where the previous page ended.
+        limit: the maximum number of documents.
+        filters: only matching documents are returned.
     """
     begin = position(after)
     documents_shown: list[Document] = []
@@ -249,7 +308,7 @@ def page_of(
 
 
 def one_list(rankings: Mapping[str, Ranking], depth: int) -> dict[str, Ranking]:
-    """The lists of a collection as one, by reciprocal rank where there are two."""
+    """The lists of a collection as one, fused by reciprocal rank if there are two."""
     if len(rankings) < 2:
         return dict(rankings)
     sums: dict[Any, float] = {}
@@ -257,8 +316,3 @@ def one_list(rankings: Mapping[str, Ranking], depth: int) -> dict[str, Ranking]:
         for rank, (key, _) in enumerate(ranking, 1):
             sums[key] = sums.get(key, 0.0) + 1 / (_RRF_K + rank)
     return {BOTH: sorted(sums.items(), key=lambda item: -item[1])[:depth]}
-
-
-def scales_of(attachment: Attachment) -> dict[str, Scale]:
-    """What the scores of a collection's lists are."""
-    return {TEXT: Scale.FOREIGN, **({NEAR: Scale.FOREIGN, BOTH: Scale.RANK} if attachment.vector else {})}

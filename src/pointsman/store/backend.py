@@ -1,10 +1,10 @@
-"""The Backend protocol: where a workspace lives. It keeps the datasets, a store for each, and small records (B2).
+"""The Backend protocol: where a workspace is stored. It holds the datasets, a store for each, and small records (B2).
 
-`open_backend` finds one by its URL: ``postgresql://…``, ``opensearch+https://…``, a folder. A package adds a scheme by
-an entry point of the group ``pointsman.plugins``, called ``store.<scheme>``: a callable that takes the URL.
+`open_backend` selects one by URL: ``postgresql://…``, ``opensearch+https://…``, a folder. A package adds a scheme with
+an entry point of the group ``pointsman.plugins``, named ``store.<scheme>``: a callable that takes the URL.
 
-Records are the small things beside the datasets, such as a policy or keys: a text under a kind and a name. Whoever has
-read one can replace it on the condition that nobody else has meanwhile.
+Records are small texts beside the datasets, such as a policy or keys, each under a kind and a name. A record can be
+replaced on the condition that it has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _DATASETS: Final = "datasets"
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _LONGEST_NAME: Final = 128
-_PATIENCE: Final = 10.0  # seconds; another change of a record takes milliseconds
+_PATIENCE: Final = 10.0  # seconds; changing a record takes milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetRecord:
-    """What is known of a dataset without opening it.
+    """What is known about a dataset without opening it.
 
     Attributes:
         name: unique in its backend.
-        description: what is in it, for those who choose where to look.
+        description: what it contains, for those who choose where to search.
         indexing_technique: ``"hybrid"``, ``"keyword"`` or ``"vector"``.
-        identity: differs for every dataset that was ever made, also of one name.
-        settings: whatever else was given when it was made, such as ``bm25_k1``.
+        identity: unique for every dataset ever created, even under the same name.
+        settings: other options given at creation, such as ``bm25_k1``.
     """
 
     name: str
@@ -73,7 +73,7 @@ class DatasetRecord:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A small text, and what tells this state of it from others."""
+    """A small text with its version."""
 
     value: str
     version: str
@@ -81,23 +81,23 @@ class Record:
 
 @runtime_checkable
 class Backend(Protocol):
-    """Where a workspace lives. Every method may raise `pointsman.errors.StoreError`, and nothing foreign."""
+    """Where a workspace is stored. Every method may raise `pointsman.errors.StoreError`, and no foreign errors."""
 
     @property
     def url(self) -> str:
-        """Where it is, without a password."""
+        """Its location, without a password."""
         ...
 
     def datasets(self) -> list[DatasetRecord]:
-        """All datasets, by name."""
+        """Returns all datasets, by name."""
         ...
 
     def create(self, name: str, about: Mapping[str, Any]) -> Store:
-        """Make a dataset, unless another process just has; open it either way.
+        """Create a dataset, unless another process has just done so; open it either way.
 
         Args:
-            name: as `pointsman.dataset.check_name` wants it.
-            about: ``description``, ``indexing_technique``, and settings to keep with it, such as ``bm25_k1``.
+            name: valid under `pointsman.dataset.check_name`.
+            about: ``description``, ``indexing_technique``, and settings stored with the dataset, such as ``bm25_k1``.
         """
         ...
 
@@ -105,9 +105,9 @@ class Backend(Protocol):
         """Returns the store of a dataset; None if no dataset has this name.
 
         Args:
-            name: of the dataset.
-            bm25: ``k1`` and ``b`` for this process, instead of those that the dataset was made with; a store that
-                cannot change them keeps its own and says so in the log.
+            name: the name of the dataset.
+            bm25: ``k1`` and ``b`` for this process, instead of the dataset's own; a store that cannot change them keeps
+                its own and logs it.
         """
         ...
 
@@ -115,7 +115,7 @@ class Backend(Protocol):
         """Change the description of a dataset.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: no dataset has this name.
         """
         ...
 
@@ -123,7 +123,7 @@ class Backend(Protocol):
         """Delete a dataset with all its documents.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: no dataset has this name.
         """
         ...
 
@@ -132,28 +132,28 @@ class Backend(Protocol):
         ...
 
     def records(self, kind: str) -> dict[str, Record]:
-        """All texts of a kind, by name."""
+        """Returns all records of a kind, by name."""
         ...
 
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
-        """Write a small text, or with None delete it.
+        """Write a record, or delete it if ``value`` is None.
 
         Args:
             kind: up to 32 lower-case letters, digits and ``_``.
             name: up to 128 characters; one record of a kind may be named ``""``.
             value: the text.
-            expected_version: of what is to be replaced, `NEW` where nothing should be there; None: whatever is there.
+            expected_version: the version to be replaced, `NEW` for a record that must not exist yet; None: any.
 
         Returns:
-            Its version from now on; `NEW` after deleting it.
+            The new version of the record; `NEW` after deleting it.
 
         Raises:
-            ConflictError: somebody else has changed it meanwhile.
+            ConflictError: the record has changed since that version.
         """
         ...
 
     def close(self) -> None:
-        """Let go of files and connections; stores that were opened close on their own."""
+        """Release files and connections; stores opened here are closed separately."""
         ...
 
 
@@ -171,10 +171,10 @@ class BaseBackend:
 
 
 def check_record(kind: str, name: str, value: str | None = None) -> None:
-    """Refuse what a record cannot be called or hold.
+    """Reject kinds, names and values that a record cannot have.
 
     Raises:
-        InputError: kind, name or value cannot be used.
+        InputError: kind, name or value is invalid.
     """
     if not _KIND.fullmatch(kind):
         raise InputError(f"the kind of a record is lower-case letters, digits and _, not {kind!r:.80}")
@@ -185,27 +185,27 @@ def check_record(kind: str, name: str, value: str | None = None) -> None:
 
 
 def check_version(record: Record | None, expected: str | None, what: str) -> None:
-    """Refuse to replace what is not as it was when it was read.
+    """Check that a record still has the version at which it was read.
 
     Raises:
-        ConflictError: it is not.
+        ConflictError: it has another version.
     """
     if expected is not None and expected != (NEW if record is None else record.version):
         raise ConflictError(f"{what} was changed by another process; read it again")
 
 
 class LocalBackend(BaseBackend):
-    """A workspace in a folder; made on the first write.
+    """A workspace in a folder, which is created on the first write.
 
-    ``workspace.json`` says that it is one. Each dataset has a folder in ``datasets``. A record named ``""`` is the file
-    ``<kind>.json``, another one ``<kind>/<name>.json``; only their owner may read them.
+    ``workspace.json`` marks the folder as one. Each dataset has a folder in ``datasets``. A record named ``""`` is the
+    file ``<kind>.json``, any other ``<kind>/<name>.json``; only their owner may read them.
 
     Args:
         path: the folder.
 
     Raises:
         FormatVersionError: a newer Pointsman wrote it.
-        InputError: there is something else at that path.
+        InputError: the path holds something other than a workspace.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -218,7 +218,7 @@ class LocalBackend(BaseBackend):
         return str(self.path)
 
     def make(self) -> None:
-        """Creates the empty folder unless it exists."""
+        """Create the empty folder unless it exists."""
         from pointsman.store.local.files import make_directory, replacing, translated
 
         if not (self.path / _MANIFEST).exists():
@@ -227,16 +227,12 @@ class LocalBackend(BaseBackend):
                 file.write(json.dumps({"format": FORMAT}).encode())
 
     def folder(self, name: str) -> Path:
-        """Where a dataset lives."""
+        """Returns the folder of a dataset."""
         return self.path / _DATASETS / name
 
     def datasets(self) -> list[DatasetRecord]:
         """See `Backend`."""
-        from pointsman.store.local.files import translated
-
-        with translated(self.path):
-            folders = sorted((self.path / _DATASETS).glob("*"))
-        records = (self.about(path.name) for path in folders)
+        records = (self.about(name) for name in self.names())
         return [record for record in records if record is not None]
 
     def create(self, name: str, about: Mapping[str, Any]) -> LocalStore:
@@ -267,14 +263,14 @@ class LocalBackend(BaseBackend):
             write_manifest(folder, {**about, "description": description})
 
     def drop(self, name: str) -> None:
-        """See `Backend`; whatever has the name goes, a damaged dataset too."""
+        """See `Backend`; deletes everything under the name, even a damaged dataset."""
         from pointsman.store.local.collection import drop_collection
 
         if not drop_collection(self.folder(name)):
             raise UnknownNameError("dataset", name, tuple(self.names()))
 
     def repair(self, name: str) -> Repair:
-        """Save what is sound in a damaged dataset; see `Workspace.repair`."""
+        """Recover the intact part of a damaged dataset; see `Workspace.repair`."""
         from pointsman.store.local.repair import repair_collection
 
         return repair_collection(self.folder(name))
@@ -285,10 +281,7 @@ class LocalBackend(BaseBackend):
 
     def records(self, kind: str) -> dict[str, Record]:
         """See `Backend`."""
-        from pointsman.store.local.files import translated
-
-        with translated(self.path):
-            files = [self._file(kind, ""), *sorted((self.path / kind).glob("*.json"))]
+        files = [self._file(kind, ""), *(path for path in _listed(self.path / kind) if path.suffix == ".json")]
         records = ((unquote(path.stem) if path.parent != self.path else "", self._read(path)) for path in files)
         return {name: record for name, record in records if record is not None}
 
@@ -300,13 +293,13 @@ class LocalBackend(BaseBackend):
         path = self._file(kind, name)
         self.make()
         make_directory(path.parent)
-        with _changing(self.path / kind):  # one lock file for all of a kind
+        with _changing(self.path / kind):  # one lock file for all records of a kind
             check_version(self._read(path), expected_version, f"{kind} {name}".strip())
             if value is None:
                 remove_file(path)
                 return NEW
             with replacing(path) as file:
-                Path(file.name).chmod(0o600)  # before there is anything in it
+                Path(file.name).chmod(0o600)  # before anything is written to it
                 file.write(value.encode())
             return _version(value.encode())
 
@@ -334,17 +327,14 @@ class LocalBackend(BaseBackend):
 
     def names(self) -> list[str]:
         """The names of all datasets, sorted."""
-        from pointsman.store.local.files import translated
-
-        with translated(self.path):
-            manifests = list((self.path / _DATASETS).glob("*/manifest.json"))
-        return sorted(path.parent.name for path in manifests if not path.parent.name.startswith("."))  # those are going
+        folders = _listed(self.path / _DATASETS)
+        return [path.name for path in folders if not path.name.startswith(".") and _holds_dataset(path)]
 
     def about(self, name: str) -> DatasetRecord | None:
         """Returns the record of a dataset; None if no dataset has this name."""
         from pointsman.store.local.collection import read_manifest
 
-        about = None if name.startswith(".") else read_manifest(self.folder(name))  # those with a dot are going
+        about = None if name.startswith(".") else read_manifest(self.folder(name))  # a dot: being deleted
         if about is None:
             return None
         settings = {
@@ -358,6 +348,8 @@ class LocalBackend(BaseBackend):
     def _check(self) -> None:
         from pointsman.store.local.files import translated
 
+        if _SURROGATE.search(str(self.path)):
+            raise InputError(f"the path {str(self.path)!r} is not UTF-8, which the index needs; name another path")
         manifest = self.path / _MANIFEST
         with translated(self.path):
             if not manifest.exists():
@@ -382,9 +374,32 @@ class LocalBackend(BaseBackend):
             )
 
 
+def _listed(folder: Path) -> list[Path]:
+    """What is in a folder, sorted; nothing where there is none. In one that must not be read ``glob`` sees nothing.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    from pointsman.store.local.files import translated
+
+    with translated(folder):
+        try:
+            return sorted(folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+def _holds_dataset(folder: Path) -> bool:
+    """Whether a folder is a dataset's; one that must not be looked into is not taken for none."""
+    try:
+        return (folder / "manifest.json").exists()
+    except PermissionError:
+        return True
+
+
 @contextmanager
 def _changing(path: Path) -> Iterator[None]:
-    """Keep others from changing a file within the block, by the lock file that stands beside it."""
+    """Lock a file against changes by others within the block, using the lock file beside it."""
     try:
         with FileLock(path.with_suffix(".lock"), timeout=_PATIENCE, mode=0o600):
             yield
@@ -397,7 +412,7 @@ def _changing(path: Path) -> Iterator[None]:
 
 
 def _bm25(settings: Mapping[str, Any]) -> dict[str, float]:
-    """What the settings of a dataset say of BM25; those of `Dataset.save` are in a mapping of their own."""
+    """The BM25 settings of a dataset; `Dataset.save` puts them in a nested mapping."""
     bm25 = settings.get("bm25", {})
     return {
         "k1": float(settings.get("bm25_k1", bm25.get("k1", 1.2))),
@@ -410,15 +425,15 @@ def _version(data: bytes) -> str:
 
 
 def open_backend(where: str | os.PathLike[str] | Backend, **options: Any) -> Backend:
-    """The backend of a URL, or of a folder.
+    """Returns the backend for a URL or a folder.
 
     Args:
         where: a path, or a URL such as ``file:rails`` or ``postgresql://user@host/database?schema=rails``; a backend
-            stays as it is.
+            is returned unchanged.
         options: for the backend of that scheme.
 
     Raises:
-        UnknownNameError: nothing is known of the scheme of the URL.
+        UnknownNameError: the scheme of the URL is unknown.
         MissingDependencyError: a package for it is not installed.
         StoreUnavailableError: it cannot be reached.
     """

@@ -1,14 +1,14 @@
-"""The Store protocol: where the documents of one dataset live, and how they are searched (B1).
+"""The Store protocol: where the documents of one dataset are stored, and how they are searched (B1).
 
-A store does as much of one search as it can in **one round trip**: `Store.search` takes everything that is looked for
-at once (a query and its variants, or fifty questions) and brings both lists of each, with the scores of every
-candidate in both where it can. `Store.score` is the second round trip and the last.
+A store does as much of one search as it can in **one round trip**: `Store.search` takes all looks at once (a query and
+its variants, or fifty questions) and returns both lists for each, with the scores of every candidate in both lists if
+it can. `Store.score` is the second and last round trip.
 
-A document has a *key* in its store: an id in most servers, an integer in the embedded store, where that was measured
-to be faster. A key is opaque outside of its store. Ids are strings everywhere.
+A document has a *key* in its store: an id in most servers, an integer in the embedded store, which was measured to be
+faster. A key is opaque outside its store. Ids are always strings.
 
-Each list states the `Scale` of its scores. Only BM25 in Lucene's form over our own tokens, and cosines, are added up;
-everything else is fused by rank.
+Each list states the `Scale` of its scores. Only BM25 in Lucene's form over Pointsman's tokens, and cosines, are added
+up; everything else is fused by rank.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from pointsman.types import AddResult, Document
 
 Key = Hashable
-"""What a store knows a document by; opaque outside of it."""
+"""A store's key of a document; opaque outside the store."""
 
 Ranking = Sequence[tuple[Any, "float | None"]]
-"""Keys with their scores, best first; None where the list has no scores."""
+"""Keys with their scores, best first; the score is None in a list without scores."""
 
 WORDS: Final = "bm25"
 """The name of a store's keyword list in provenance and traces."""
@@ -45,22 +45,22 @@ NEAR: Final = "vector"
 
 
 SPREAD_NOTE: Final = "cosine_spread"
-"""The note with mean and deviation of the cosines, as a list in JSON."""
+"""The note that holds the mean and deviation of the cosines, as a JSON list."""
 
 WORDS_FIRST: Final = "words_first"
 """The note of a dataset whose documents are stored before their vectors: each that is without one is to get it."""
 
 
 class Scale(StrEnum):
-    """What the scores of a list are."""
+    """What the scores of a list mean."""
 
     BM25 = "bm25"
-    """BM25 in Lucene's form, without its factor k1 + 1, over our own tokens."""
+    """BM25 in Lucene's form, without its factor k1 + 1, over Pointsman's tokens."""
     COSINE = "cosine"
     RANK = "rank"
-    """Only the order means something."""
+    """Only the order has a meaning."""
     FOREIGN = "foreign"
-    """Scores of somebody else's making: comparable within one list only."""
+    """Scores of a foreign engine: comparable within one list only."""
 
 
 SCALES_OF: Final[Mapping[str, Mapping[str, Scale]]] = {
@@ -68,39 +68,39 @@ SCALES_OF: Final[Mapping[str, Mapping[str, Scale]]] = {
     "keyword": {WORDS: Scale.BM25},
     "vector": {NEAR: Scale.COSINE},
 }
-"""The lists of our own stores, by indexing technique."""
+"""The lists of the built-in stores, by indexing technique."""
 
 
 class Capability(StrEnum):
-    """What not every store can do; without it the feature is left out, visibly."""
+    """An optional ability of a store; without it the feature that needs it is left out, and reported."""
 
     WRITE = "write"
     FILTERS = "filters"
     SCORES_OTHERS = "scores_others"
-    """`Store.score`, or ``search`` that brings both scores of the whole union."""
+    """`Store.score`, or a ``search`` that returns both scores for the whole union."""
     VECTORS = "vectors"
     """`Store.vectors`: stored vectors can be read."""
     TERMS = "terms"
-    """`Store.frequencies`: how many documents hold a word."""
+    """`Store.frequencies`: how many documents contain a word."""
     LATER = "later"
     """`Store.bare`, and `Store.write` with ``stored_only``: vectors can follow their documents."""
     CHANGES = "changes"
     """`Store.changes`: what was written since a sequence number."""
     LOCAL = "local"
-    """In this process: a further call costs microseconds, so more than two a search may be made."""
+    """Runs in this process: a further call costs microseconds, so a search may make more than two."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What a store says of itself.
+    """A store's description of itself.
 
     Attributes:
         kind: such as ``"local"`` or ``"postgresql"``.
-        identity: differs for every dataset that was ever made, also of one name.
+        identity: unique for every dataset ever created, even under the same name.
         embedder: the name of the embedder whose vectors are stored; None before the first vector.
-        dimensions: of those vectors; None before the first.
-        scales: what the scores of each list are, by the list's name; a store has only these lists.
-        capabilities: what it can do beyond searching and reading.
+        dimensions: of those vectors; None before the first vector.
+        scales: what the scores of each list mean, by list name; a store has only these lists.
+        capabilities: what it can do besides searching and reading.
     """
 
     kind: str
@@ -117,13 +117,13 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """One thing to look for.
+    """One query to a store.
 
     Attributes:
-        text: for the keyword list; None: do without it.
-        vector: for the vector list, shape ``(dimensions,)``, L2-normalised; None: do without it.
-        depth: candidates a list.
-        filters: which documents count; they act before the cut (I9).
+        text: for the keyword list; None skips that list.
+        vector: for the vector list, shape ``(dimensions,)``, L2-normalised; None skips that list.
+        depth: candidates per list.
+        filters: which documents are eligible; applied before the cut (I9).
     """
 
     text: str | None
@@ -133,20 +133,20 @@ class Look:
 
 
 Scores = Mapping[str, Mapping[Any, float]]
-"""By list, then by key: raw scores. A document without a word of the query has BM25 0; one without a vector has NaN."""
+"""Raw scores by list, then by key. A document without any query word has BM25 0; one without a vector has NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """What a store brings for one `Look`.
+    """A store's result for one `Look`.
 
     Attributes:
-        rankings: by list name, at most ``depth`` candidates.
-        scores: by the same names, the raw scores of *every* candidate of the union, where the store can tell.
-        documents: by key, those that came along in the same round trip; the others are fetched.
+        rankings: by list name, at most ``depth`` candidates each.
+        scores: by list name, the raw scores of *every* candidate of the union, if the store can compute them.
+        documents: by key, those returned in the same round trip; the others are fetched.
         degraded: what did not work as it should, such as shards that did not answer.
-        idf: the sum of the idf of the look's words, repeated ones counted again: what BM25 stays below; None where the
-            store cannot tell without another round trip.
+        idf: the sum of the idf of the look's words, counting repeats: an upper bound of BM25; None if the store needs
+            another round trip to compute it.
     """
 
     rankings: Mapping[str, Ranking]
@@ -166,13 +166,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Facts about a store's contents as a whole; None for those it does not know.
+    """Facts about a store's contents as a whole; None for unknown ones.
 
     Attributes:
-        sequence: grows with every write, so that what was computed from the store can be dated.
-        documents: how many there are.
-        notes: small texts that were kept with `Store.annotate`, such as the spread of cosines.
-        vectors_due: documents whose vector is still to come; 0 without the note `WORDS_FIRST`. Where it is above 0,
+        sequence: grows with every write, so that values computed from the store can be dated.
+        documents: their number.
+        notes: small texts saved with `Store.annotate`, such as the spread of cosines.
+        vectors_due: documents whose vector is still to come; 0 without the note `WORDS_FIRST`. If it is above 0,
             ``documents`` is known too.
     """
 
@@ -183,18 +183,18 @@ class Statistics:
 
 
 class Store(Protocol):
-    """The documents of one dataset. Implementations subclass `BaseStore`, which gives the awaited twins.
+    """The documents of one dataset. Implementations subclass `BaseStore`, which provides the async versions.
 
-    Every method may raise `pointsman.errors.StoreError` or one of its kinds, and nothing foreign.
+    Every method may raise `pointsman.errors.StoreError` or a subclass of it, and no foreign errors.
     """
 
     @property
     def info(self) -> StoreInfo:
-        """Identity, embedder, scales, capabilities."""
+        """Returns identity, embedder, scales and capabilities."""
         ...
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
-        """Look for everything at once, in one round trip; one answer each, in their order."""
+        """Run all looks in one round trip; returns one result per look, in order."""
         ...
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
@@ -206,7 +206,7 @@ class Store(Protocol):
         ...
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
-        """The keys of the documents of these ids, of those that exist."""
+        """Returns the keys of those documents of these ids that exist, by id."""
         ...
 
     def write(
@@ -217,19 +217,19 @@ class Store(Protocol):
         *,
         stored_only: bool = False,
     ) -> AddResult:
-        """Add or update documents of different ids durably; what is stored just so is passed over (``WRITE``).
+        """Add or update documents with distinct ids durably; identical stored documents are skipped (``WRITE``).
 
-        A document written without its vector loses the one that it had. With ``stored_only`` nothing but vectors is
-        written, and that for documents that are stored just so; others have been changed or deleted meanwhile, and are
-        passed over without being counted (``LATER``).
+        A document written without a vector loses the one it had. With ``stored_only`` only vectors are written, and
+        only for documents that are stored identically; those changed or deleted meanwhile are skipped and not counted
+        (``LATER``).
 
         Raises:
-            InputError: a document cannot be stored, or the vectors are of another embedder; nothing is written.
+            InputError: a document cannot be stored, or the vectors are from another embedder; nothing is written.
         """
         ...
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
-        """Whether each is stored just so, with all that it needs; those need not be embedded again."""
+        """Whether each document is already stored identically and completely, so that it need not be embedded again."""
         ...
 
     def bare(self, limit: int) -> list[Document]:
@@ -237,7 +237,7 @@ class Store(Protocol):
         ...
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
-        """Delete documents of these ids, that match, or both; how many there were (``WRITE``)."""
+        """Delete the documents with these ids, those that match, or both; returns how many existed (``WRITE``)."""
         ...
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
@@ -245,66 +245,66 @@ class Store(Protocol):
         ...
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
-        """At most ``limit`` documents in a stable order, after what the page before said."""
+        """Returns at most ``limit`` documents in a stable order; ``after`` is where the previous page ended."""
         ...
 
-    def documents(self) -> Iterator[Document]:
-        """All documents, in the order of `page`."""
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
+        """Yields all documents, or those that match, in the order of `page`."""
         ...
 
-    def ids(self, *, source: str | None = None) -> list[str]:
-        """All ids, or those of documents whose metadata has this ``source``."""
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
+        """Returns all ids in the order of `page`, or those of documents with this ``source`` or that match."""
         ...
 
     def count(self, filters: Filter | None = None) -> int:
-        """How many documents there are, or match."""
+        """Returns the number of documents, or of those that match."""
         ...
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """Stored vectors: those of these keys that have one, in their order; or an even sample (``VECTORS``)."""
+        """Returns stored vectors: of those of these keys that have one, in order, or an even sample (``VECTORS``)."""
         ...
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
-        """How many documents hold each of these words; of several tokens, the rarest (``TERMS``)."""
+        """Returns how many documents contain each word; for a word of several tokens, its rarest (``TERMS``)."""
         ...
 
     def statistics(self) -> Statistics:
-        """Sequence number, size and notes: as of now, or of the last second where asking is a round trip."""
+        """Returns sequence number, size and notes: current, or up to a second old if asking takes a round trip."""
         ...
 
     def annotate(self, **notes: str) -> None:
-        """Keep small texts with the documents; no write in the sense of ``sequence``."""
+        """Save small texts with the documents; this does not advance ``sequence``."""
         ...
 
     def drop(self) -> None:
-        """Delete the dataset with everything in it."""
+        """Delete the dataset with all its contents."""
         ...
 
     def pinned(self) -> AbstractContextManager[None]:
-        """Let this thread's reads within the block look for what others have written once, where looking costs."""
+        """Within the block, this thread's reads check for changes by others only once, if checking is costly."""
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Release files and connections."""
         ...
 
     async def asearch(self, looks: Sequence[Look]) -> list[Lists]:
-        """`search`, awaited; native where the store is."""
+        """Async version of `search`; native if the store's client is."""
         ...
 
     async def ascore(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
-        """`score`, awaited."""
+        """Async version of `score`."""
         ...
 
     async def afetch(self, keys: Sequence[Any]) -> list[Document | None]:
-        """`fetch`, awaited."""
+        """Async version of `fetch`."""
         ...
 
 
 class BaseStore(ABC):
-    """What implementations share: the awaited twins, and what follows from other methods.
+    """What implementations share: the async versions, and methods that are derived from others.
 
-    A subclass implements the abstract methods; what it cannot do stays as it is here, and raises `UnmetNeedError`.
+    A subclass implements the abstract methods; those it does not support stay as here and raise `UnmetNeedError`.
     """
 
     @property
@@ -337,32 +337,34 @@ class BaseStore(ABC):
         return nullcontext()
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
-        """See `Store`; keys are ids unless a subclass says otherwise."""
+        """See `Store`; keys are ids unless a subclass overrides this."""
         return self.get(keys)
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
         """See `Store`."""
         return {id_: id_ for id_, document in zip(ids, self.get(ids), strict=True) if document is not None}
 
-    def documents(self) -> Iterator[Document]:
-        """All documents, in the order of `page`."""
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
+        """See `Store`."""
         after: str | None = None
         while True:
-            page = self.page(after, 1000)
+            page = self.page(after, 1000, filters)
             yield from page.documents
             if page.next is None:
                 return
             after = page.next
 
-    def ids(self, *, source: str | None = None) -> list[str]:
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""
         return [
-            document.id for document in self.documents() if source is None or document.metadata.get("source") == source
+            document.id
+            for document in self.documents(filters)
+            if source is None or document.metadata.get("source") == source
         ]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
-        return sum(filters is None or filters.matches(document.fields) for document in self.documents())
+        return sum(1 for _ in self.documents(filters))
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
         """See `Store`."""
@@ -380,7 +382,7 @@ class BaseStore(ABC):
         raise self._cannot(Capability.WRITE)
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
-        """See `Store`; here whatever is not sure counts as changed."""
+        """See `Store`; here every document counts as changed unless known otherwise."""
         return [False] * len(documents)
 
     def bare(self, limit: int) -> list[Document]:  # noqa: ARG002
@@ -399,8 +401,8 @@ class BaseStore(ABC):
         """See `Store`."""
         raise self._cannot(Capability.TERMS)
 
-    def annotate(self, **notes: str) -> None:  # noqa: B027  (a store without a place for notes is a store)
-        """See `Store`; forgotten unless a subclass keeps them."""
+    def annotate(self, **notes: str) -> None:  # noqa: B027  (a store without a place for notes is valid)
+        """See `Store`; discarded unless a subclass stores them."""
 
     def drop(self) -> None:
         """See `Store`."""
@@ -423,10 +425,10 @@ class BaseStore(ABC):
 
 
 class EmptyStore(BaseStore):
-    """A store without documents, of a dataset that has not been made.
+    """A store without documents, for a dataset that has not been created.
 
     Args:
-        scales: of the lists that it would have.
+        scales: of the lists that the store would have.
     """
 
     def __init__(self, scales: Mapping[str, Scale]) -> None:

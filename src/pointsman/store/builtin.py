@@ -1,4 +1,4 @@
-"""Our own places for workspaces and kinds of collections, by the scheme of the URL; loaded when one is asked for."""
+"""The built-in workspace stores and collection kinds, by URL scheme; each is loaded when first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents and vectors checked and brought into the form that every store keeps, before any of them is written."""
+"""Checks documents and vectors and converts them to the form that every store keeps, before anything is written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # the stubs 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A document checked and serialised, ready to be written."""
+    """A checked and serialised document, ready to be written."""
 
     document: Document
     metadata: str
@@ -43,19 +43,19 @@ _encode_plain = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=F
 
 
 def digest(text: str, metadata: str) -> bytes:
-    """Tells one content from another: 16 bytes of BLAKE2b over the text and its metadata as they are stored."""
+    """Fingerprint of a document's content: 16 bytes of BLAKE2b over text and metadata as stored."""
     return hashlib.blake2b(f"{len(text)}\n{text}{metadata}".encode(), digest_size=16).digest()
 
 
 def prepare(document: Document) -> Prepared:
     """Check a document and make it storable.
 
-    Lone surrogates, which no UTF-8 store can hold, become U+FFFD in text and metadata; in an id they are refused,
-    since an id must come back as it was given. Dates, UUIDs, decimals and numpy's scalars become JSON.
+    Lone surrogates, which no UTF-8 store can hold, become U+FFFD in text and metadata; in an id they are rejected,
+    since an id must be returned unchanged. Dates, UUIDs, decimals and numpy scalars become JSON.
 
     Raises:
-        InputError: the id is too long or not encodable, or the metadata is not JSON, has a key that is no text, or is
-            nested deeper than 64.
+        InputError: the id is too long or not encodable, or the metadata is not JSON, has a key that is not a string,
+            or is nested deeper than 64 levels.
     """
     try:
         if len(document.id.encode()) > _ID_BYTES:
@@ -72,7 +72,7 @@ def prepare(document: Document) -> Prepared:
             try:
                 raw = _encode(dict(document.metadata))
                 metadata = repair(raw)
-            except TypeError:  # rarely: values that JSON has not
+            except TypeError:  # rare: values that JSON lacks
                 metadata = repair(_encode_plain(dict(document.metadata)))
         if text is not document.text or metadata is not raw:
             document = Document(document.id, text, metadata_of(metadata))
@@ -82,11 +82,11 @@ def prepare(document: Document) -> Prepared:
 
 
 def _check_nesting(metadata: Mapping[str, Any]) -> None:
-    """Refuse what would not come back as it was given.
+    """Reject metadata that would not be returned unchanged.
 
     Raises:
         ValueError: it is nested too deeply.
-        TypeError: a key is no text; JSON would make one of it.
+        TypeError: a key is not a string; JSON would convert it to one.
     """
     level: list[Any] = [metadata]
     for _ in range(_DEEPEST):
@@ -107,7 +107,7 @@ def _check_nesting(metadata: Mapping[str, Any]) -> None:
 
 
 def storable(text: str) -> bool:
-    r"""Whether a text can be stored as it is; an id that cannot is no document's.
+    r"""Whether a text can be stored unchanged; no document has an id that cannot.
 
     >>> storable("信号"), storable("\ud800")
     (True, False)
@@ -120,7 +120,7 @@ def storable(text: str) -> bool:
 
 
 def metadata_of(text: str) -> Any:
-    """What our own encoder has written; a quarter of the time of ``json.loads``, which looks for white space first."""
+    """Decode JSON of our own encoder; takes a quarter of the time of ``json.loads``, which first skips white space."""
     try:
         value, end = _scan(text, 0)
     except StopIteration:
@@ -131,7 +131,7 @@ def metadata_of(text: str) -> Any:
 
 
 def query_terms(text: str) -> dict[str, int]:
-    """The tokens that a query asks for, and how often; the first 512, so that a pasted page stays affordable.
+    """The tokens of a query with their counts; only the first 512, so that a pasted page stays affordable.
 
     >>> query_terms("signal lamp, signals")
     {'signal': 2, 'lamp': 1}
@@ -141,7 +141,7 @@ def query_terms(text: str) -> dict[str, int]:
 
 
 def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> NDArray[np.float32]:
-    """Vectors checked and, where they are not yet, brought to length 1."""
+    """Check vectors and normalise those whose length is not 1 yet."""
     try:
         rows = np.ascontiguousarray(vectors, np.float32)
     except (TypeError, ValueError) as error:
@@ -162,10 +162,10 @@ def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> ND
 
 
 def direction(vector: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:
-    """A query's vector, checked, at length 1 (or 0: that of a query without a word points nowhere and finds nothing).
+    """Check a query vector and normalise it to length 1 (or 0 for a query without words, which finds nothing).
 
     Raises:
-        InputError: the vector has another length than those stored, or is not finite.
+        InputError: its dimension differs from the stored vectors', or it is not finite.
     """
     vector = np.ascontiguousarray(vector, np.float32)
     if vector.shape != (dimensions,):
@@ -180,7 +180,7 @@ def position(after: str | None) -> int:
     """The number after which a page begins.
 
     Raises:
-        InputError: it is none.
+        InputError: ``after`` is not such a number.
     """
     try:
         number = int(after or 0)

@@ -1,6 +1,6 @@
-"""Strategies: ways to search that have a name (I2, I3).
+"""Strategies: named ways to search (I2, I3).
 
-All of them are in the registry `pointsman.registry.STRATEGIES` as soon as this package is imported.
+Importing this package registers all of them in `pointsman.registry.STRATEGIES`.
 """
 
 from __future__ import annotations

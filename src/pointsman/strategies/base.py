@@ -1,7 +1,7 @@
-"""What every strategy is: what it adds to a search over sources that it was given (I2).
+"""The base of all strategies: what a strategy adds to a search over its sources (I2).
 
-A strategy adds to a search and replaces nothing: the query itself always takes part, with a weight that whatever was
-generated cannot outvote. What fails leaves the plain answer, marked in ``degraded``.
+A strategy adds to a search and replaces nothing: the query itself always takes part, with a weight that generated
+text cannot outvote. If a step fails, the plain answer remains, marked in ``degraded``.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class BaseRetrievalStrategy(BaseRetriever):
-    """A way to search, with a name.
+    """A named way to search.
 
-    A subclass says what its searches have beside the query: a transformer (variants of the query to search for), and
-    refiners (what is done with the ranking). Or it overrides `search`, and does everything itself.
+    A subclass defines what its searches use besides the query: a transformer (variants of the query to search for) and
+    refiners (applied to the ranking). Alternatively it overrides `search` and does everything itself.
 
     Example:
         >>> from pointsman.strategies import BaseRetrievalStrategy, register_strategy
@@ -45,9 +45,9 @@ class BaseRetrievalStrategy(BaseRetriever):
         ...         return RuleExpander(["synonym"], {"llm": ["large language model"]})
 
     Attributes:
-        name: what it is registered under.
-        needs_llm: whether it cannot be had without a language model.
-        needs: what else it cannot be had without, in words; it has to be made by hand then.
+        name: the name under which it is registered.
+        needs_llm: whether it requires a language model.
+        needs: its other requirements, in words; it must then be constructed by hand.
         method: how datasets are searched: ``"auto"`` (hybrid wherever a dataset keeps both indexes), ``"vector"``,
             ``"bm25"``, ``"hybrid"`` or a fusion method's name.
     """
@@ -57,7 +57,7 @@ class BaseRetrievalStrategy(BaseRetriever):
     needs: ClassVar[str] = ""
     method: ClassVar[str] = "auto"
     variants_by_rank: ClassVar[bool] = False
-    """Whether the rankings of the query and of its variants are fused by reciprocal rank, not by adding scores up."""
+    """Whether the rankings of the query and its variants are fused by reciprocal rank instead of adding scores."""
 
     def __init__(
         self,
@@ -67,26 +67,26 @@ class BaseRetrievalStrategy(BaseRetriever):
         budget: Budget | None = None,
         timeout: float | None = TIMEOUT,
     ) -> None:
-        """Choose what is searched. A subclass with options of its own sets them before it calls this.
+        """Set the sources. A subclass with its own options sets them before calling this.
 
         Args:
             sources: at least one dataset or retriever; another strategy is a retriever.
             llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
-            reranker: orders what was found anew.
-            budget: what one search may spend on the model; ``Budget()`` unless given, and never more than a quarter of
+            reranker: reorders the results.
+            budget: what one search may spend on the model; ``Budget()`` by default, and never more than a quarter of
                 ``timeout``.
             timeout: seconds for one search; then it answers with what it has. None: no limit.
 
         Raises:
-            InputError: there is no source, something is neither dataset nor retriever, the strategy needs a model and
-                there is none, or an option cannot be used.
+            InputError: there is no source, an object is neither dataset nor retriever, the strategy needs a model and
+                has none, or an option is invalid.
         """
         kind = type(self).__name__
         if not sources:
             raise InputError(f"{kind} needs at least one dataset or retriever to search")
         unique_names(
             [source for source in sources if not isinstance(source, Source)], None
-        )  # says what is no retriever, now
+        )  # rejects what is not a retriever now rather than at the first search
         if llm is None and self.needs_llm:
             raise UnmetNeedError(f"{kind} needs a language model; give it one with llm=…, or use another strategy")
         self.sources = sources
@@ -108,54 +108,53 @@ class BaseRetrievalStrategy(BaseRetriever):
         settings = Settings(enable_reranker_by_default=reranker is not None)
         self._engine = Engine(settings, stages, registry=own)
 
-    # ── what a subclass gives ────────────────────────────────────────────────────────────────────────────────────
+    # ── for subclasses ───────────────────────────────────────────────────────────────────────────────────────────
 
     def transformer(self) -> BaseTransformer | None:
-        """What adds variants of the query; asked for once, at construction."""
+        """The transformer that adds variants of the query; called once, at construction."""
         return None
 
     def refiners(self) -> Sequence[BaseRefiner]:
-        """What is done with the ranking, in order, after the reranker; asked for once, at construction."""
+        """The refiners applied to the ranking, in order, after the reranker; called once, at construction."""
         return ()
 
     def searchables(self, sources: Sequence[Any]) -> Sequence[Any]:
-        """What is searched, given these sources: themselves, unless a strategy brings lists of its own."""
+        """The objects to search for these sources: the sources themselves, unless a strategy adds its own lists."""
         return sources
 
     @property
     def is_recipe(self) -> bool:
-        """Whether the strategy only adds to a search; one that overrides how it searches does everything alone."""
+        """Whether the strategy only adds to a search; one that overrides how it searches does everything itself."""
         kind, base = type(self), BaseRetrievalStrategy
         return all(getattr(kind, name) is getattr(base, name) for name in ("search", "retrieve", "aretrieve"))
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def search(self, query: str | Query, k: int = 5) -> Hits:
-        """At most ``k`` hits, best first, as `Hits`: with the trace, and with what did not work.
+        """Returns at most ``k`` hits, best first, as `Hits`: with the trace and any degradation.
 
-        A strategy by itself ranks, and refuses nothing; a workspace, a dataset or a service that is asked for it by
-        name does.
+        A strategy by itself only ranks and never refuses; a workspace, dataset or service that uses it does.
 
         Raises:
-            RetrievalError: nothing could be searched; it carries every cause.
-            InputError: the query or the number cannot be used.
+            RetrievalError: no source could be searched; it carries every cause.
+            InputError: the query or the number is invalid.
         """
         return Hits.of(await self._engine.asearch(self._request(query, k), self.sources))
 
     def search_sync(self, query: str | Query, k: int = 5) -> Hits:
-        """The same from synchronous code."""
+        """Synchronous version of `search`."""
         return Hits.of(self._engine.search(self._request(query, k), self.sources))
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
-        """``search`` as a retriever."""
+        """`search` under the name that retrievers use."""
         if type(self).search is not BaseRetrievalStrategy.search:
             return wait_for(self.aretrieve, query, top_k)
         return self.search_sync(query, top_k)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> Hits:
-        """The same, awaited."""
+        """Async version of `retrieve`."""
         hits = await self.search(query, top_k)
-        return hits if isinstance(hits, Hits) else Hits(hits)  # a subclass's own search may give a plain list
+        return hits if isinstance(hits, Hits) else Hits(hits)  # a subclass's `search` may return a plain list
 
     def _request(self, query: str | Query, k: int) -> SearchRequest:
         return SearchRequest.of(query, k, {"strategy": _ITSELF, "refuse": False})
@@ -165,10 +164,10 @@ _ITSELF = "itself"
 
 
 def register_strategy(cls: type[BaseRetrievalStrategy], *, replace: bool = False) -> type[BaseRetrievalStrategy]:
-    """Register a strategy under its name; also as a decorator.
+    """Register a strategy under its name; also usable as a decorator.
 
     Raises:
-        InputError: it is no strategy, has no name, or the name is taken and ``replace`` is False.
+        InputError: it is not a strategy, has no name, or the name is taken and ``replace`` is False.
     """
     if not (isinstance(cls, type) and issubclass(cls, BaseRetrievalStrategy)):
         raise InputError(f"a strategy subclasses BaseRetrievalStrategy, {cls!r:.80} does not")

@@ -1,4 +1,4 @@
-"""Strategies that change what is read of a hit: less of it, or more around it (I2, I3)."""
+"""Strategies that change how much of a hit is returned: less of it, or its surroundings too (I2, I3)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from pointsman.types import Hit, HitKey, Query, Ranked
 
 FACTOR = 3
-"""Hits that are fetched for each one of the answer."""
+"""Hits fetched per hit of the answer."""
 
 
 class Wider(BaseRefiner):
-    """A refiner that works on more hits than the answer is to have; the workflow cuts in the end.
+    """Runs a refiner on more hits than the answer will have; the workflow cuts at the end.
 
     Args:
-        refiner: what works on them.
-        factor: how many for each one of the answer.
-        budget: what it may spend on a model, where no account is open.
+        refiner: the refiner to run.
+        factor: hits fetched per hit of the answer.
+        budget: what the refiner may spend on a model if no budget is active.
     """
 
     def __init__(self, refiner: BaseRefiner, factor: int = FACTOR, budget: Budget | None = None) -> None:
@@ -38,7 +38,7 @@ class Wider(BaseRefiner):
         self.stage, self.timeout, self.in_place = refiner.stage, refiner.timeout, refiner.in_place
 
     def depth(self, top_k: int, scale: str) -> int:
-        """As many as the refiner wants for the larger answer."""
+        """The depth that the refiner needs for the larger answer."""
         return max(self.factor * top_k, self.refiner.depth(self.factor * top_k, scale))
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
@@ -47,13 +47,13 @@ class Wider(BaseRefiner):
             return self.refiner.refine(query, ranked, self.factor * top_k)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The same, awaited."""
+        """Async version of `refine`."""
         with spending(self.budget):
             return await self.refiner.arefine(query, ranked, self.factor * top_k)
 
 
 class OfExcerpts(BaseRefiner):
-    """Shows a reranker what compression has left of the hits, not the whole documents."""
+    """Shows a reranker the compressed hits instead of the whole documents."""
 
     def __init__(self, refiner: BaseRefiner) -> None:
         """Choose the reranker."""
@@ -61,7 +61,7 @@ class OfExcerpts(BaseRefiner):
         self.stage, self.timeout, self.in_place = refiner.stage, refiner.timeout, refiner.in_place
 
     def depth(self, top_k: int, scale: str) -> int:
-        """As many as the reranker wants."""
+        """The depth that the reranker needs."""
         return self.refiner.depth(top_k, scale)
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
@@ -69,7 +69,7 @@ class OfExcerpts(BaseRefiner):
         return _whole(self.refiner.refine(query, _with_excerpts(ranked), top_k), ranked)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The same, awaited."""
+        """Async version of `refine`."""
         return _whole(await self.refiner.arefine(query, _with_excerpts(ranked), top_k), ranked)
 
 
@@ -90,8 +90,8 @@ def _whole(refined: Ranked, ranked: Ranked) -> Ranked:
 class ContextualCompressionStrategy(BaseRetrievalStrategy):
     """Three times as many hits are fetched, compressed, reranked by what is left of them, and cut (I3).
 
-    In the end all texts of the answer together have at most ``max_length`` characters: first each third of the hits has
-    that much, and what stays in the answer is cut to it. A hit that bears nothing on the query may drop out.
+    In the end all texts of the answer together have at most ``max_length`` characters: each third of the hits first
+    gets that much, and the hits that remain are cut to it. A hit without bearing on the query may be dropped.
     """
 
     name: ClassVar[str] = "compression"
@@ -109,21 +109,21 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
 
         Args:
             sources: what is searched.
-            llm: compresses; without it the sentences that bear most on the query are kept.
+            llm: compresses; by default the sentences most relevant to the query are kept.
             max_length: characters of all texts of an answer together.
-            embedder: helps to find those sentences; by their words alone unless given.
+            embedder: helps to find those sentences; by default they are found by words alone.
             mode: of `LLMCompressor`.
             options: of `BaseRetrievalStrategy`; the ``reranker`` sees the compressed texts.
 
         Raises:
-            InputError: an option cannot be used.
+            InputError: an option is invalid.
         """
         self.max_length = at_least_one("max_length", max_length)
         self._embedder, self._mode = embedder, mode
         super().__init__(*sources, llm=llm, **options)
 
     def refiners(self) -> Sequence[BaseRefiner]:
-        """Compress many, rerank them, compress the answer to its length."""
+        """Compress many hits, rerank them, and compress the answer to its length."""
         last = ExtractiveCompressor(self._embedder, max_chars=self.max_length)
         first: BaseRefiner = ExtractiveCompressor(self._embedder, max_chars=FACTOR * self.max_length)
         if self.llm is not None:
@@ -133,13 +133,13 @@ class ContextualCompressionStrategy(BaseRetrievalStrategy):
 
 
 class AutoMerger(ParentExpander):
-    """Puts the parent in the place of its children where enough of them were found; else they stay.
+    """Replaces children by their parent if enough of them were found; otherwise they stay.
 
     Args:
         fetch: the datasets that hits come from, by name.
-        parent_key: the name in the metadata that holds the parent's id.
-        least: children that must have been found.
-        share: of all the parent's passages that must have been found, where it is known how many there are.
+        parent_key: the metadata key that holds the parent's id.
+        least: the minimum number of children found.
+        share: the minimum share of the parent's passages found, if their number is known.
     """
 
     def __init__(self, fetch: Stores, parent_key: str = "parent", *, least: int = 2, share: float = 0.5) -> None:
@@ -149,7 +149,7 @@ class AutoMerger(ParentExpander):
         self.least, self.share = at_least_one("least", least), share
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """See `ParentExpander`; a parent that was itself found as well is there once."""
+        """See `ParentExpander`; a parent that was itself found appears once."""
         refined = super().refine(query, ranked, top_k)
         first: dict[HitKey, Hit] = {}
         for hit in refined.hits:
@@ -168,16 +168,15 @@ class AutoMerger(ParentExpander):
         return groups
 
     def _passages(self, hit: Hit, look: _Look) -> int:
-        """How many passages the hit's parent has; 0 where that is not known."""
+        """The number of passages of the hit's parent; 0 if unknown."""
         return len(look.source(hit).of_parent(hit.metadata[self.parent_key], self.parent_key))
 
 
 class ParentChildStrategy(BaseRetrievalStrategy):
     """Small passages are searched, and more is answered: their parent where many of them were found, or a window.
 
-    Passages say in their metadata where they belong, as those of ``pointsman index`` do: ``parent``, or ``source`` and
-    ``position``; see `pointsman.retrieval.compress.ParentExpander` and `WindowExpander`. A hit without that stays as it
-    is.
+    The metadata of passages says where they belong, as ``pointsman index`` writes it: ``parent``, or ``source`` and
+    ``position``; see `pointsman.retrieval.compress.ParentExpander` and `WindowExpander`. Other hits stay unchanged.
     """
 
     name: ClassVar[str] = "parent_child"
@@ -191,18 +190,18 @@ class ParentChildStrategy(BaseRetrievalStrategy):
         sentence_window: int | None = None,
         **options: Any,
     ) -> None:
-        """Choose sources and what is put around a hit; see `BaseRetrievalStrategy`.
+        """Choose sources and the context returned with a hit; see `BaseRetrievalStrategy`.
 
         Args:
             sources: what is searched; at least one dataset, from which parents and neighbours are read.
-            parent_key: the name in the metadata that holds the parent's id.
-            least: children of a parent that must have been found for it to be answered; 1: always the parent.
-            share: of the parent's passages that must have been found, 0 to 1, where it is known how many there are.
-            sentence_window: passages before and after a hit instead of its parent; None: parents.
+            parent_key: the metadata key that holds the parent's id.
+            least: the minimum number of children found before their parent replaces them; 1: always the parent.
+            share: the minimum share of the parent's passages found, 0 to 1, if their number is known.
+            sentence_window: passages before and after a hit, instead of its parent; None: parents.
             options: of `BaseRetrievalStrategy`.
 
         Raises:
-            InputError: there is no dataset among the sources, or an option cannot be used.
+            InputError: no source is a dataset, or an option is invalid.
         """
         stores: Mapping[str | None, PassageStore] = {
             source.name: source for source in sources if isinstance(source, Source)

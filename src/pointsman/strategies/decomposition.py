@@ -1,4 +1,4 @@
-"""Taking a complex question apart, and following chains of questions (I3)."""
+"""Decomposing a complex question, and following chains of questions (I3)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pointsman.strategies.generated import at_least_one
 class DecompositionStrategy(BaseRetrievalStrategy):
     """Sub-questions are searched beside the question; every document is ranked by the whole and its best part.
 
-    With a model it is the model that takes questions apart, without one rules do (en, zh, ru), and chains of questions
-    are followed by `BridgeFinder`. A simple question is searched as it is.
+    With a model, the model decomposes questions. Without one, rules do (en, zh, ru), and `BridgeFinder` follows chains
+    of questions. A simple question is searched unchanged.
     """
 
     name: ClassVar[str] = "decomposition"
@@ -35,14 +35,14 @@ class DecompositionStrategy(BaseRetrievalStrategy):
 
         Args:
             sources: what is searched.
-            llm: takes questions apart; rules do unless given.
-            max_subqueries: sub-questions at most.
-            bridges: follow chains, without a model; costs one more search for a question that is one.
-            weight: of the best part, where the whole question has 1.
+            llm: decomposes questions; by default rules do.
+            max_subqueries: the maximum number of sub-questions.
+            bridges: follow chains without a model; costs one more search for a question that is one.
+            weight: of the best part; the whole question has 1.
             options: of `BaseRetrievalStrategy`.
 
         Raises:
-            InputError: an option cannot be used.
+            InputError: an option is invalid.
         """
         self.max_subqueries = at_least_one("max_subqueries", max_subqueries)
         self.bridges, self.weight = bridges, weight

@@ -1,4 +1,4 @@
-"""Strategies that search for what a language model writes: HyDE and Query2Doc (I3)."""
+"""Strategies that search for text written by a language model: HyDE and Query2Doc (I3)."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LONGEST_QUERY = 4_000
-"""Characters of a query that a passage is asked for; longer ones read like a passage themselves."""
+"""The longest query, in characters, for which a passage is written; longer ones already read like a passage."""
 
 _REPEATED = 5
-"""How often Query2Doc repeats the query before the passage, where words are searched for: §2 of the paper."""
+"""How often Query2Doc repeats the query before the passage in keyword search: §2 of the paper."""
 
 
 class PassageWriter(BaseTransformer):
-    """A language model writes a passage that might answer the query; what is searched for is made of it.
+    """Has a language model write a passage that might answer the query, and makes variants from it.
 
     Args:
         llm: anything with ``complete(prompt)``.
-        make: variants out of a query and the passage.
-        timeout: seconds for the call, where the budget does not leave less.
+        make: makes variants from a query and the passage.
+        timeout: seconds for the call, unless the budget leaves less.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PassageWriter(BaseTransformer):
         self.llm, self.make, self.timeout = llm, make, timeout
 
     def transform(self, query: str | Query) -> Transformed:
-        """The query with the variants; without any, and marked, where the model gave nothing of use."""
+        """The query with the variants; without variants, and marked, if the model's answer is unusable."""
         query = Query.of(query)
         if (passed := _passed_over(query)) is not None:
             return passed
@@ -58,7 +58,7 @@ class PassageWriter(BaseTransformer):
         return self._read(query, answer, template)
 
     async def atransform(self, query: str | Query) -> Transformed:
-        """The same, awaited."""
+        """Async version of `transform`."""
         query = Query.of(query)
         if (passed := _passed_over(query)) is not None:
             return passed
@@ -102,8 +102,8 @@ class HyDEStrategy(BaseRetrievalStrategy):
     """Hypothetical document embeddings: the model writes what an answer might read like, and its vector searches.
 
     Gao et al., "Precise Zero-Shot Dense Retrieval without Relevance Labels", 2022, https://arxiv.org/abs/2212.10496.
-    There the hypothetical passages replace the query; here they are searched for beside it, so that a wrong one cannot
-    cost what the query finds by itself. As in the paper the query's and the passages' similarities are averaged.
+    There the hypothetical passages replace the query; here they are searched beside it, so that a wrong one cannot
+    lose what the query finds by itself. As in the paper, the similarities of query and passages are averaged.
     """
 
     name: ClassVar[str] = "hyde"
@@ -114,12 +114,12 @@ class HyDEStrategy(BaseRetrievalStrategy):
 
         Args:
             sources: what is searched.
-            llm: the model; its temperature is its own business.
-            num_hypotheses: passages written for a query, all at once.
+            llm: the model; set its temperature on the model itself.
+            num_hypotheses: passages written per query, all at once.
             options: of `BaseRetrievalStrategy`.
 
         Raises:
-            InputError: there is no model, or an option cannot be used.
+            InputError: there is no model, or an option is invalid.
         """
         self.num_hypotheses = at_least_one("num_hypotheses", num_hypotheses)
         super().__init__(*sources, llm=llm, **options)
@@ -139,8 +139,8 @@ class Query2DocStrategy(BaseRetrievalStrategy):
     """The model expands the query: into several queries, or by a passage that is put behind it.
 
     *Queries*: other wordings, each searched, all fused. *Document*: Wang et al., "Query2doc: Query Expansion with Large
-    Language Models", 2023, https://arxiv.org/abs/2303.07678: for the words the query five times and then the passage,
-    for the vector ``query [SEP] passage``. Either way the query itself is searched as well.
+    Language Models", 2023, https://arxiv.org/abs/2303.07678: keyword search uses the query five times and then the
+    passage, vector search ``query [SEP] passage``. Either way the query itself is searched as well.
     """
 
     name: ClassVar[str] = "query2doc"
@@ -160,12 +160,12 @@ class Query2DocStrategy(BaseRetrievalStrategy):
         Args:
             sources: what is searched.
             llm: the model.
-            num_expansions: queries that it writes, in one call.
+            num_expansions: queries that the model writes, in one call.
             form: ``"queries"``, ``"document"`` or ``"both"``.
             options: of `BaseRetrievalStrategy`.
 
         Raises:
-            InputError: there is no model, or an option cannot be used.
+            InputError: there is no model, or an option is invalid.
         """
         if form not in ("queries", "document", "both"):
             raise InputError(f"form is 'queries', 'document' or 'both', not {form!r:.80}")
@@ -173,7 +173,7 @@ class Query2DocStrategy(BaseRetrievalStrategy):
         super().__init__(*sources, llm=llm, **options)
 
     def transformer(self) -> BaseTransformer:
-        """The writers that the form asks for, at once."""
+        """The writers for the chosen form, run together."""
         writers: list[BaseTransformer] = []
         if self.form != "document":
             writers.append(LLMExpander(self.llm, self.num_expansions, weight=1 / self.num_expansions))
@@ -183,7 +183,7 @@ class Query2DocStrategy(BaseRetrievalStrategy):
 
 
 def _with_passage(query: str, passage: str) -> tuple[Variant, Variant]:
-    # BM25 adds up over the words, so five queries count for one by a fifth of the weight; the rest is the vector's.
+    # BM25 adds up over words, so five copies get a fifth of the weight each; the rest of the weight is the vector's.
     share = 1 / _REPEATED
     return (
         Variant(" ".join([*[query] * _REPEATED, passage]), "expansion", share, "bm25"),
@@ -192,10 +192,10 @@ def _with_passage(query: str, passage: str) -> tuple[Variant, Variant]:
 
 
 def at_least_one(name: str, value: int) -> int:
-    """An int from 1 up.
+    """Checks that a value is an int of at least 1.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name} is an int from 1 up, not {value!r:.80}")

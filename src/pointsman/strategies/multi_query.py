@@ -1,4 +1,4 @@
-"""Other ways to say the query, made by rules (I3)."""
+"""Rule-based rewordings of the query (I3)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pointsman.types import Query
 
 VARIANTS = ("original", *KINDS)
-"""The kinds there are; the original is always searched."""
+"""All kinds of variants; the original is always searched."""
 
 WEIGHTS: Mapping[str, float] = {"synonym": 0.25, "paraphrase": 0.25, "correction": 0.5}
-"""What a variant counts where the query itself has 1; a correction says what was meant, the others say it again."""
+"""The weight of a variant; the query has 1. A correction says what was meant, the others repeat it."""
 
 
 class CorpusExpander(BaseTransformer):
-    """A `RuleExpander` whose speller knows the words of the datasets as they are when a query comes.
+    """A `RuleExpander` whose spelling corrector knows the words that the datasets hold at the time of the query.
 
     Args:
         vocabulary: the words.
@@ -39,10 +39,10 @@ class CorpusExpander(BaseTransformer):
         self._rules = RuleExpander(**options)
 
     def transform(self, query: str | Query) -> Transformed:
-        """See `RuleExpander`; without corrections, and marked, where the words cannot be read."""
+        """See `RuleExpander`; without corrections, and marked, if the words cannot be read."""
         try:
             speller = self.vocabulary.speller()
-        except Exception as error:  # noqa: BLE001  (told in the answer: reading a store can fail in many ways)
+        except Exception as error:  # noqa: BLE001  (reported in the answer: reading a store can fail in many ways)
             result = self._rules.transform(query)
             message = f"no corrections, the datasets' words cannot be read: {type(error).__name__}: {error}"
             return Transformed(result.query, result.variants, result.detail, (*result.degraded, message))
@@ -54,9 +54,9 @@ class CorpusExpander(BaseTransformer):
 class MultiQueryStrategy(BaseRetrievalStrategy):
     """Variants of the query, made by rules, are searched beside it: synonym, paraphrase, correction.
 
-    Corrections go by the words that the datasets themselves use (en, ru), which are counted at the first search and
-    after changes. Synonyms come from a thesaurus or a function that knows near words, such as
-    `pointsman.retrieval.vocabulary.NearWords`; without either, from our own everyday words in en, zh and ru.
+    Corrections use the words that the datasets themselves contain (en, ru), counted at the first search and after
+    changes. Synonyms come from a thesaurus or a function that knows related words, such as
+    `pointsman.retrieval.vocabulary.NearWords`; by default, from a built-in list of everyday words in en, zh and ru.
     """
 
     name: ClassVar[str] = "multi_query"
@@ -79,21 +79,21 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
             sources: what is searched.
             variants: of ``"original"`` (always searched, named or not), ``"synonym"``, ``"paraphrase"``,
                 ``"correction"``.
-            thesaurus: synonyms by term, or a file of them; our own unless given; ``{}`` for none.
-            neighbours: near words of a word.
-            speller: corrects; one that knows the datasets' own words unless given.
-            weights: by kind of variant, instead of ours.
-            least_likeness: neighbours below it are not taken.
+            thesaurus: synonyms by term, or a file of them; the built-in one by default; ``{}`` for none.
+            neighbours: returns words related to a word.
+            speller: corrects spelling; by default one that knows the datasets' words.
+            weights: by kind of variant; replaces the defaults.
+            least_likeness: neighbours below it are ignored.
             options: of `BaseRetrievalStrategy`.
 
         Raises:
-            InputError: there is no such variant, or an option cannot be used.
+            InputError: a kind of variant is unknown, or an option is invalid.
         """
         if isinstance(variants, str) or not set(variants) <= set(VARIANTS):
             raise InputError(f"variants are of {', '.join(VARIANTS)}, not {variants!r:.200}")
         self.variants = tuple(dict.fromkeys(variants))
         self._rules = {
-            # The correction first: another variant that reads like it would take its place, and less weight.
+            # The correction first: an identical variant of another kind would take its place, with less weight.
             "variants": sorted(set(self.variants) - {"original"}),
             "thesaurus": thesaurus,
             "neighbours": neighbours,
@@ -104,7 +104,7 @@ class MultiQueryStrategy(BaseRetrievalStrategy):
         super().__init__(*sources, **options)
 
     def transformer(self) -> BaseTransformer:
-        """Rules, with the speller given or the datasets' own."""
+        """Rules, with the given speller or one that knows the datasets' words."""
         datasets = [source for source in self.sources if isinstance(source, Source)]
         if self._speller is not None or "correction" not in self.variants or not datasets:
             return RuleExpander(speller=self._speller, **self._rules)  # type: ignore[arg-type]  # checked there

@@ -1,4 +1,4 @@
-"""The strategies that add nothing: one list, the other, or both (I2)."""
+"""Strategies that add nothing: one list, the other, or both (I2)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BM25Strategy(BaseRetrievalStrategy):
 class HybridStrategy(BaseRetrievalStrategy):
     """By words and meaning together, weighed by the policy, wherever a dataset keeps both indexes.
 
-    `Workspace.search` with ``strategy="hybrid"`` is the same without the policy: the plain calibrated sum.
+    `Workspace.search` with ``strategy="hybrid"`` does the same without the policy: the plain calibrated sum.
     """
 
     name: ClassVar[str] = "hybrid"

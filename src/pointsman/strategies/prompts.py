@@ -1,4 +1,4 @@
-"""What a language model is asked that writes a passage for a query, in each language."""
+"""Prompts, by language, that ask a language model to write a passage for a query."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ $query
 
 Ответь только этим отрывком.""",
 }
-"""Templates by language; ``$query`` is put in as fenced data."""
+"""Templates by language; ``$query`` is replaced by fenced data."""

@@ -1,4 +1,4 @@
-"""Learned sparse vectors (SPLADE and its like) beside the other lists (I2)."""
+"""Learned sparse vectors (SPLADE and similar models) beside the other lists (I2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SparseVector = Mapping[int, float]
-"""Weights by token id; ids from 0 up, weights not negative and finite. What is not there weighs 0."""
+"""Weights by token id; ids are ints from 0, weights finite and not negative. Absent ids weigh 0."""
 
 _BATCH: Final = 64
 _FORMAT: Final = 1
@@ -34,7 +34,7 @@ _FORMAT: Final = 1
 
 @runtime_checkable
 class SparseEmbedder(Protocol):
-    """Turns texts into sparse vectors, queries and documents each in their own way.
+    """Encodes texts as sparse vectors, queries and documents differently.
 
     Formal et al., "SPLADE: Sparse Lexical and Expansion Model for First Stage Ranking", SIGIR 2021,
     https://arxiv.org/abs/2107.05720, is such a model.
@@ -42,28 +42,28 @@ class SparseEmbedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Identifies model *and* settings: what was encoded is kept under it."""
+        """Identifies model *and* settings: encoded vectors are stored under it."""
         ...
 
     def encode_queries(self, texts: Sequence[str]) -> Sequence[SparseVector]:
-        """One vector for each text."""
+        """Returns one vector per text."""
         ...
 
     def encode_documents(self, texts: Sequence[str]) -> Sequence[SparseVector]:
-        """One vector for each text."""
+        """Returns one vector per text."""
         ...
 
 
 class SparseIndex:
-    """An inverted index of a dataset's documents in memory, brought up to date before a search.
+    """An in-memory inverted index of a dataset's documents, brought up to date before each search.
 
-    Only documents that are new or changed are encoded. With a ``path`` what was encoded is kept there, and read again
-    by whoever opens the same dataset with the same model.
+    Only new and changed documents are encoded. With a ``path`` the vectors are saved there and reused when the same
+    dataset is opened with the same model.
 
     Args:
-        dataset: whose documents.
-        model: encodes them.
-        path: a file to keep vectors in; None: encoding them again in every process.
+        dataset: the dataset to index.
+        model: encodes texts.
+        path: a file for the vectors; None: every process encodes the documents again.
     """
 
     def __init__(self, dataset: Source, model: SparseEmbedder, path: str | Path | None = None) -> None:
@@ -75,10 +75,10 @@ class SparseIndex:
         self._guard = threading.Lock()
 
     def search(self, query: Query, k: int) -> list[tuple[int, float]]:
-        """At most ``k`` keys of documents with their inner products, best first; only those above 0.
+        """Returns at most ``k`` document keys with their inner products, best first; only those above 0.
 
         Raises:
-            ModelError: the model answered what is no sparse vector.
+            ModelError: the model returned something that is not a sparse vector.
         """
         postings = self._current()
         tokens, weights = _vector(self._encoded(self.model.encode_queries, [query.text])[0], self.model.name)
@@ -164,12 +164,12 @@ class SparseIndex:
             self._vectors, self._sequence = dict(zip(keys, pairs, strict=True)), int(sequence)
         except FileNotFoundError:
             return
-        except Exception as error:  # noqa: BLE001  (a derived file: whatever is wrong with it, it can be made anew)
+        except Exception as error:  # noqa: BLE001  (a derived file: whatever is wrong with it, it can be rebuilt)
             log.warning("%s cannot be read, encoding the documents again: %s: %s", path, type(error).__name__, error)
 
 
 class _Postings:
-    """Weights by token, over the rows of ``keys``."""
+    """Weights by token over the rows of ``keys``."""
 
     def __init__(self, vectors: Mapping[int, tuple[NDArray[np.int64], NDArray[np.float32]]]) -> None:
         import numpy as np
@@ -194,19 +194,19 @@ class _Postings:
         for token, place, weight in zip(tokens.tolist(), places.tolist(), weights.tolist(), strict=True):
             if place < len(self._tokens) and self._tokens[place] == token:
                 part = slice(self._ends[place], self._ends[place + 1])
-                scores[self._rows[part]] += weight * self._weights[part]  # a document is there once for each token
+                scores[self._rows[part]] += weight * self._weights[part]  # a document occurs once per token
         if allowed is not None:
             scores[~allowed] = 0.0
         rows = np.flatnonzero(scores)
-        best = rows[np.argsort(-scores[rows], kind="stable")[:k]]  # ties by key: rows are in the order of keys
+        best = rows[np.argsort(-scores[rows], kind="stable")[:k]]  # ties by key: rows are in key order
         return list(zip(self.keys[best].tolist(), scores[best].tolist(), strict=True))
 
 
 def _vector(vector: SparseVector, model: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Token ids, ascending, and weights.
+    """Returns token ids, ascending, and their weights.
 
     Raises:
-        ModelError: an id or a weight is none.
+        ModelError: an id or a weight is invalid.
     """
     import numpy as np
 
@@ -220,23 +220,23 @@ def _vector(vector: SparseVector, model: str) -> tuple[NDArray[np.int64], NDArra
 
 
 def _changes(store: Store, since: int) -> Iterable[list[Any]]:
-    """What was written to a store, and deleted from it, since a sequence number.
+    """The changes in a store, writes and deletions, since a sequence number.
 
     Raises:
-        UnmetNeedError: the store cannot tell.
+        UnmetNeedError: the store does not record changes.
     """
     if not store.info.can(Capability.CHANGES):
         raise UnmetNeedError(f"a {store.info.kind} store keeps no log of changes; give SparseStrategy no model there")
-    changes: Iterable[list[Any]] = store.changes(since)  # type: ignore[attr-defined]  # it has, by its capability
+    changes: Iterable[list[Any]] = store.changes(since)  # type: ignore[attr-defined]  # guaranteed by its capability
     return changes
 
 
 class SparseRetriever(BaseRetriever):
-    """Documents of a source by the inner product of sparse vectors.
+    """Ranks the documents of a source by the inner product of sparse vectors.
 
     Args:
-        dataset: what it finds documents in.
-        model: encodes texts; None: the weights of BM25, which are a sparse vector too, straight from its keyword list.
+        dataset: the source to search.
+        model: encodes texts; None: use the BM25 weights, also a sparse vector, directly from the keyword list.
         path: see `SparseIndex`.
     """
 
@@ -247,7 +247,7 @@ class SparseRetriever(BaseRetriever):
         self._index = None if model is None else SparseIndex(dataset, model, path)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits, best first.
+        """Returns at most ``top_k`` hits, best first.
 
         Raises:
             ModelError: the model failed.
@@ -269,8 +269,8 @@ class SparseRetriever(BaseRetriever):
 class SparseStrategy(BaseRetrievalStrategy):
     """Sparse vectors as one more list beside each dataset's hybrid ranking, fused by rank.
 
-    With a model, the documents are encoded at the first search, and those that change at the next one; give ``folder``
-    to keep what was encoded. Without one the weights of BM25 are the sparse vectors, and the plan says so.
+    With a model, documents are encoded at the first search, and changed ones at the next; pass ``folder`` to keep the
+    vectors. Without a model the BM25 weights are the sparse vectors, and the plan says so.
     """
 
     name: ClassVar[str] = "sparse"
@@ -283,11 +283,11 @@ class SparseStrategy(BaseRetrievalStrategy):
         Args:
             sources: what is searched; at least one dataset.
             model: encodes texts.
-            folder: where vectors are kept, a file for each dataset; None: in memory alone.
+            folder: where vectors are stored, one file per dataset; None: in memory only.
             options: of `BaseRetrievalStrategy`.
 
         Raises:
-            InputError: the model cannot encode, there is no dataset, or an option cannot be used.
+            InputError: the model cannot encode, there is no dataset, or an option is invalid.
         """
         if model is not None and not isinstance(model, SparseEmbedder):
             raise InputError(f"a sparse model has name, encode_queries and encode_documents; {model!r:.80} has not")
@@ -298,7 +298,7 @@ class SparseStrategy(BaseRetrievalStrategy):
         super().__init__(*sources, **options)
 
     def searchables(self, sources: Sequence[Any]) -> Sequence[Any]:
-        """Each dataset, and the sparse list of each beside it."""
+        """Each dataset, followed by its sparse list."""
         if not any(isinstance(source, Source) for source in sources):
             raise InputError("SparseStrategy encodes the documents of datasets; give it at least one dataset")
         datasets = [source for source in sources if isinstance(source, Source) and self._can(source)]

@@ -1,7 +1,7 @@
-"""Conformance suites: what an implementation of each kind promises, as tests that anybody's can be put through.
+"""Conformance suites: the promises of each kind of extension, as tests for any implementation.
 
-For whoever writes a retriever, a reranker, a selector, a store … of their own: subclass the suite in a test file, say
-how yours is made, and run pytest::
+For authors of a retriever, a reranker, a selector, a store …: subclass the suite in a test file, define how to create
+your implementation, and run pytest::
 
     from pointsman.testing import RetrieverConformance
 
@@ -11,24 +11,24 @@ how yours is made, and run pytest::
 
 ========================== ============================================================================================
 RetrieverConformance       anything with ``retrieve`` and ``aretrieve``
-RefinerConformance         subclasses of `BaseRefiner`: refusing, thinning out, expanding, compressing
-RerankerConformance        subclasses of `BaseReranker`; has everything of the one above
+RefinerConformance         subclasses of `BaseRefiner`: refusing, diversifying, expanding, compressing
+RerankerConformance        subclasses of `BaseReranker`; includes everything of the suite above
 SelectorConformance        anything with ``select`` and ``aselect``
 RouterConformance          subclasses of `BaseRouter`
 TransformerConformance     subclasses of `BaseTransformer`
-EmbedderConformance        anything that keeps the protocol `Embedder`
-StoreConformance           subclasses of `BaseStore`: where the documents of a dataset live
-DocumentStoreConformance   anything that keeps the protocol `DocumentStore`
-KeywordIndexConformance    anything that keeps the protocol `KeywordIndex`
-VectorIndexConformance     anything that keeps the protocol `VectorIndex`
+EmbedderConformance        anything that implements the protocol `Embedder`
+StoreConformance           subclasses of `BaseStore`: where the documents of a dataset are stored
+DocumentStoreConformance   anything that implements the protocol `DocumentStore`
+KeywordIndexConformance    anything that implements the protocol `KeywordIndex`
+VectorIndexConformance     anything that implements the protocol `VectorIndex`
 LLMConformance             anything with ``complete`` or ``acomplete``
-WorkspaceConformance       whatever answers as a `Workspace` does, here or over a wire
+WorkspaceConformance       anything that behaves like a `Workspace`, local or remote
 ========================== ============================================================================================
 
-``make`` (of a store, ``make_store``) is called in every test, so where making is expensive, make one and return it
-each time. The other methods without ``test_`` are hooks: override those whose default does not suit. Pointsman's own
-implementations pass the same suites. Nothing here needs more than the standard library, NumPy and Pointsman; a test
-that does not apply raises `unittest.SkipTest`, which pytest shows as skipped.
+``make`` (for stores, ``make_store``) is called in every test; if creation is expensive, create one object and return it
+each time. The other methods without ``test_`` are hooks: override those whose default does not fit. Pointsman's own
+implementations pass the same suites. The suites need only the standard library, NumPy and Pointsman; a test that does
+not apply raises `unittest.SkipTest`, which pytest shows as skipped.
 """
 
 from pointsman.testing._shared import DOCUMENTS, FILTERS, ODD_TEXTS

@@ -1,4 +1,4 @@
-"""What the suites share: documents, filters and odd texts, and checks of anything that is asked with a text."""
+"""Shared by the suites: documents, filters, odd texts, and checks of anything that takes a text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ODD_TEXTS: Final[Mapping[str, str]] = {
     "templates": "{query} ${text} {0} %s %(name)s {{x}} $1",
     "digits": "9" * 400,
 }
-"""Texts that come in from outside one day: each may find nothing, or be refused with an error that says why."""
+"""Texts that may come from outside: each may find nothing, or be rejected with an error that says why."""
 
 DOCUMENTS: Final[tuple[Document, ...]] = tuple(
     Document(id_, text, {"language": id_[:2], **metadata})
@@ -54,7 +54,7 @@ DOCUMENTS: Final[tuple[Document, ...]] = tuple(
         ("ru-3", "Железнодорожный мост через реку построили за два года.", {"year": 2004, "title": "Мост"}),
     )
 )
-"""What the suites work with unless they are given other documents."""
+"""The documents of the suites, unless a suite is given others."""
 
 FILTERS: Final[tuple[Filter, ...]] = (
     *map(
@@ -76,15 +76,15 @@ FILTERS: Final[tuple[Filter, ...]] = (
 
 QUERY: Final = "red signal lamp beside the track"
 OTHER: Final = "паровоз и пар"
-SHORT: Final = 60.0  # seconds after which a call that should be over is taken for one that hangs
+SHORT: Final = 60.0  # seconds after which a call counts as hanging
 
 
-# ── what all suites share ────────────────────────────────────────────────────────────────────────────────────────────
+# ── shared by all suites ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
 def answering(what: str, *tolerated: type[Exception]) -> Iterator[None]:
-    """What fails inside is told in a sentence; ``tolerated`` errors are passed over."""
+    """Turns an error inside the block into a sentence about ``what``; ``tolerated`` errors are ignored."""
     try:
         yield
     except (AssertionError, SkipTest):
@@ -96,7 +96,7 @@ def answering(what: str, *tolerated: type[Exception]) -> Iterator[None]:
 
 
 def refused(what: str, call: Callable[[], object]) -> None:
-    """The call raises an `InputError`."""
+    """Check that the call raises an `InputError`."""
     try:
         answer = call()
     except InputError:
@@ -107,7 +107,7 @@ def refused(what: str, call: Callable[[], object]) -> None:
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """The calls from as many threads, let go at the same moment; their answers in order."""
+    """Make the calls from as many threads, started at the same moment; returns their answers in order."""
     together = threading.Barrier(len(calls))
     answers: dict[int, T] = {}
     errors: list[BaseException] = []
@@ -116,7 +116,7 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
         try:
             together.wait(SHORT)
             answers[place] = calls[place]()
-        except BaseException as error:  # noqa: BLE001  (handed to the test, whatever it is)
+        except BaseException as error:  # noqa: BLE001  (passed to the test, whatever it is)
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(len(calls))]
@@ -139,20 +139,20 @@ def is_name(value: object) -> bool:
 
 
 class Conformance:
-    """What every suite checks of a call with one text: `_ask`; its answers: `_sound`, and what counts of them: `_view`.
+    """The tests of all suites, for calls with one text: `_ask`; `_sound` checks answers, `_view` makes them comparable.
 
     Attributes:
-        deterministic: whether the same question has the same answer; what chooses at random sets False.
+        deterministic: whether the same question has the same answer; set False for random choices.
     """
 
     deterministic: bool = True
 
     def make(self) -> Any:
-        """One of yours, ready to use."""
+        """Returns an instance of your implementation, ready to use."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns what is to be tested")
 
     def query(self) -> str:
-        """A text that yours has something to say about."""
+        """Returns a text for which your implementation has an answer."""
         return QUERY
 
     def _ask(self, subject: Any, text: str) -> Any:
@@ -171,13 +171,13 @@ class Conformance:
             )
 
     def test_answers_are_sound(self) -> None:
-        """The answer to an ordinary question keeps every promise."""
+        """The answer to an ordinary question keeps all promises."""
         subject, text = self.make(), self.query()
         with answering(f"asking for {text!r:.80}"):
             self._sound(subject, self._ask(subject, text), text)
 
     def test_the_same_question_has_the_same_answer(self) -> None:
-        """Whatever was asked in between."""
+        """Regardless of the questions in between."""
         subject, text = self.make(), self.query()
         with answering("asking twice"):
             first = self._ask(subject, text)
@@ -185,7 +185,7 @@ class Conformance:
             self._agree(first, self._ask(subject, text), "two calls for the same text")
 
     def test_many_threads_at_once(self) -> None:
-        """Eight threads with two questions get the answers that one thread gets."""
+        """Eight threads with two questions get the same answers as one thread."""
         subject, texts = self.make(), (self.query(), OTHER)
         with answering("asking from eight threads at once"):
             alone = [self._ask(subject, text) for text in texts]
@@ -196,10 +196,10 @@ class Conformance:
 
 
 class TextConformance(Conformance):
-    """Those that are asked with a text from outside."""
+    """For implementations that take texts from outside."""
 
     def test_odd_texts(self) -> None:
-        """Each of `ODD_TEXTS` gets a sound answer, or an error of Pointsman's that can be caught as one."""
+        """Each of `ODD_TEXTS` gets a sound answer or a Pointsman error."""
         subject = self.make()
         for name, text in ODD_TEXTS.items():
             with answering(f"the odd text {name!r}", PointsmanError):
@@ -207,13 +207,13 @@ class TextConformance(Conformance):
 
 
 class TwinConformance(TextConformance):
-    """Those that can be awaited as well."""
+    """For implementations with async versions."""
 
     async def _aask(self, subject: Any, text: str) -> Any:
         raise NotImplementedError
 
     def test_sync_and_async_agree(self) -> None:
-        """The awaited answer is the same, alone and beside others that are awaited at the same time."""
+        """The async answer is the same, alone and beside concurrent calls."""
         subject, texts = self.make(), (self.query(), OTHER)
 
         async def several() -> list[Any]:
@@ -227,7 +227,7 @@ class TwinConformance(TextConformance):
                 self._agree(alone[place % 2], answer, "the call and six that are awaited together")
 
     def test_works_inside_a_running_event_loop(self) -> None:
-        """The plain call needs no event loop and does not mind one: notebooks and servers have one running."""
+        """The synchronous call works while an event loop runs, as in notebooks and servers."""
         subject, text = self.make(), self.query()
 
         async def plainly() -> Any:
@@ -237,7 +237,7 @@ class TwinConformance(TextConformance):
             self._agree(self._ask(subject, text), wait_for(plainly), "outside and inside of a loop, calls")
 
     def test_awaits_odd_texts(self) -> None:
-        """As `test_odd_texts`, awaited."""
+        """`test_odd_texts` for the async version."""
         subject = self.make()
         for name, text in ODD_TEXTS.items():
             with answering(f"the odd text {name!r}, awaited,", PointsmanError):

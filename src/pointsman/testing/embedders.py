@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class EmbedderConformance(TextConformance):
-    """For anything that keeps the protocol `pointsman.protocols.Embedder`.
+    """For anything that implements the protocol `pointsman.protocols.Embedder`.
 
-    Promised: one float32 row of length 1 for each text, in order; a text's vector depends on nothing but the text;
-    name and dimensions stay.
+    Promised: one float32 row of length 1 per text, in order; a text's vector depends only on the text; name and
+    dimensions are constant.
 
     Attributes:
-        tolerance: how far numbers of a text's vector may be apart when it is embedded among other texts.
+        tolerance: the allowed difference between a text's vectors when it is embedded among other texts.
     """
 
     tolerance: float = 1e-5
 
     def make(self) -> Embedder:
-        """One of yours."""
+        """Returns an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns an embedder")
 
     def texts(self) -> Sequence[str]:
-        """Different texts of different lengths, which yours can tell apart."""
+        """Returns different texts of different lengths, which yours can tell apart."""
         return [QUERY, "steam", "паровоз и пар", "铁路信号灯", "The bridge over the river carries two tracks. " * 20]
 
     def _ask(self, subject: Any, text: str) -> Any:
@@ -58,21 +58,21 @@ class EmbedderConformance(TextConformance):
         return {"embed_queries": subject.embed_queries, "embed_documents": subject.embed_documents}
 
     def test_several_texts(self) -> None:
-        """One row for each."""
+        """One row per text."""
         subject, texts = self.make(), list(self.texts())
         for name, embed in self._ways(subject).items():
             with answering(name):
                 self._sound_rows(subject, embed(texts), len(texts))
 
     def test_no_texts(self) -> None:
-        """No rows, as many dimensions."""
+        """No rows, but the same dimensions."""
         subject = self.make()
         for name, embed in self._ways(subject).items():
             with answering(f"{name}([])"):
                 self._sound_rows(subject, embed([]), 0)
 
     def test_a_text_does_not_depend_on_its_batch(self) -> None:
-        """Alone, among others, and in another order: the same vector in the text's own row."""
+        """A text has the same vector in its row alone, among others, and in another order."""
         subject, texts = self.make(), list(self.texts())
         for name, embed in self._ways(subject).items():
             with answering(name):
@@ -87,7 +87,7 @@ class EmbedderConformance(TextConformance):
                 )
 
     def test_different_texts_have_different_vectors(self) -> None:
-        """What is the same for every text tells none from another."""
+        """A constant vector would not distinguish texts."""
         subject, texts = self.make(), list(self.texts())
         for name, embed in self._ways(subject).items():
             with answering(name):
@@ -96,7 +96,7 @@ class EmbedderConformance(TextConformance):
             assert cosines.max() < 1 - 1e-6, f"{name} gives different texts the same vector"
 
     def test_texts_are_left_as_they_were(self) -> None:
-        """Nothing is put into the caller's list or taken out of it."""
+        """The caller's list is not modified."""
         subject, texts = self.make(), list(self.texts())
         before = list(texts)
         for name, embed in self._ways(subject).items():
@@ -105,7 +105,7 @@ class EmbedderConformance(TextConformance):
             assert texts == before, f"{name} changed the list it was given"
 
     def test_vectors_are_the_callers(self) -> None:
-        """Who changes an array does not change what is remembered."""
+        """Changing a returned array does not change cached vectors."""
         subject, texts = self.make(), list(self.texts())
         for name, embed in self._ways(subject).items():
             with answering(name):

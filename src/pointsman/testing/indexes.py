@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
 
 class _StoreConformance(Conformance):
-    """Stores are made with documents in them; ``make`` gives the store and the key of each document."""
+    """For stores that are created with documents in them; ``make`` returns the store and the key of each document."""
 
     def make(self) -> tuple[Any, Sequence[Any]]:
-        """The store with `documents` in it, and their keys, in the same order."""
+        """Returns the store with `documents` in it, and their keys, in the same order."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a store and the documents' keys")
 
     def documents(self) -> Sequence[Document]:
-        """What is to be in the store."""
+        """Returns the documents to be in the store."""
         return DOCUMENTS
 
     def unknown_key(self) -> Any:
-        """A key of the right kind that no document has."""
+        """Returns a key of the right type that no document has."""
         return 10**9
 
 
 class DocumentStoreConformance(_StoreConformance):
-    """For anything that keeps the protocol `pointsman.protocols.DocumentStore`.
+    """For anything that implements the protocol `pointsman.protocols.DocumentStore`.
 
-    Promised: documents in the order of the keys, whole, and None where there is none.
+    Promised: complete documents in the order of the keys, and None for unknown keys.
     """
 
     def make(self) -> tuple[DocumentStore[Any], Sequence[Any]]:
-        """The store with `documents` in it, and their keys, in the same order."""
+        """Returns the store with `documents` in it, and their keys, in the same order."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a store and the documents' keys")
 
     def documents(self) -> Sequence[Document]:
-        """What is to be in the store: ordinary texts, empty and odd ones, metadata of every kind."""
+        """Returns the documents to be in the store: ordinary, empty and odd texts, metadata of every kind."""
         odd = [Document(f"odd {name}", text) for name, text in ODD_TEXTS.items() if name != "lone surrogates"]
         return [*DOCUMENTS, *odd, Document("nested", "text", {"a": {"b": [1, 2.5, None, "в", {"c": True}]}, "空": ""})]
 
@@ -55,7 +55,7 @@ class DocumentStoreConformance(_StoreConformance):
         store, keys = subject
         return store.fetch(keys if text == self.query() else list(keys)[::-1])
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
         expected = list(self.documents()) if text == self.query() else list(self.documents())[::-1]
         self._same(answer, expected)
 
@@ -66,21 +66,21 @@ class DocumentStoreConformance(_StoreConformance):
             assert document == other, f"fetch gives {document!r:.200} where {other!r:.200} is stored"
 
     def test_the_order_of_the_keys(self) -> None:
-        """In any order, and as often as a key is given."""
+        """Keys in any order, and repeated keys."""
         (store, keys), documents = self.make(), list(self.documents())
         places = [2, 0, 2, len(documents) - 1, 1]
         with answering("fetch"):
             self._same(store.fetch([keys[place] for place in places]), [documents[place] for place in places])
 
     def test_every_document_alone(self) -> None:
-        """Odd ones as well, whole: no character is lost on the way."""
+        """Including odd ones, complete: no character is lost."""
         (store, keys), documents = self.make(), self.documents()
         for key, document in zip(keys, documents, strict=True):
             with answering(f"fetching {document.id!r}"):
                 self._same(store.fetch([key]), [document])
 
     def test_unknown_keys(self) -> None:
-        """None in their place."""
+        """Give None in their place."""
         (store, keys), documents = self.make(), list(self.documents())
         with answering("fetching a key that no document has"):
             self._same(store.fetch([keys[1], self.unknown_key(), keys[0]]), [documents[1], None, documents[0]])
@@ -93,12 +93,12 @@ class DocumentStoreConformance(_StoreConformance):
 
 
 class _IndexConformance(_StoreConformance):
-    """What keyword and vector indexes have in common."""
+    """Shared by the suites for keyword and vector indexes."""
 
     filterable: bool = True
-    """Whether the index takes filters; one that does not is tested without them."""
+    """Whether the index supports filters; otherwise it is tested without them."""
     close: float = 1e-4
-    """How far scores may be apart that should be the same, relative to the larger one."""
+    """The allowed difference of scores that should be equal, relative to the larger one."""
 
     def _search(self, index: Any, k: int, filters: Filter | None = None) -> Any:
         query = self._wanted(self.query())
@@ -131,7 +131,7 @@ class _IndexConformance(_StoreConformance):
         return math.isclose(first, second, rel_tol=self.close, abs_tol=self.close)
 
     def test_at_most_k(self) -> None:
-        """The first of a longer ranking, and never more than were asked for."""
+        """The first of a longer ranking, and never more than requested."""
         index, keys = self.make()
         with answering("search"):
             every = self._search(index, 100)
@@ -147,7 +147,7 @@ class _IndexConformance(_StoreConformance):
                     )
 
     def test_search_and_score_agree(self) -> None:
-        """What a search says of a document is what it scores when it is asked for."""
+        """`score` gives a document the same score as a search does."""
         index, keys = self.make()
         with answering("search and score"):
             ranking = self._search(index, 100)
@@ -169,7 +169,7 @@ class _IndexConformance(_StoreConformance):
         assert scores == [], f"no keys have no scores, not {scores!r:.80}"
 
     def test_filters_are_honoured(self) -> None:
-        """Just those that the filter lets through, by the meaning that `Filter.matches` gives it."""
+        """Only those that the filter lets through, as defined by `Filter.matches`."""
         index, keys = self._filtering()
         metadata = dict(zip(keys, (document.metadata for document in self.documents()), strict=True))
         every = dict(self._search(index, 100))
@@ -184,7 +184,7 @@ class _IndexConformance(_StoreConformance):
             assert not missing, f"the filter {condition} lets {missing} through, and they were not found"
 
     def test_filters_act_before_the_cut(self) -> None:
-        """The best of those that are let through, even where all others are better (I9)."""
+        """The best of those that are let through, even if all others are better (I9)."""
         index, keys = self._filtering()
         metadata = dict(zip(keys, (document.metadata for document in self.documents()), strict=True))
         every = self._search(index, 100)
@@ -206,22 +206,22 @@ class _IndexConformance(_StoreConformance):
 
 
 class KeywordIndexConformance(_IndexConformance, TextConformance):
-    """For anything that keeps the protocol `pointsman.protocols.KeywordIndex`.
+    """For anything that implements the protocol `pointsman.protocols.KeywordIndex`.
 
-    Promised: BM25 scores, best first, above 0 for what has a word of the query and for nothing else; `score` says the
-    same as `search`; filters act before the cut; words of English, Chinese and Russian are found.
+    Promised: BM25 scores, best first, above 0 only for documents with a word of the query; `score` agrees with
+    `search`; filters act before the cut; English, Chinese and Russian words are found.
     """
 
     def make(self) -> tuple[KeywordIndex[Any], Sequence[Any]]:
-        """An index of `documents`, and their keys, in the same order."""
+        """Returns an index of `documents`, and their keys, in the same order."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns an index and its keys")
 
     def query(self) -> str:
-        """Words of all three languages, so that filters have something to choose from."""
+        """Returns words of all three languages, so that filters have something to choose from."""
         return "red signal track engine bridge 信号 大桥 锅炉 фонарь мост пар"
 
     def words(self) -> Mapping[str, str]:
-        """Queries, and the id of the one document that each of them finds first."""
+        """Returns queries, each with the id of the only document that it should find first."""
         return {
             "boiler": "en-3",
             "signals": "en-1",
@@ -235,7 +235,7 @@ class KeywordIndexConformance(_IndexConformance, TextConformance):
         return text
 
     def test_words_of_every_language_are_found(self) -> None:
-        """English and Russian whatever their endings, Chinese without spaces."""
+        """English and Russian regardless of inflection, Chinese without spaces."""
         index, keys = self.make()
         ids = dict(zip(keys, (document.id for document in self.documents()), strict=True))
         for query, expected in self.words().items():
@@ -244,7 +244,7 @@ class KeywordIndexConformance(_IndexConformance, TextConformance):
             assert ids_found[:1] == [expected], f"{query!r} finds {ids_found}, and {expected!r} has it"
 
     def test_what_has_no_word_scores_nothing(self) -> None:
-        """0 for what `search` does not find, and for keys that nobody has; above 0 for what it finds."""
+        """0 for documents that `search` does not find and for unknown keys; above 0 for those it finds."""
         index, keys = self.make()
         query = next(iter(self.words()))
         with answering("search and score"):
@@ -266,18 +266,18 @@ class KeywordIndexConformance(_IndexConformance, TextConformance):
 
 
 class VectorIndexConformance(_IndexConformance):
-    """For anything that keeps the protocol `pointsman.protocols.VectorIndex`.
+    """For anything that implements the protocol `pointsman.protocols.VectorIndex`.
 
-    Promised: the nearest by cosine, best first; `score` says the same as `search`, and NaN where there is no vector;
-    filters act before the cut.
+    Promised: the nearest by cosine, best first; `score` agrees with `search`, and gives NaN without a vector; filters
+    act before the cut.
     """
 
     def make(self) -> tuple[VectorIndex[Any], Sequence[Any]]:
-        """An index of `vectors`, with the metadata of `documents`, and their keys, in the same order."""
+        """Returns an index of `vectors`, with the metadata of `documents`, and their keys, in the same order."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns an index and its keys")
 
     def vectors(self) -> NDArray[np.float32]:
-        """A vector of length 1 for each of `documents`, shape ``(len(documents), 16)``."""
+        """Returns a vector of length 1 for each of `documents`, shape ``(len(documents), 16)``."""
         return np.concatenate([self._wanted(document.text)[None] for document in self.documents()])
 
     def _wanted(self, text: str) -> Any:
@@ -287,7 +287,7 @@ class VectorIndexConformance(_IndexConformance):
         return vector
 
     def test_the_nearest_are_found(self) -> None:
-        """As comparing with every vector says."""
+        """The result equals a comparison with every vector."""
         index, keys = self.make()
         vector = self._wanted(self.query())
         cosines = dict(zip(keys, (self.vectors() @ vector).tolist(), strict=True))
@@ -298,7 +298,7 @@ class VectorIndexConformance(_IndexConformance):
             assert self._near(score, cosines[key]), f"{key!r} has the cosine {cosines[key]}, not {score}"
 
     def test_odd_vectors(self) -> None:
-        """One that points nowhere, has numbers that are none, or another length: a sound answer, or a told error."""
+        """A zero vector, non-finite numbers, or another length: a sound answer, or a clear error."""
         index, keys = self.make()
         vector = self._wanted(self.query())
         odd = {
@@ -314,7 +314,7 @@ class VectorIndexConformance(_IndexConformance):
                 self._sound_ranking(index.search(query, 5), 5, keys, f"a search with a vector of {name}")
 
     def test_unknown_keys_have_no_cosine(self) -> None:
-        """NaN, in their place."""
+        """Give NaN in their place."""
         index, keys = self.make()
         with answering("scoring a key that has no vector"):
             scores = index.score(self._wanted(self.query()), [keys[0], self.unknown_key(), keys[1]])
@@ -323,7 +323,7 @@ class VectorIndexConformance(_IndexConformance):
         assert not any(map(math.isnan, (scores[0], scores[2]))), f"keys with vectors have cosines: {scores}"
 
     def test_the_vector_is_left_as_it_was(self) -> None:
-        """It is shared by the branches of a search."""
+        """The branches of a search share it."""
         index, _ = self.make()
         vector = self._wanted(self.query())
         before = vector.copy()

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 class RefinerConformance(TwinConformance):
     """For subclasses of `BaseRefiner`, which turn one ranking into another.
 
-    Promised: hits out of those that came in, none twice; what is missing stands in ``dropped`` with its reason; a
-    refusal has no hits; what came in is left as it was; awaited or not, from any thread.
+    Promised: only hits from the input, without repeats; missing ones are in ``dropped`` with the reason; a refusal has
+    no hits; the input is not modified; sync and async, from any thread.
     """
 
     def make(self) -> BaseRefiner:
-        """One of yours."""
+        """Returns an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a refiner")
 
     def ranked(self) -> Ranked:
-        """The ranking to refine: both raw scores of ten documents, added up."""
+        """Returns the ranking to refine: both raw scores of ten documents, added up."""
         hits = [
             Hit(
                 document,
@@ -65,7 +65,7 @@ class RefinerConformance(TwinConformance):
         hits = [(hit.key, hit.score, hit.text) for hit in answer.hits]
         return hits, answer.scale, sorted(answer.dropped, key=str), answer.refused is None
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
         self._sound_ranking(answer, self.ranked())
 
     def _sound_ranking(self, answer: Any, ranked: Ranked) -> None:
@@ -88,7 +88,7 @@ class RefinerConformance(TwinConformance):
         assert answer.refused is None or not answer.hits, "a ranking that is refused has no hits"
 
     def test_what_came_in_is_left_as_it_was(self) -> None:
-        """A stage returns new values and never edits its input."""
+        """A stage returns new values and never modifies its input."""
         ranked, query = deepcopy(self.ranked()), Query(self.query())
         before = deepcopy(ranked)
         with answering("refine"):
@@ -97,7 +97,7 @@ class RefinerConformance(TwinConformance):
         assert query == Query(self.query()), f"refine changed the query it was given: {query}"
 
     def test_an_empty_ranking(self) -> None:
-        """Nothing in, nothing out; it may say that this is a refusal."""
+        """Nothing in, nothing out; it may be marked as a refusal."""
         nothing = Ranked((), "none")
         with answering("refining an empty ranking"):
             subject = self.make()
@@ -108,7 +108,7 @@ class RefinerConformance(TwinConformance):
                 self._sound_ranking(answer, nothing)
 
     def test_odd_documents(self) -> None:
-        """Texts of documents are as odd as queries are."""
+        """Texts of documents may be as odd as queries."""
         documents = [Document(f"odd {place}", text) for place, text in enumerate(ODD_TEXTS.values())]
         provenance = (Provenance("bm25", 1, 1.0), Provenance("vector", 1, 0.5))
         ranked = Ranked(tuple(Hit(document, 1.0, "rails", provenance) for document in documents), "calibrated")
@@ -116,7 +116,7 @@ class RefinerConformance(TwinConformance):
             self._sound_ranking(self.make().refine(Query(self.query()), ranked, len(documents)), ranked)
 
     def test_stage_and_depth(self) -> None:
-        """It has a name for traces, and wants to see at least as many hits as the answer is to have."""
+        """It has a name for traces, and requests at least as many hits as the answer will have."""
         subject = self.make()
         assert isinstance(subject, BaseRefiner), f"a refiner subclasses BaseRefiner, {type(subject).__name__} does not"
         assert is_name(subject.stage), f"stage is a name, not {subject.stage!r}"
@@ -129,22 +129,22 @@ class RefinerConformance(TwinConformance):
 class RerankerConformance(RefinerConformance):
     """For subclasses of `BaseReranker`, which score texts for a query (R5).
 
-    Promised beyond `RefinerConformance`: ``rerank`` gives the documents themselves, best first, equal ones in the
-    order given, each with its score in ``metadata["score"]``; ``refine`` keeps every hit, and where scoring fails or
-    hangs the order stands and ``degraded`` says why. The suite makes yours fail by putting another ``score`` and
-    ``ascore`` on the object for a moment.
+    Promised beyond `RefinerConformance`: ``rerank`` returns the documents themselves, best first, ties in the order
+    given, each with its score in ``metadata["score"]``; ``refine`` keeps every hit, and if scoring fails or hangs, the
+    order stays and ``degraded`` says why. To simulate failure the suite temporarily replaces the ``score`` and
+    ``ascore`` of your object.
     """
 
     def make(self) -> BaseReranker:
-        """One of yours."""
+        """Returns an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a reranker")
 
     def documents(self) -> Sequence[Document]:
-        """What to rerank: at least three, with different texts."""
+        """Returns the documents to rerank: at least three, with different texts."""
         return DOCUMENTS
 
     def ranked(self) -> Ranked:
-        """The documents, as a retriever with scores of its own would have found them."""
+        """Returns the documents as hits of a retriever with its own scores."""
         hits = [
             Hit(document, 1 / rank, None, (Provenance("foreign", rank, 1 / rank),))
             for rank, document in enumerate(self.documents(), 1)
@@ -162,7 +162,7 @@ class RerankerConformance(RefinerConformance):
         return subject.rerank(self.query(), self.documents(), count)
 
     def test_rerank_gives_back_the_documents(self) -> None:
-        """All of them, each once, as they were but for the score."""
+        """All of them, without repeats, unchanged except for the score."""
         originals = {document.id: document for document in self.documents()}
         with answering("rerank"):
             answer = self._rerank(self.make())
@@ -182,7 +182,7 @@ class RerankerConformance(RefinerConformance):
         assert scores == sorted(scores, reverse=True), f"documents come best first, these scores rise: {scores[:10]}"
 
     def test_top_n_cuts_and_no_more(self) -> None:
-        """The first of all; four unless told otherwise."""
+        """The first of the whole ranking; four by default."""
         subject = self.make()
         with answering("rerank"):
             order = [document.id for document in self._rerank(subject)]
@@ -201,7 +201,7 @@ class RerankerConformance(RefinerConformance):
         assert documents == before, "rerank changed the documents it was given, or their list"
 
     def test_equal_documents_stay_in_order(self) -> None:
-        """What is equally relevant stays as it was given."""
+        """Equally relevant documents stay in the order given."""
         text = self.documents()[0].text
         documents = [Document(str(number), text) for number in (3, 1, 4, 2, 5)]
         with answering("reranking documents of one text"):
@@ -215,7 +215,7 @@ class RerankerConformance(RefinerConformance):
             assert ids == expected, f"documents of the same score ({score}) are out of order: {places}"
 
     def test_rerank_awaited_and_with_a_query(self) -> None:
-        """The same, by every way of asking."""
+        """The result is the same for every form of the call."""
         subject, text, documents = self.make(), self.query(), self.documents()
         with answering("rerank and arerank"):
             ways = {
@@ -236,18 +236,18 @@ class RerankerConformance(RefinerConformance):
             assert subject.rerank(self.query(), []) == [] == wait_for(subject.arerank, self.query(), [])
 
     def test_a_bad_top_n_is_refused(self) -> None:
-        """A number of documents is an int from 1 up, or None."""
+        """A number of documents is an int of at least 1, or None."""
         subject: Any = self.make()
         for count in (0, -1, 1.5, "2"):
             refused(f"rerank(…, top_n={count!r})", lambda n=count: self._rerank(subject, n))  # type: ignore[misc]
 
     def test_what_is_no_document_is_refused(self) -> None:
-        """Texts alone have no id to know them by afterwards."""
+        """A plain text has no id by which to recognise it."""
         subject: Any = self.make()
         refused("reranking plain texts", lambda: subject.rerank(self.query(), ["a text", "another"]))
 
     def test_a_name_that_stays(self) -> None:
-        """Scores are remembered and told apart by it."""
+        """Scores are cached and distinguished by it."""
         subject = self.make()
         before = subject.name
         with answering("rerank"):
@@ -256,13 +256,13 @@ class RerankerConformance(RefinerConformance):
         assert subject.name == before, f"name was {before!r} and is {subject.name!r} now"
 
     def test_refine_keeps_hits_beyond_its_budget(self) -> None:
-        """Those it has no room to score follow behind."""
+        """Hits beyond ``max_candidates`` follow behind the scored ones."""
         subject, ranked = self.make(), self.ranked()
         with answering("refine with max_candidates=2"), having(subject, max_candidates=2):
             self._sound_ranking(subject.refine(Query("a budget of two"), ranked, 5), ranked)
 
     def test_several_rankings_as_one_by_one(self) -> None:
-        """`refine_many` answers as `refine` does."""
+        """`refine_many` gives the same results as `refine`."""
         subject, ranked = self.make(), self.ranked()
         queries = [Query(self.query()), Query(OTHER), Query(self.query())]
         rankings = [ranked, Ranked((), "none"), replace(ranked, hits=ranked.hits[:3])]
@@ -301,7 +301,7 @@ class RerankerConformance(RefinerConformance):
                 raise AssertionError("rerank with a model that fails gave an answer; it raises a ModelError")
 
     def test_one_that_hangs_is_not_waited_for(self) -> None:
-        """After ``timeout`` seconds the order stands, and ``degraded`` says so."""
+        """After ``timeout`` seconds the order stays, and ``degraded`` says so."""
         subject, ranked, over = self.make(), self.ranked(), threading.Event()
 
         def hanging(*_: Any) -> Any:
@@ -333,7 +333,7 @@ class RerankerConformance(RefinerConformance):
 
 @contextmanager
 def having(subject: Any, **attributes: Any) -> Iterator[None]:
-    """The object with other attributes for a while."""
+    """The object with other attributes for the block."""
     own = vars(subject)
     before = {name: own[name] for name in attributes if name in own}
     own.update(attributes)

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 class RetrieverConformance(TwinConformance):
     """For anything that finds documents: ``retrieve(query, top_k=10) -> list[Hit]`` and ``aretrieve``.
 
-    Promised: a list of hits, at most ``top_k`` of them, with finite scores, best first, no document twice; the same
-    for a string and a `Query`, awaited or not, from any thread; what cannot be asked is an `InputError`.
+    Promised: a list of at most ``top_k`` hits with finite scores, best first, no document twice; the same for a string
+    and a `Query`, sync and async, from any thread; invalid arguments raise an `InputError`.
     """
 
     def make(self) -> Retriever:
-        """One of yours, with documents to find."""
+        """Returns an instance of your implementation, with documents to find."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a retriever")
 
     def answerable_query(self) -> str:
-        """A query for which yours finds at least two documents."""
+        """Returns a query for which yours finds at least two documents."""
         return QUERY
 
     def filters(self) -> Sequence[Filter]:
-        """Filters that some of the documents found for `answerable_query` meet and others do not; none: not tested."""
+        """Returns filters met by some but not all documents found for `answerable_query`; empty: not tested."""
         return ()
 
     def query(self) -> str:
@@ -48,11 +48,11 @@ class RetrieverConformance(TwinConformance):
     def _view(self, answer: Any) -> Any:
         return [(hit.key, hit.score) for hit in answer]
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
         sound_hits(answer, 5, f"retrieve({text!r:.60}, 5)")
 
     def test_finds_something(self) -> None:
-        """At least two documents for `answerable_query`; without them the other tests would show nothing."""
+        """At least two documents for `answerable_query`; otherwise the other tests would prove nothing."""
         with answering("asking the answerable query"):
             hits = self.make().retrieve(self.answerable_query(), 5)
         assert len(hits) >= 2, (
@@ -60,7 +60,7 @@ class RetrieverConformance(TwinConformance):
         )
 
     def test_at_most_top_k(self) -> None:
-        """Never more than were asked for, and ten where nobody says."""
+        """Never more than requested; ten by default."""
         subject, text = self.make(), self.answerable_query()
         with answering("asking for different numbers of hits"):
             for top_k in (1, 2, 3, 100):
@@ -85,7 +85,7 @@ class RetrieverConformance(TwinConformance):
         assert (query.text, query.filters, query.history) == before, f"retrieve changed the query it was given: {query}"
 
     def test_the_answer_is_the_callers(self) -> None:
-        """Who empties a list of hits does not change the next answer."""
+        """Emptying a returned list does not change the next answer."""
         subject, text = self.make(), self.answerable_query()
         with answering("asking twice"):
             first = subject.retrieve(text, 5)
@@ -94,20 +94,20 @@ class RetrieverConformance(TwinConformance):
             self._agree(copy, subject.retrieve(text, 5), "before and after the caller emptied the list, calls")
 
     def test_a_bad_top_k_is_refused(self) -> None:
-        """A number of hits is an int from 1 up."""
+        """A number of hits is an int of at least 1."""
         subject, text = self.make(), self.answerable_query()
         for top_k in (0, -1, 1.5, "3", None):
             refused(f"retrieve(…, {top_k!r})", lambda k=top_k: subject.retrieve(text, k))  # type: ignore[misc]
             refused(f"aretrieve(…, {top_k!r})", lambda k=top_k: wait_for(subject.aretrieve, text, k))  # type: ignore[misc]
 
     def test_a_query_that_is_no_text_is_refused(self) -> None:
-        """Neither None, nor a number, nor bytes."""
+        """Such as None, a number, or bytes."""
         subject: Any = self.make()
         for query in (None, 7, b"rail"):
             refused(f"retrieve({query!r})", lambda query=query: subject.retrieve(query, 5))  # type: ignore[misc]
 
     def test_filters_are_honoured(self) -> None:
-        """Nothing outside a filter is ever found; the negation of each filter is tried as well."""
+        """No document outside a filter is found; the negation of each filter is tested as well."""
         subject, text = self.make(), self.answerable_query()
         for condition in self._both_ways():
             with answering(f"asking with the filter {condition}"):
@@ -117,7 +117,7 @@ class RetrieverConformance(TwinConformance):
             assert not outside, f"the filter {condition} does not let {outside[:5]} through, and they were found"
 
     def test_filters_act_before_the_cut(self) -> None:
-        """A document that the filter lets through is found also where one alone is asked for (I9)."""
+        """A matching document is found even if only one hit is requested (I9)."""
         subject, text = self.make(), self.answerable_query()
         both_ways = self._both_ways()
         with answering("asking without a filter"):

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 class RouterConformance(TwinConformance):
     """For subclasses of `BaseRouter`, which choose datasets (R1, R2).
 
-    Promised: at least one of the datasets given, none twice; the only one without thinking; ``route``, ``decide`` and
-    their twins agree; no datasets, or two of one name, are an `InputError`.
+    Promised: at least one of the given datasets, without repeats; a single dataset is always chosen; ``route``,
+    ``decide`` and their async versions agree; no datasets, or two with the same name, raise an `InputError`.
     """
 
     _shared: Sequence[Dataset] | None = None
 
     def make(self) -> BaseRouter:
-        """One of yours."""
+        """Returns an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a router")
 
     def datasets(self) -> Sequence[Dataset]:
-        """At least two datasets of different names; three small keyword datasets unless you have others."""
+        """Returns at least two datasets with different names; by default, three small keyword datasets."""
         if RouterConformance._shared is None:
             from pointsman.dataset import Dataset
 
@@ -50,7 +50,7 @@ class RouterConformance(TwinConformance):
     def _view(self, answer: Any) -> Any:
         return [dataset.name for dataset in answer.datasets]
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
         assert isinstance(answer, RouteDecision), f"decide returns a RouteDecision, not {type(answer).__name__}"
         names = [dataset.name for dataset in answer.datasets]
         names_known = [dataset.name for dataset in self.datasets()]
@@ -64,7 +64,7 @@ class RouterConformance(TwinConformance):
         )
 
     def test_route_and_decide_agree(self) -> None:
-        """The list of datasets is that of the decision."""
+        """`route` returns the datasets of the decision."""
         subject, text = self.make(), self.query()
         with answering("routing"):
             decided = self._view(subject.decide(text, self.datasets()))
@@ -74,13 +74,13 @@ class RouterConformance(TwinConformance):
             assert decided == routed == awaited, f"decide gives {decided}, route {routed}, aroute {awaited}"
 
     def test_the_only_dataset(self) -> None:
-        """Where there is one, it is the one."""
+        """A single dataset is chosen."""
         only = list(self.datasets())[:1]
         with answering("routing to the only dataset"):
             assert self.make().route(self.query(), only) == only, "the only dataset was not chosen"
 
     def test_bad_datasets_are_refused(self) -> None:
-        """None at all, or two of one name."""
+        """No datasets, or two with the same name."""
         subject, dataset = self.make(), self.datasets()[0]
         refused("routing to no datasets", lambda: subject.decide(self.query(), []))
         refused("routing to two datasets of one name", lambda: subject.decide(self.query(), [dataset, dataset]))

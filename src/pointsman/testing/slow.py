@@ -1,4 +1,4 @@
-"""A store that is far away."""
+"""A store that simulates a remote one."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ T = TypeVar("T")
 
 
 class SlowStore(BaseStore):
-    """Any store, as if it were far away: each round trip takes its time, and is counted.
+    """Simulates a remote store: each round trip takes a fixed time, and is counted.
 
-    For tests that say how often a search may ask: a store that lacks `Capability.LOCAL` is asked twice at most.
+    For tests of how many round trips a search makes: a store without `Capability.LOCAL` gets at most two.
 
     Args:
-        store: the one that does the work.
-        seconds: that a round trip takes.
-        documents: bring the documents of all candidates along with a search, as server stores do.
+        store: the store that does the work.
+        seconds: the duration of a round trip.
+        documents: return the documents of all candidates with a search, as server stores do.
 
     Attributes:
-        calls: how often each method was called that costs a round trip, by its name.
+        calls: by method name, the number of calls that cost a round trip.
 
     Example:
         >>> from pointsman.testing import SlowStore
@@ -50,11 +50,11 @@ class SlowStore(BaseStore):
 
     @property
     def round_trips(self) -> int:
-        """How many there were since the last `reset`."""
+        """The number of round trips since the last `reset`."""
         return self.calls.total()
 
     def reset(self) -> None:
-        """Count from nothing."""
+        """Set the counts to zero."""
         with self._lock:
             self.calls.clear()
 
@@ -66,7 +66,7 @@ class SlowStore(BaseStore):
 
     @property
     def info(self) -> StoreInfo:
-        """The other's, without `Capability.LOCAL`."""
+        """The wrapped store's, without `Capability.LOCAL`."""
         info = self.store.info
         return replace(info, kind=f"slow {info.kind}", capabilities=info.capabilities - {Capability.LOCAL})
 
@@ -111,9 +111,9 @@ class SlowStore(BaseStore):
         """See `Store`."""
         return self._far("page", lambda: self.store.page(after, limit, filters))
 
-    def ids(self, *, source: str | None = None) -> list[str]:
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""
-        return self._far("ids", lambda: self.store.ids(source=source))
+        return self._far("ids", lambda: self.store.ids(source=source, filters=filters))
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -154,7 +154,7 @@ class SlowStore(BaseStore):
         return self._far("frequencies", lambda: self.store.frequencies(words))
 
     def statistics(self) -> Statistics:
-        """See `Store`: those of the last second, where they were asked for then."""
+        """See `Store`; cached for a second."""
         cached = self._known
         if cached is None or time.monotonic() - cached[0] > 1:
             self._known = cached = (time.monotonic(), self._far("statistics", self.store.statistics))

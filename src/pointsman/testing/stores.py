@@ -15,7 +15,7 @@ import numpy as np
 
 from pointsman._twins import wait_for
 from pointsman.errors import InputError, PointsmanError, StoreError, UnmetNeedError
-from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
+from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.store.base import NEAR, WORDS, WORDS_FIRST, Capability, Lists, Look, Page, Scale, Statistics, StoreInfo
 from pointsman.testing._shared import (
     DOCUMENTS,
@@ -114,10 +114,10 @@ _BOUNDS: Final = (math.inf, -math.inf, "\ud800", "b\udfff", 2003.5, 10**300)
 
 
 def bm25(documents: Sequence[Document], query: str, k1: float = 1.2, b: float = 0.75) -> dict[str, float]:
-    """The exact score of each document that has a word of the query, by id.
+    """The exact score of each document that contains a word of the query, by id.
 
     Robertson and Zaragoza (2009) in Lucene's form: idf = ln(1 + (N - n + 1/2) / (n + 1/2)), no factor k1 + 1. A word
-    that stands twice in the query counts twice.
+    that occurs twice in the query counts twice.
 
     >>> bm25([Document("1", "red lamp"), Document("2", "lamp lamp post")], "red")
     {'1': 0.3431421685940323}
@@ -137,7 +137,7 @@ def bm25(documents: Sequence[Document], query: str, k1: float = 1.2, b: float = 
 
 
 def odd_documents(count: int = 150, seed: int = 7) -> list[Document]:
-    """Documents in three languages, of 1 to 60 words, with metadata of every kind; the same ones for the same seed."""
+    """Documents in three languages, of 1 to 60 words, with metadata of every kind; the same for the same seed."""
     chance = random.Random(seed)  # noqa: S311  (for tests, not for secrets)
 
     def value(depth: int = 0) -> Any:
@@ -156,7 +156,7 @@ def odd_documents(count: int = 150, seed: int = 7) -> list[Document]:
 
 
 def random_filter(chance: random.Random, depth: int = 3) -> Filter:
-    """A filter tree over the metadata of `odd_documents`, with operands that none of them has too."""
+    """A filter tree over the metadata of `odd_documents`, including operands that no document has."""
     if depth and chance.random() < 0.5:
         if chance.random() < 0.3:
             return Not(random_filter(chance, depth - 1))
@@ -169,7 +169,7 @@ def random_filter(chance: random.Random, depth: int = 3) -> Filter:
         lambda: In(key, tuple(chance.choices(operands, k=chance.randrange(4)))),
         lambda: Exists(key),
         lambda: _random_range(chance, key, operands),
-        lambda: chance.choice((Contains, StartsWith))(key, chance.choice(texts), chance.random() < 0.5),
+        lambda: chance.choice((Contains, StartsWith, EndsWith))(key, chance.choice(texts), chance.random() < 0.5),
     )
     leaf: Filter = chance.choice(leaves)()
     return leaf
@@ -187,7 +187,7 @@ def _random_range(chance: random.Random, key: str, operands: Sequence[Any]) -> R
 
 
 def vector_of(text: str) -> NDArray[np.float32]:
-    """A vector of length 1 that depends on the text alone, shape ``(16,)``."""
+    """A vector of length 1 that depends only on the text, shape ``(16,)``."""
     seed = np.frombuffer(text.encode("utf-8", "surrogatepass")[:4096].ljust(4), np.uint8)
     row = np.random.default_rng(seed.astype(np.uint32)).standard_normal(DIMENSIONS)
     vector: NDArray[np.float32] = (row / np.linalg.norm(row)).astype(np.float32)
@@ -201,19 +201,19 @@ def vectors_of(documents: Sequence[Document]) -> NDArray[np.float32]:
 
 
 class StoreConformance(TwinConformance):
-    """For anything that keeps the protocol `pointsman.store.base.Store`, such as subclasses of `BaseStore` (B1, B3).
+    """For anything that implements `pointsman.store.base.Store`, such as subclasses of `BaseStore` (B1, B3).
 
-    Promised: both lists of every look in one call, with the scores that their `Scale` says; filters as
-    `Filter.matches` has them, before the cut; documents come back as they were written, whatever is in them; a write
-    is seen by the next search; awaited or not, from any thread; nothing foreign is raised. What a store lacks the
-    `Capability` for is not tested.
+    Promised: both lists of every look in one call, with scores as their `Scale` says; filters as defined by
+    `Filter.matches`, before the cut; documents are returned as written, whatever their content; a write is visible to
+    the next search; sync and async, from any thread; only Pointsman errors are raised. Features for which a store lacks
+    the `Capability` are not tested.
 
     Attributes:
-        tolerance: how far a BM25 score may be from the exact formula, relative to it.
-        drift: the same once documents were changed or deleted; None: frequencies count what is gone for a while, so
-            only which documents are in the lists is compared.
-        cosine_tolerance: how far a cosine may be from NumPy's.
-        trees: how many random filters are tried.
+        tolerance: the allowed relative difference of a BM25 score from the exact formula.
+        drift: the same after documents were changed or deleted; None: frequencies still count deleted documents for a
+            while, so only the documents in the lists are compared.
+        cosine_tolerance: the allowed difference of a cosine from NumPy's.
+        trees: the number of random filters.
     """
 
     tolerance: float = 1e-9
@@ -223,19 +223,19 @@ class StoreConformance(TwinConformance):
     _filled: Store | None = None
 
     def make_store(self) -> Store:
-        """A new empty store of yours, for words and vectors where it has both."""
+        """Returns a new empty store of yours, for words and vectors if it supports both."""
         raise NotImplementedError(f"{type(self).__name__} overrides make_store() and returns an empty store")
 
-    def again(self, store: Store) -> Store:  # noqa: ARG002  (for those who can)
-        """A second store object over the same dataset, as another process would open it; SkipTest: there is none."""
+    def again(self, store: Store) -> Store:  # noqa: ARG002  (used by subclasses)
+        """Returns a second store over the same dataset, as another process would open it; SkipTest if impossible."""
         raise SkipTest("override again() to test what a second process sees")
 
     def documents(self) -> Sequence[Document]:
-        """What is in the store that searches are tested with."""
+        """Returns the documents in the store that searches are tested with."""
         return odd_documents()
 
     def make(self) -> Store:
-        """The store with `documents` in it; one for all tests that only read."""
+        """Returns the store with `documents` in it; one for all tests that only read."""
         cls = type(self)
         if cls._filled is None:
             store = self.make_store()
@@ -243,22 +243,22 @@ class StoreConformance(TwinConformance):
             cls._filled = store
         return cls._filled
 
-    def takes(self, filters: Filter) -> bool:  # noqa: ARG002  (for those who need it)
-        """Whether yours can do this filter; one that it cannot is to be an `UnmetNeedError`."""
+    def takes(self, filters: Filter) -> bool:  # noqa: ARG002  (used by subclasses)
+        """Whether yours supports this filter; an unsupported one must raise an `UnmetNeedError`."""
         return True
 
     def query(self) -> str:
-        """Words of all three languages."""
+        """Returns words of all three languages."""
         return "red signal track engine bridge 信号灯 大桥 锅炉 фонарь мост пар"
 
     def queries(self) -> Sequence[str]:
-        """Those whose keyword lists are compared with the formula."""
+        """Returns queries whose keyword lists are compared with the formula."""
         return (
             *(self.query(), "signal", "信号灯 大桥", "Где станция и паровоз?", "tunnel tunnel tunnel guard river"),
             *("the lamp of the engine", "to be or not to be", "steam 车站 рельсы nobodyhasthis"),
         )
 
-    # ── what every question gets ─────────────────────────────────────────────────────────────────────────────────
+    # ── the answer to every question ─────────────────────────────────────────────────────────────────────────────
 
     def _ask(self, subject: Any, text: str) -> Any:
         return subject.search([self._look(subject, text, 5)])[0]
@@ -310,7 +310,7 @@ class StoreConformance(TwinConformance):
         return [document.id for document in documents if document is not None]
 
     def test_info(self) -> None:
-        """What it is, whose vectors it holds, and what its lists are."""
+        """Its identity, the embedder of its vectors, and its lists."""
         store = self.make()
         info = store.info
         assert isinstance(info, StoreInfo), f"info is a StoreInfo, not {type(info).__name__}"
@@ -324,7 +324,7 @@ class StoreConformance(TwinConformance):
     # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _like_the_formula(self, store: Store, documents: Sequence[Document], tolerance: float | None) -> None:
-        """Every list, whole and cut, against the exact formula; documents that score the same may change places."""
+        """Every list, whole and cut, against the exact formula; documents with equal scores may change places."""
         for query in self.queries():
             exact = bm25(documents, query)
             with answering(f"searching for {query!r}"):
@@ -349,13 +349,13 @@ class StoreConformance(TwinConformance):
                     )
 
     def test_words_score_as_the_formula_says(self) -> None:
-        """Keyword lists against BM25 over all documents, by our tokens (B2)."""
+        """Keyword lists against BM25 over all documents, with Pointsman's tokens (B2)."""
         store = self.make()
         self._scale(store, WORDS, Scale.BM25)
         self._like_the_formula(store, self.documents(), self.tolerance)
 
     def test_words_after_changes(self) -> None:
-        """The same over what is there after a third was deleted and a third was changed."""
+        """The same over the remaining documents after a third was deleted and a third was changed."""
         store, documents = self.make_store(), list(self.documents())
         self._needs(store, Capability.WRITE)
         self._scale(store, WORDS, Scale.BM25)
@@ -396,7 +396,7 @@ class StoreConformance(TwinConformance):
                     assert abs(score - best[place]) < self.cosine_tolerance, f"number {place + 1} is not the next best"
 
     def test_scores_of_both_lists(self) -> None:
-        """A search brings the scores of its union, or `score` gives them; 0 without a word, NaN without a vector."""
+        """A search returns the scores of its union, or `score` does; 0 without a word, NaN without a vector."""
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.SCORES_OTHERS)
         self._scale(store, WORDS, Scale.BM25)
@@ -425,7 +425,7 @@ class StoreConformance(TwinConformance):
                     assert abs(other - cosine) < self.cosine_tolerance, f"{ids[key]!r}: cosine {other}, not {cosine}"
 
     def test_scores_of_what_has_none(self) -> None:
-        """0 and NaN for what has no word or no vector; what was deleted a moment ago does no harm."""
+        """0 and NaN for documents without a word or vector; documents just deleted do no harm."""
         store = self.make_store()
         self._needs(store, Capability.WRITE)
         self._needs(store, Capability.SCORES_OTHERS)
@@ -454,7 +454,7 @@ class StoreConformance(TwinConformance):
         assert [key for key, _ in answer.rankings[NEAR]] == [keys[0]], f"its vector finds {answer.rankings}"
 
     def test_what_was_not_asked_for(self) -> None:
-        """A look without a text has no keyword list, one without a vector no vector list; neither finds nothing."""
+        """A look without a text has no keyword list, one without a vector no vector list; without both, no results."""
         store = self.make()
         looks = [Look(None), Look(""), Look("?!"), Look("nobodyhasthis"), Look(self.query())]
         if NEAR in store.info.scales:
@@ -475,7 +475,7 @@ class StoreConformance(TwinConformance):
             assert bool(near) == (look.vector is not None and bool(look.vector.any())), f"{look} is near {near}"
 
     def test_vectors_that_cannot_be_searched_for(self) -> None:
-        """Another length or no numbers: refused."""
+        """Vectors of another length or with non-numbers are rejected."""
         store, vector = self.make(), vector_of("x")
         if NEAR not in store.info.scales:
             raise SkipTest("it has no vectors")
@@ -483,7 +483,7 @@ class StoreConformance(TwinConformance):
             refused(f"a vector {odd!r:.60}", lambda odd=odd: store.search([Look(None, odd)]))  # type: ignore[misc]
 
     def test_many_looks_as_one_by_one(self) -> None:
-        """Each look its own answer, in order."""
+        """Each look has its own answer, in order."""
         store = self.make()
         looks = [self._look(store, query, depth) for query in self.queries() for depth in (1, 7)]
         if store.info.can(Capability.FILTERS):
@@ -502,7 +502,7 @@ class StoreConformance(TwinConformance):
     # ── filters ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def test_filters_mean_what_they_mean(self) -> None:
-        """Random trees over odd metadata: just those documents that `Filter.matches` lets through (I9)."""
+        """Random trees over odd metadata: exactly the documents that `Filter.matches` lets through (I9)."""
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.FILTERS)
         chance = random.Random(self.trees)  # noqa: S311  (for tests, not for secrets)
@@ -531,7 +531,7 @@ class StoreConformance(TwinConformance):
                 )
 
     def _refused_or_right(self, store: Store, tree: Filter, documents: Sequence[Document]) -> None:
-        """A filter that a store need not take is refused in words, or means what it means elsewhere."""
+        """A filter that a store need not support is rejected with a reason, or has its usual meaning."""
         try:
             answer = store.count(tree)
         except UnmetNeedError:
@@ -540,7 +540,7 @@ class StoreConformance(TwinConformance):
         assert answer == expected, f"{tree!s:.300} is met by {expected}, not by {answer}"
 
     def test_filters_count_and_page(self) -> None:
-        """`count` and `page` take the same ones."""
+        """`count`, `page`, `ids` and `documents` accept the same filters."""
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.FILTERS)
         chance = random.Random(1)  # noqa: S311  (for tests, not for secrets)
@@ -548,11 +548,14 @@ class StoreConformance(TwinConformance):
             expected = sorted(document.id for document in documents if tree.matches(document.fields))
             with answering(f"counting and paging with {tree!s:.300}"):
                 count, pages = store.count(tree), self._pages(store, 40, tree)
+                ids, through = store.ids(filters=tree), list(store.documents(tree))
             assert count == len(expected), f"{tree!s:.300} is met by {len(expected)}, not by {count}"
             assert sorted(document.id for document in pages) == expected, f"{tree!s:.300}: pages have others"
+            assert ids == [document.id for document in pages], f"{tree!s:.300}: the ids are not those of the pages"
+            assert through == pages, f"{tree!s:.300}: the documents are not those of the pages"
 
     def test_filters_act_before_the_cut(self) -> None:
-        """The best of those that are let through, even where all others are better (I9)."""
+        """The best of those that are let through, even if all others are better (I9)."""
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.FILTERS)
         for tree in (Equals("rare", True), Equals("language", "ru"), Not(Exists("year"))):
@@ -569,7 +572,7 @@ class StoreConformance(TwinConformance):
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def test_documents_by_key_and_by_id(self) -> None:
-        """In the order asked for, as often as asked for, None where there is none; what comes along is the same."""
+        """In the order given, with repeats, None for unknown ones; documents returned with a search are the same."""
         store, documents = self.make(), list(self.documents())
         ids = [documents[place].id for place in (3, 0, 3, -1)]
         with answering("reading"):
@@ -602,7 +605,7 @@ class StoreConformance(TwinConformance):
             after = page.next
 
     def test_pages_make_up_the_whole(self) -> None:
-        """In one order, each document once; ids and numbers agree."""
+        """In one order, each document once; ids and counts agree."""
         store, documents = self.make(), self.documents()
         with answering("paging"):
             whole, parts = self._pages(store, 1000), self._pages(store, 7)
@@ -616,7 +619,7 @@ class StoreConformance(TwinConformance):
         assert (count, of_source) == (len(documents), []), f"{count} documents, {of_source} of no source"
 
     def test_a_page_that_nobody_told_of(self) -> None:
-        """What no page before has said is refused, or leads nowhere odd."""
+        """A page position that no page has returned is rejected, or leads to sound results."""
         store = self.make()
         for after in ("-1", "nonsense", "\0", "9" * 40, "'; drop table doc; --", "\ud800"):
             with answering(f"the page after {after!r}", InputError):
@@ -625,7 +628,7 @@ class StoreConformance(TwinConformance):
             assert store.count() == len(self.documents()), "documents were lost"
 
     def test_frequencies(self) -> None:
-        """How many documents hold a word: of several tokens the rarest."""
+        """How many documents contain a word; for several tokens, the rarest."""
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.TERMS)
         words = ("signal", "信号灯", "Паровозы", "signal nobodyhasthis", "", "?!", "\ud800", "the")
@@ -639,7 +642,7 @@ class StoreConformance(TwinConformance):
         assert nothing == [], f"no words have no frequencies, not {nothing}"
 
     def test_vectors_can_be_read(self) -> None:
-        """Those of given keys, and a sample."""
+        """The vectors of given keys, and a sample."""
         store, documents = self.make(), self.documents()
         self._needs(store, Capability.VECTORS)
         ids = [document.id for document in documents[4::-1]]
@@ -672,7 +675,7 @@ class StoreConformance(TwinConformance):
         assert contents == (0, [], [], [None], {}), f"it is not empty: {contents}"
 
     def test_what_is_written_is_found(self) -> None:
-        """At once: added, changed and deleted documents; what is stored just so is passed over."""
+        """Immediately: added, changed and deleted documents; identical stored ones are skipped."""
         store = self._empty()
         first, second = Document("1", "signal lamp", {"n": 1}), Document("2", "steam", {"n": 2, "source": "чертёж 7"})
         with answering("writing"):
@@ -701,7 +704,7 @@ class StoreConformance(TwinConformance):
             assert self._write(store, []) == AddResult(), "writing nothing does something"
 
     def _words(self, store: Store, query: str) -> list[str]:
-        """The ids that a query finds, sorted; empty where the store has no words to be found by."""
+        """The ids that a query finds, sorted; empty if the store has no keyword list."""
         if WORDS not in store.info.scales:
             tokens = DEFAULT_ANALYZER.query_tokens(query)
             return sorted(
@@ -712,7 +715,7 @@ class StoreConformance(TwinConformance):
         return sorted(self._ids(store, [key for key, _ in store.search([Look(query)])[0].rankings[WORDS]]))
 
     def test_odd_documents_come_back(self) -> None:
-        """Whatever is in them: texts, ids and metadata; lone surrogates as U+FFFD."""
+        """Unchanged, whatever their texts, ids and metadata; lone surrogates as U+FFFD."""
         store = self._empty()
         ids = [f"{name} /?#&%+\\'\"\u4fe1\u53f7" for name in ODD_TEXTS]
         texts = [*ODD_TEXTS.values(), "signal " * 150_000, "", "x", "x", "y"]
@@ -741,7 +744,7 @@ class StoreConformance(TwinConformance):
         assert deleted == 2, f"2 odd ids were deleted, {deleted} by its own count"
 
     def test_bad_documents_are_refused(self) -> None:
-        """And nothing of their call is written."""
+        """And no document of the same call is written."""
         store, good = self._empty(), Document("good", "signal")
         bad = [
             *(Document("x" * 1025, "x"), Document("\ud800", "x"), Document("x", "x", {"a": math.nan})),
@@ -753,7 +756,7 @@ class StoreConformance(TwinConformance):
             assert store.count() == 0, f"{store.ids()} was written together with a bad document"
 
     def test_bad_vectors_are_refused(self) -> None:
-        """Another number, length or embedder, or no direction; and nothing of their call is written."""
+        """Wrong number, length or embedder, or a zero vector; and no document of the same call is written."""
         store, documents = self._empty(), [Document("1", "signal"), Document("2", "lamp")]
         if NEAR not in store.info.scales:
             raise SkipTest("it has no vectors")
@@ -780,7 +783,7 @@ class StoreConformance(TwinConformance):
         )
 
     def test_vectors_come_and_go(self) -> None:
-        """A document written without its vector loses the one that it had; one written with it gets it."""
+        """A document written without a vector loses the one it had; one written with a vector gets it."""
         store, signal = self._empty(), Document("1", "signal")
         if NEAR not in store.info.scales:
             raise SkipTest("it has no vectors")
@@ -824,7 +827,7 @@ class StoreConformance(TwinConformance):
         assert (len(near), len(words)) == (2, 2), f"{len(near)} are found by vectors and {len(words)} by words"
 
     def test_statistics(self) -> None:
-        """The sequence number grows with what is written and with nothing else; notes are kept."""
+        """The sequence number grows only with writes; notes are kept."""
         store, document = self._empty(), Document("1", "signal")
         with answering("reading statistics"):
             numbers = []
@@ -849,10 +852,10 @@ class StoreConformance(TwinConformance):
         assert rises == [True, False, False, False, True], f"sequence numbers: {numbers}"
         assert notes in ({"spread": "0.8 0.1", "other": "new"}, {}), f"the notes are {notes}"
 
-    # ── several at once, and the end ─────────────────────────────────────────────────────────────────────────────
+    # ── concurrency, and the end ─────────────────────────────────────────────────────────────────────────────────
 
     def test_writers_at_once(self) -> None:
-        """Four threads write, change and delete; all of it is there, and the lists are right."""
+        """Four threads write, change and delete; all changes are there, and the lists are correct."""
         store = self._empty()
         parts = [
             [Document(f"{writer} {n}", f"signal {_WORDS[n]} {_WORDS[writer]}") for n in range(12)]
@@ -875,7 +878,7 @@ class StoreConformance(TwinConformance):
             self._like_the_formula(store, documents, self.drift)
 
     def test_a_second_store_sees_it(self) -> None:
-        """What one writes another over the same dataset finds, and the other way round."""
+        """Writes by one store are found by another over the same dataset, and vice versa."""
         store, first, second = self._empty(), Document("1", "signal"), Document("2", "signal lamp")
         self._write(store, [first])
         other = self.again(store)
@@ -883,7 +886,7 @@ class StoreConformance(TwinConformance):
             assert other.info.identity == store.info.identity, "the same dataset has another identity"
             assert other.get(["1"]) == [first], "what was written before it was opened is not there"
             before = other.statistics().sequence
-            store.close()  # an embedded store lets others write then
+            store.close()  # only then can others write to an embedded store
             self._write(other, [second])
             other.annotate(note="x")
             assert other.statistics().sequence > before, "its sequence number stays"
@@ -894,7 +897,7 @@ class StoreConformance(TwinConformance):
             assert self._words(store, "signal") == ["2"], "what was deleted is found"
 
     def test_closed(self) -> None:
-        """Closing twice does no harm; a call after that works, or is a `StoreError`."""
+        """Closing twice does no harm; a later call works, or raises a `StoreError`."""
         store = self._empty()
         with answering("closing"):
             self._write(store, [Document("1", "signal")])
@@ -904,7 +907,7 @@ class StoreConformance(TwinConformance):
             assert len(store.search([self._look(store, "signal", 5)])) == 1, "a look has an answer"
 
     def test_dropped(self) -> None:
-        """It is gone; calls after that are told so."""
+        """It is gone, and later calls raise an error that says so."""
         store = self._empty()
         with answering("dropping"):
             self._write(store, [Document("1", "signal")])
@@ -924,7 +927,7 @@ class StoreConformance(TwinConformance):
             raise AssertionError(f"{name} after drop gave {answer!r:.100}; it is a StoreError that says so")
 
     def test_what_cannot_be_asked(self) -> None:
-        """Is an error of Pointsman's, or nothing comes of it."""
+        """Raises a Pointsman error, or has no effect."""
         store = self.make()
         calls: Mapping[str, Callable[[], object]] = {
             "an id with a surrogate": lambda: store.get(["\ud800"]),

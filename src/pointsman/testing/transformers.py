@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 class TransformerConformance(TwinConformance):
     """For subclasses of `BaseTransformer`, which rewrite queries and add variants (R8).
 
-    Promised: a query with the filters of the one asked, variants that say something of their own, finite weights from
-    0 up; the query asked is left as it was; what cannot be done stands in ``degraded`` and is no exception.
+    Promised: the query keeps its filters; variants have their own text and finite weights from 0 up; the input query is
+    not modified; failures are reported in ``degraded`` instead of raised.
     """
 
     def make(self) -> BaseTransformer:
-        """One of yours."""
+        """Returns an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a transformer")
 
     def _ask(self, subject: Any, text: str) -> Any:
@@ -32,7 +32,7 @@ class TransformerConformance(TwinConformance):
     def _view(self, answer: Any) -> Any:
         return answer.query, answer.variants
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
         assert isinstance(answer, Transformed), f"transform returns a Transformed, not {type(answer).__name__}"
         assert isinstance(answer.query, Query), f"what to search for is a Query, not {type(answer.query).__name__}"
         assert answer.query.text.strip() or not text.strip(), f"nothing is left of the query {text!r:.80}"
@@ -45,7 +45,7 @@ class TransformerConformance(TwinConformance):
             seen.add(same(variant.text))
 
     def test_filters_are_kept(self) -> None:
-        """A rewritten query searches where the one asked would have."""
+        """A rewritten query searches the same documents as the original."""
         query = Query(self.query(), FILTERS[0])
         before = (query.text, query.filters, query.history)
         with answering("transforming a query with a filter"):
@@ -54,7 +54,7 @@ class TransformerConformance(TwinConformance):
         assert (query.text, query.filters, query.history) == before, f"transform changed its query: {query}"
 
     def test_odd_texts_raise_nothing(self) -> None:
-        """No query is so odd that it costs the search."""
+        """No query, however odd, makes the search fail."""
         subject = self.make()
         for name, text in ODD_TEXTS.items():
             with answering(f"transforming the odd text {name!r}"):

@@ -24,23 +24,23 @@ from pointsman.types import AddResult, Document, Query, RetrievalContext
 
 
 class WorkspaceConformance(TwinConformance):
-    """For whatever answers as a `pointsman.Workspace` does: another store, or a client of a service.
+    """For anything that behaves like a `pointsman.Workspace`: on another store, or as a client of a service.
 
-    Promised: answers are `RetrievalContext`, whose hits have all come the way that they say, and that explain any
-    document; the same for a string and a `Query`, awaited or not, alone or among many, from any thread; documents come
-    back as they were added; what cannot be done is an error of Pointsman's that says so.
+    Promised: answers are `RetrievalContext` objects whose hits have a true provenance, and which explain any document;
+    the same for a string and a `Query`, sync and async, alone or among many, from any thread; documents are returned as
+    added; what is not possible raises a Pointsman error that says so.
     """
 
     def make(self) -> Any:
-        """One of yours, with a dataset named as `filled` says that holds `DOCUMENTS` and nothing else."""
+        """Returns an instance of yours, with a dataset named `filled` that contains exactly `DOCUMENTS`."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a workspace")
 
     def filled(self) -> str:
-        """The dataset that is there."""
+        """Returns the name of the existing dataset."""
         return "filled"
 
     def scratch(self) -> str:
-        """A dataset that is not there, and may be made and dropped."""
+        """Returns the name of a dataset that does not exist, and may be created and dropped."""
         return "scratch"
 
     def _ask(self, subject: Any, text: str) -> Any:
@@ -52,7 +52,7 @@ class WorkspaceConformance(TwinConformance):
     def _view(self, answer: Any) -> Any:
         return [(hit.key, hit.score, hit.provenance) for hit in answer.hits], answer.plan, answer.degraded
 
-    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (for those who need it)
+    def _sound(self, subject: Any, answer: Any, text: str) -> None:  # noqa: ARG002  (used by subclasses)
         what = f"search({text!r:.60}, 5)"
         assert isinstance(answer, RetrievalContext), f"{what} gave a {type(answer).__name__}, not a RetrievalContext"
         self._sound_hits(answer, 5, what)
@@ -73,7 +73,7 @@ class WorkspaceConformance(TwinConformance):
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def test_at_most_k(self) -> None:
-        """Never more than were asked for, five where nobody says, and all of them where there are fewer."""
+        """Never more than requested, five by default, and all of them if there are fewer."""
         subject, text, here = self.make(), self.query(), self.filled()
         with answering("asking for different numbers of hits"):
             for k in (1, 3, 100):
@@ -89,7 +89,7 @@ class WorkspaceConformance(TwinConformance):
             self._agree(self._ask(subject, text), answer, "the text and the Query")
 
     def test_filters_are_honoured(self) -> None:
-        """Nothing outside a filter is found, whether it is given as a filter, as its text, or within the query."""
+        """No document outside a filter is found, whether it is given as an object, an expression, or in the query."""
         subject, text = self.make(), self.query()
         options = {"datasets": self.filled(), "refuse": False}
         for condition in FILTERS:
@@ -108,7 +108,7 @@ class WorkspaceConformance(TwinConformance):
             assert within.query.filters == condition, f"the answer says that the filter was {within.query.filters}"
 
     def test_a_filter_that_cannot_be_read_is_told(self) -> None:
-        """As a `FilterError`."""
+        """It raises a `FilterError`."""
         subject = self.make()
         for filters in ("year >", {"year": {"about": 2000}}):
             with answering(f"the filter {filters!r}", FilterError):
@@ -116,7 +116,7 @@ class WorkspaceConformance(TwinConformance):
                 raise AssertionError(f"the filter {filters!r} means nothing, and was taken")
 
     def test_what_cannot_be_asked_is_refused(self) -> None:
-        """A number of hits from 1 up, a question that is a text, an effort that there is."""
+        """A number of hits is at least 1, a question is a text, and the effort exists."""
         subject, text = self.make(), self.query()
         for k in (0, -1, 1.5, "3"):
             refused(f"search(…, {k!r})", lambda k=k: subject.search(text, k))  # type: ignore[misc]
@@ -126,7 +126,7 @@ class WorkspaceConformance(TwinConformance):
         refused("search_many(text)", lambda: subject.search_many(text))
 
     def test_unknown_names_are_told(self) -> None:
-        """As an `UnknownNameError` that knows which."""
+        """They raise an `UnknownNameError` with the name."""
         subject, name = self.make(), self.scratch()
         calls: Mapping[str, Callable[[], object]] = {
             "search": lambda: subject.search(self.query(), datasets=[self.filled(), name]),
@@ -152,7 +152,7 @@ class WorkspaceConformance(TwinConformance):
         raise AssertionError(f"{what} with the unknown {kind} {name!r} gave {answer!r:.100}")
 
     def test_many_questions_as_one_by_one(self) -> None:
-        """One answer for each, in their order; those with other filters too; awaited or not; and none for none."""
+        """One answer per question, in order; also with different filters; sync and async; none for no questions."""
         subject, options = self.make(), {"datasets": self.filled(), "refuse": False}
         narrow = Query(self.query(), FILTERS[0])
         queries = [self.query(), narrow, OTHER, self.query()]
@@ -172,7 +172,7 @@ class WorkspaceConformance(TwinConformance):
         return [hit.id for hit in context.hits]
 
     def test_every_document_is_explained(self) -> None:
-        """Each hit at its rank with its way there; a document that is not there, without a rank and with a reason."""
+        """Each hit at its rank with its provenance; a document that was not found, without a rank and with a reason."""
         subject = self.make()
         with answering("explaining"):
             context = subject.search(self.query(), 3, datasets=self.filled(), refuse=False)
@@ -194,7 +194,7 @@ class WorkspaceConformance(TwinConformance):
         refused("explain(7)", lambda: context.explain(7))
 
     def test_what_is_planned_is_done(self) -> None:
-        """`plan` and `route` say what a search then does, and where."""
+        """`plan` and `route` predict what a search does, and where."""
         subject, text = self.make(), self.query()
         with answering("plan, route and search"):
             dataset = subject.dataset(self.filled(), create=False)
@@ -211,7 +211,7 @@ class WorkspaceConformance(TwinConformance):
         assert route.heuristic["route"] in {"bm25", "dense", "hybrid"}, f"by its look: {route.heuristic}"
 
     def test_a_dataset_is_searched_alone(self) -> None:
-        """Its own `search` finds what a search of it finds."""
+        """Its own `search` gives the same result as a search restricted to it."""
         subject, text = self.make(), self.query()
         with answering("a dataset's own search"):
             dataset = subject.dataset(self.filled())
@@ -222,11 +222,11 @@ class WorkspaceConformance(TwinConformance):
         expected = subject.search(text, 5, datasets=self.filled())
         self._agree(answer, expected, "a dataset's own search and the workspace's")
 
-    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── storing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def _made(self, subject: Any, **options: Any) -> Iterator[Any]:
-        """A dataset that is there within the block."""
+        """A dataset that exists within the block."""
         try:
             yield subject.dataset(self.scratch(), **options)
         finally:
@@ -234,7 +234,7 @@ class WorkspaceConformance(TwinConformance):
                 subject.drop(self.scratch())
 
     def test_documents_are_kept(self) -> None:
-        """They come back as they were added, in their order, until they are deleted."""
+        """Documents are returned as added, in order, until they are deleted."""
         subject, all_of_them = self.make(), list(DOCUMENTS)
         with answering("keeping documents"), self._made(subject) as dataset:
             assert (len(dataset), list(dataset), dataset.page(), bool(dataset)) == (0, [], ([], None), True), (
@@ -266,8 +266,26 @@ class WorkspaceConformance(TwinConformance):
             assert not ids & {"en-1", "en-2"}, f"what was deleted is found: {ids}"
             assert dataset.verify().problems == (), f"the stores do not agree: {dataset.verify()}"
 
+    def test_metadata_is_changed_alone(self) -> None:
+        """Keys are set and taken away, texts stay; where an id is unknown nothing is changed."""
+        subject, (first, second, *_) = self.make(), DOCUMENTS
+        with answering("changing metadata"), self._made(subject, indexing_technique="keyword") as dataset:
+            dataset.add([first, second])
+            result = dataset.set_metadata({first.id: {"year": 2, "new": ["信号"], "none": None}, second.id: {}})
+            assert result == AddResult(updated=1, unchanged=1), f"changing one of two is {result}"
+            expected = Document(first.id, first.text, {**first.metadata, "year": 2, "new": ["信号"]})
+            assert dataset.get(first.id) == expected, f"it was changed to {dataset.get(first.id)!r:.300}"
+            assert dataset.ids(filters={"new": "信号"}) == [first.id], "what was changed is not filtered by"
+            dataset.set_metadata({first.id: {"n": 1}}, replace=True)
+            expected = Document(first.id, first.text, {"n": 1})
+            assert dataset.get(first.id) == expected, f"it was replaced by {dataset.get(first.id)!r:.300}"
+            change = {second.id: {"n": 2}, "nobody's": {"n": 2}}
+            refused("metadata of a document that is not there", lambda: dataset.set_metadata(change))
+            assert dataset.get(second.id) == second, "one of them was changed although the other is not there"
+            assert dataset.set_metadata({}) == AddResult(), "changing nothing is something"
+
     def test_odd_documents_come_back(self) -> None:
-        """Each of `ODD_TEXTS`, lone surrogates as U+FFFD; odd ids; metadata of every kind."""
+        """Each of `ODD_TEXTS`, with lone surrogates as U+FFFD; odd ids; metadata of every kind."""
         subject = self.make()
         texts = {f"{name} /?#&%+\u4fe1\u53f7": text for name, text in ODD_TEXTS.items()}
         metadata: dict[str, Any] = {"a": [1, 2.5, None, True, {"б": []}], "": "x" * 1000, "title": "信号"}
@@ -280,7 +298,7 @@ class WorkspaceConformance(TwinConformance):
             assert [document.id for document in dataset] == list(texts), "they have another order now"
 
     def test_bad_documents_are_refused(self) -> None:
-        """And nothing is added."""
+        """And no document is added."""
         subject = self.make()
         bad: tuple[Any, ...] = (
             *({"id": "x"}, {"id": "", "text": "x"}, {"id": 7, "text": "x"}, {"id": "x", "text": None}, 7, "x"),
@@ -293,7 +311,7 @@ class WorkspaceConformance(TwinConformance):
             assert len(dataset) == 0, f"{list(dataset)} was added together with a bad document"
 
     def test_progress_is_told(self) -> None:
-        """While documents are added, in numbers that come to all of them; from an iterable that is read once."""
+        """Progress is reported while documents are added, in numbers that sum to all; the iterable is read once."""
         subject, counts = self.make(), list[int]()
         many = ({"id": str(number), "text": f"signal {number}"} for number in range(700))
         with answering("adding 700 documents"), self._made(subject, indexing_technique="keyword") as dataset:
@@ -303,7 +321,7 @@ class WorkspaceConformance(TwinConformance):
         assert len(counts) > 1, "all 700 documents were told of at once"
 
     def test_datasets_are_kept(self) -> None:
-        """By name, with what they are for, until they are dropped."""
+        """By name, with their descriptions, until they are dropped."""
         subject, name = self.make(), self.scratch()
         with answering("keeping datasets"):
             assert name not in subject.names(), f"{name!r} is there already"
@@ -330,7 +348,7 @@ class WorkspaceConformance(TwinConformance):
                 refused(f"the name {bad!r}", lambda bad=bad: subject.dataset(bad))  # type: ignore[misc]
 
     def test_status_tells(self) -> None:
-        """What a dataset holds."""
+        """The contents of a dataset."""
         subject = self.make()
         with answering("status"):
             status = subject.status(self.filled())
@@ -338,7 +356,7 @@ class WorkspaceConformance(TwinConformance):
         assert facts == {"name": self.filled(), "documents": len(DOCUMENTS)}, f"the status is {status}"
 
     def test_closed_and_used_again(self) -> None:
-        """Closing lets go of what was open; the next use opens it."""
+        """Closing releases open resources; the next use reopens them."""
         subject, text = self.make(), self.query()
         with answering("closing"):
             before = self._ask(subject, text)

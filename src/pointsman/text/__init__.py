@@ -1,4 +1,4 @@
-"""Text for every backend alike: folding, one analyser, language detection, sentences; English, Chinese and Russian."""
+"""Text processing for all backends: folding, one analyser, language detection, sentence splitting (en, zh, ru)."""
 
 from pointsman.text.language import detect, scripts, without_scripts
 from pointsman.text.sentences import sentences

@@ -1,4 +1,4 @@
-"""Words too common to tell one document from another, in their folded form (lower case, ё as е, no apostrophes)."""
+"""Words too common to distinguish documents, in folded form (lower case, ё as е, no apostrophes)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which scripts and which language a text is in: enough to choose prompts, stop lists and messages.
+"""Detects the scripts and language of a text, well enough to choose prompts, stop lists and messages.
 
-The analyser does not need it: it works script by script, so mixed text is never forced into one language.
+The analyser does not use it: it works script by script, so mixed text is never forced into one language.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pointsman.text._stopwords import ENGLISH
 from pointsman.text.unicode import normalize
 
 _SAMPLE = 6_000
-"""Characters looked at: a text that is longer is judged by its beginning, middle and end."""
+"""Maximum characters examined; a longer text is judged by its beginning, middle and end."""
 
 _SCRIPTS = {
     "han": re.compile("[\u2e80-\u2fd5\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"),
@@ -23,13 +23,13 @@ _SCRIPTS = {
 _LETTER_RUNS = re.compile(r"[^\W\d_]+")
 
 _LETTERS_PER_HAN = 3
-"""A Han character says as much as about three letters; unweighted, one English name would outweigh a sentence."""
+"""A Han character carries as much as about three letters; unweighted, one English name would outweigh a sentence."""
 
 _LATIN_WEIGHT = 0.4
-"""What a Latin letter counts against one of another script when the language is chosen."""
+"""Weight of a Latin letter relative to other scripts when the language is chosen."""
 
-# By language: letters that Russian does not have, and Russian letters that it does not have. A foreign name in a
-# Russian text does not make it foreign, so the former must outnumber the latter.
+# By language: letters that Russian lacks, and Russian letters that the language lacks. A foreign name does not make a
+# Russian text foreign, so the former must outnumber the latter.
 _NOT_RUSSIAN = (
     ("uk", re.compile("[їєґЇЄҐ]"), re.compile("[ыэёъЫЭЁЪ]")),
     ("be", re.compile("[ўЎ]"), re.compile("[ищъИЩЪ]")),
@@ -42,7 +42,7 @@ _OTHER_CYRILLIC = re.compile(
 _BULGARIAN_VOWEL = re.compile("[ъЪ]")
 _NOT_BULGARIAN = re.compile("[ыэёЫЭЁ]")
 
-# The commonest small words of languages that share the Latin script with English, none of them an English word.
+# The commonest function words of other languages in Latin script, none of them an English word.
 _OTHER_LATIN_WORDS = """der die das und ist nicht ein eine einen den dem des mit für auf von
     zu sich auch wie wird sind oder bei
     nach
@@ -82,10 +82,10 @@ _OTHER_LATIN = (
 
 
 def scripts(text: str) -> dict[str, float]:
-    """The share of each script among the letters: keys ``han``, ``kana``, ``cyrillic``, ``latin``, ``other``.
+    """Return the share of each script among the letters: keys ``han``, ``kana``, ``cyrillic``, ``latin``, ``other``.
 
-    Shares sum to 1, or are all 0 where there is no letter. A Han character or kana counts as three letters. At most
-    some 6,000 characters are looked at, so the time is bounded.
+    Shares sum to 1, or are all 0 if there are no letters. A Han character or kana counts as three letters. At most some
+    6,000 characters are examined, so the time is bounded.
 
     >>> scripts("BM25 и поиск")["cyrillic"], scripts("")["latin"]
     (0.75, 0.0)
@@ -94,7 +94,7 @@ def scripts(text: str) -> dict[str, float]:
 
 
 def without_scripts(text: str, names: Iterable[str]) -> str:
-    """A text without its runs of these scripts, named as in `scripts`.
+    """Return a text without its runs of these scripts, named as in `scripts`.
 
     >>> without_scripts("EGFR 抑制剂 dose", ["han"])
     'EGFR   dose'
@@ -105,20 +105,19 @@ def without_scripts(text: str, names: Iterable[str]) -> str:
 
 
 def detect(text: str) -> str:
-    """The language of a text, as a guess good enough to choose by.
+    """Guess the language of a text.
 
     Returns:
-        ``en``, ``zh`` or ``ru``; ``ja`` where kana is present beside Han; ``uk``, ``be`` or ``sr`` where
-        letters are present that Russian does not have;
-        ``und`` for everything else: other scripts, other languages in Latin or Cyrillic letters, no letters at all. A
-        few Latin words that could be any language count as English.
+        ``en``, ``zh`` or ``ru``; ``ja`` if there is kana beside Han; ``uk``, ``be`` or ``sr`` if there are letters that
+        Russian lacks; ``und`` for everything else: other scripts, other languages in Latin or Cyrillic letters, no
+        letters at all. A few Latin words that could be any language count as English.
 
     >>> detect("How does it work?"), detect("它是怎么工作的？"), detect("Как это работает?"), detect("Як це працює? Її")
     ('en', 'zh', 'ru', 'uk')
     """
     sample = _sample(text)
     shares = _shares(sample)
-    # Latin names and code stand in texts of every language, and hardly ever the other way round.
+    # Latin names and code occur in texts of every language, but hardly ever the other way round.
     weights = shares | {"latin": shares["latin"] * _LATIN_WEIGHT, "han": shares["han"] + shares["kana"], "kana": 0.0}
     best = max(weights, key=weights.__getitem__)
     if weights[best] == 0:
@@ -154,7 +153,7 @@ def _cyrillic_language(sample: str) -> str:
             return language
     if len(_OTHER_CYRILLIC.findall(sample)) > len(sample) / 50:
         return "und"
-    # Bulgarian writes its commonest vowel with the letter that is rarest in Russian, and has no ы.
+    # Bulgarian's commonest vowel is Russian's rarest letter, and it has no ы.
     if not _NOT_BULGARIAN.search(sample) and len(_BULGARIAN_VOWEL.findall(sample)) > 1 + len(sample) // 50:
         return "und"
     return "ru"

@@ -1,11 +1,11 @@
-"""How common a word is in its language, English or Russian: from the frequency lists of ``wordfreq``.
+"""Word frequencies in English and Russian, from the lists of ``wordfreq``.
 
-Known words are never slips. *Bake* may be absent from a manual that has *break* on every page, and still is no
-misspelling of it; *goverment* stands in any list made from the web, and still is one of *government*, which is eight
-hundred times as common.
+A known word is not a typo. *Bake* may be absent from a manual that has *break* on every page, but is not a misspelling
+of it; *goverment* occurs in any list made from the web, but is a misspelling of *government*, which is eight hundred
+times as common.
 
-Words are kept as 32-bit hashes with their frequency in a byte: five bytes a word, ready to search. So few words in
-ten thousand that are none pass for one.
+Words are stored as 32-bit hashes with the frequency in a byte: five bytes per word, ready to search. Hash collisions
+make a few in ten thousand unknown words look known.
 
 Lists: R. Speer, https://github.com/rspeer/wordfreq.
 """
@@ -24,19 +24,19 @@ from pointsman.errors import InputError, UnknownNameError
 from pointsman.text.unicode import fold
 
 LEXICON_VERSION: Final = 1
-"""Raised when the form or the choice of words changes: what is kept under an older number is made anew."""
+"""Increased when the format or the selection of words changes; data stored under an older number is rebuilt."""
 
 LANGUAGES: Final[tuple[str, ...]] = ("en", "ru")
-_STEPS: Final = 25  # of frequency, in one unit of `Lexicon.zipf`
+_STEPS: Final = 25  # frequency steps per unit of `Lexicon.zipf`
 _PLAIN: Final = re.compile(r"[a-z]+|[а-яё]+")
 _WORD: Final = re.compile(r"[a-z\xdf-\xf6\xf8-\u024f]+")
 
 
 class Lexicon:
-    """Words and how common they are.
+    """Words and their frequencies.
 
     Args:
-        frequencies: by word, folded, its logarithmic frequency as `zipf` gives it, 0 to 10.
+        frequencies: folded word -> logarithmic frequency as returned by `zipf`, 0 to 10.
 
     Raises:
         InputError: a frequency is out of range.
@@ -57,7 +57,7 @@ class Lexicon:
         return len(self._keys)
 
     def zipf(self, word: str) -> float:
-        """The decimal logarithm of how often a folded word occurs in a billion; 0 where it is in no list.
+        """Return the decimal logarithm of a folded word's occurrences per billion words; 0 if it is in no list.
 
         >>> Lexicon({"bake": 3.92}).zipf("bake"), Lexicon({"bake": 3.92}).zipf("bakke")
         (3.92, 0.0)
@@ -67,22 +67,22 @@ class Lexicon:
         return float(self._steps[place]) / _STEPS if place < len(self) and self._keys[place] == key else 0.0
 
     def to_bytes(self) -> bytes:
-        """The lexicon as `from_bytes` reads it: all hashes in order, four bytes each, then a byte of frequency each."""
+        """Return the lexicon for `from_bytes`: all hashes in order, four bytes each, then a byte of frequency each."""
         return self._keys.tobytes() + self._steps.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """A lexicon out of what `to_bytes` gave."""
+        """Read the output of `to_bytes`."""
         lexicon, count = cls({}), len(data) // 5
         lexicon._keys, lexicon._steps = np.frombuffer(data, "<u4", count), np.frombuffer(data, "u1", count, 4 * count)
         return lexicon
 
 
 def installed_lexicon(language: str) -> Lexicon:
-    """The words of an installed list; takes seconds, so keep `Lexicon.to_bytes` of it.
+    """Load an installed list; takes seconds, so store its `Lexicon.to_bytes`.
 
     Raises:
-        UnknownNameError: there is no list of this language.
+        UnknownNameError: there is no list for this language.
     """
     from wordfreq import get_frequency_dict
 
@@ -90,7 +90,7 @@ def installed_lexicon(language: str) -> Lexicon:
         raise UnknownNameError("language of a word list", language, LANGUAGES)
     words: dict[str, float] = {}
     for word, share in get_frequency_dict(language, "large").items():
-        # fold() is right for every word, and ten times as slow as this for nearly all of them
+        # fold() handles every word, but is ten times slower; this covers nearly all of them
         folded = word.replace("ё", "е") if _PLAIN.fullmatch(word) else fold(word)
         if _PLAIN.fullmatch(folded) or _WORD.fullmatch(folded):
             words[folded] = max(words.get(folded, 0.0), math.log10(share) + 9)

@@ -1,8 +1,8 @@
-"""Sentence splitting with offsets, for English, Russian, Chinese and their mixtures.
+"""Splits English, Russian, Chinese and mixed text into sentences with offsets.
 
-Rules, no model. One pass looks at every stop and every line break, and decides from a bounded window around it, so time
-is linear in the text. Where a stop is ambiguous (*the U.S. Army*; *in the U.S. The army*) the next word decides: common
-sentence openers are the stop words that the analyser knows.
+It uses rules, no model. One pass examines every stop and line break within a bounded window, so time is linear in the
+text. If a stop is ambiguous (*the U.S. Army*; *in the U.S. The army*), the next word decides: the analyser's stop words
+are taken as common sentence openers.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _STANDS_ALONE = re.compile(
 _BREAK = re.compile(r"\r\n|[\n\r\v\f\x85\u2028\u2029]")
 
 _WINDOW = 200
-"""Characters of a line that are looked at."""
+"""Characters of a line that are examined."""
 
 _WRAPPED_WIDTH = 50
-"""A line shorter than this was not broken for want of room, so its break means something."""
+"""A shorter line was not wrapped for lack of space, so its break is meaningful."""
 
 _WRAPPED_WIDTH_DENSE = 25
 """The same for Chinese, whose characters are twice as wide."""
@@ -62,9 +62,9 @@ _OPENING_WORDS = ENGLISH | RUSSIAN
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a text begin and end.
+    """Return start and end of each sentence of a text.
 
-    The slices ``text[start:end]`` are in order, do not overlap, carry no white space at either end, and together hold
+    The slices ``text[start:end]`` are in order, do not overlap, have no white space at either end, and together contain
     every character that is not white space. A sentence may be as long as the text: nothing is cut for length.
 
     Line breaks: an empty line always ends a sentence; so does a break before or after a heading, list item or line of
@@ -75,7 +75,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
     """
     spans: list[tuple[int, int]] = []
     start = line_start = 0
-    last_stop = -1  # where a stop that ends no sentence was last seen: a line may break after «Dr.»
+    last_stop = -1  # the last stop that did not end a sentence: a line may break after «Dr.»
     for match in _CANDIDATE.finditer(text):
         kind = match.lastgroup
         if kind == "line":
@@ -103,10 +103,10 @@ def _append(spans: list[tuple[int, int]], text: str, start: int, end: int) -> No
 
 
 def _dense_stop_ends(text: str, match: re.Match[str]) -> bool:
-    """Whether a sentence ends at 。！？； and what closes after it."""
+    """Whether a sentence ends at 。！？； and its closing marks."""
     close, stop = match["dense_close"], match["dense"]
     if close and stop[-1] in "！？!?":
-        # “好！”他说: the speaker belongs to what is said; （真的吗？）: an aside does not end what is around it.
+        # “好！”他说: the speaker belongs to the quote; （真的吗？）: an aside does not end the sentence around it.
         if _SPEAKER.match(text, match.end()):
             return False
         return close[-1] not in ")）]】"
@@ -114,7 +114,7 @@ def _dense_stop_ends(text: str, match: re.Match[str]) -> bool:
 
 
 def _stop_ends(text: str, match: re.Match[str], start: int) -> bool:
-    """Whether a sentence ends at one of ``. ! ? …`` and what closes after it."""
+    """Whether a sentence ends at one of ``. ! ? …`` and its closing marks."""
     following = _NEXT.match(text, match.end())
     space, opening, word = following.groups() if following else ("", "", "")
     stop, close = match["stop"], match["close"]
@@ -131,7 +131,7 @@ def _stop_ends(text: str, match: re.Match[str], start: int) -> bool:
 
 
 def _ends_without_space(text: str, match: re.Match[str], following: str) -> bool:
-    """Without a space after it a stop counts only next to a script that needs none: ``AI.我``, ``Да?「``."""
+    """Whether a stop without a space after it counts: only next to a script without spaces (``AI.我``, ``Да?「``)."""
     if not following or not _DENSE_CHARACTER.match(following[0]):
         return False
     before = text[match.start() - 1 : match.start()]
@@ -143,7 +143,7 @@ def _ends_without_space(text: str, match: re.Match[str], following: str) -> bool
 
 
 def _period_ends(text: str, match: re.Match[str], start: int, word: str) -> bool:
-    """Whether a sentence ends at a single period, given that the next word is a number or has a capital."""
+    """Whether a sentence ends at a single period, given that a number or capitalised word follows."""
     window = text[max(start, match.start() - 25) : match.start()]
     last = _LAST.search(window)
     if last is None:
@@ -165,7 +165,7 @@ def _ends_before_capital(token: str, before: str, *, opens: bool) -> bool:
         # «в 1990 г. Потом …», but «г. Москва»
         return before.rstrip()[-1:].isdigit()
     if lower.isdigit():
-        # «3. Next item»: the number of an item, not a sentence
+        # «3. Next item»: a list number, not a sentence
         return bool(before.strip())
     if len(lower.replace(".", "")) == 1 and lower.isalpha():
         return _letter_ends(token, before, opens=opens)
@@ -184,13 +184,13 @@ def _letter_ends(letter: str, before: str, *, opens: bool) -> bool:
 
 
 def _indentation(text: str, start: int, end: int) -> int:
-    """Characters between the last line break in ``text[start:end]``, which is white space, and its end."""
+    """Return the number of characters after the last line break in the white space ``text[start:end]``."""
     gap = text[start:end]
     return len(gap) - 1 - max(gap.rfind(mark) for mark in "\n\r\v\f\x85\u2028\u2029")
 
 
 def _line_ends(text: str, line_start: int, line_end: int, following: int, *, held: bool) -> bool:
-    """Whether the break at ``line_end`` ends a sentence; ``following`` is where the text goes on."""
+    """Whether the break at ``line_end`` ends a sentence; ``following`` is where the text continues."""
     gap = text[line_end : min(following, line_end + _WINDOW)]
     if following >= len(text) or len(_BREAK.findall(gap)) > 1 or "\u2029" in gap or "\f" in gap:
         return True

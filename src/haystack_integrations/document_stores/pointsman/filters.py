@@ -1,4 +1,4 @@
-"""Haystack's filters as filters of Pointsman."""
+"""Converts Haystack filters to Pointsman filters."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -16,13 +16,13 @@ _NOTHING: Final = Or(())
 
 
 def filter_of(filters: Mapping[str, Any]) -> Filter:
-    """One of Haystack's filters as one of ours.
+    """Convert a Haystack filter to a Pointsman filter.
 
-    Dates with a zone are compared as instants; those without one as texts, so write all of them in one form of
-    ISO 8601. A boolean is no number, and a list stands for its members.
+    Dates with a time zone are compared as instants; those without one as texts, so write all of them in one form of
+    ISO 8601. A boolean is not a number, and a list stands for its members.
 
     Raises:
-        FilterError: Haystack's; it is malformed, or cannot be expressed: only metadata and the id can be filtered on.
+        FilterError: (Haystack's) it is malformed, or not supported: only metadata and the id can be filtered on.
     """
     if not isinstance(filters, Mapping):
         raise FilterError(f"a filter is a mapping, not {type(filters).__name__}")
@@ -42,7 +42,7 @@ def _logic(filters: Mapping[str, Any]) -> Filter:
             return And(parts)
         case "OR":
             return Or(parts)
-        case "NOT":  # as Haystack means it: not all of them
+        case "NOT":  # in Haystack: not all of them
             return Not(And(parts))
     raise FilterError(f"unknown operator {filters['operator']!r:.80}; there are AND, OR and NOT")
 

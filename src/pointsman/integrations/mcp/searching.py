@@ -9,6 +9,7 @@ from pointsman.errors import InputError
 from pointsman.filters import typed_values
 from pointsman.integrations.mcp import plain, shapes
 from pointsman.integrations.mcp.library import id_of
+from pointsman.retrieval.background import spread_evenly
 from pointsman.store.base import Capability
 from pointsman.wire import answer_to_dict, explanation_to_dict, route_to_dict
 
@@ -127,9 +128,7 @@ def _sample(dataset: Dataset) -> list[Document]:
     store = dataset.store
     if not store.info.can(Capability.LOCAL):
         return store.page(None, _SAMPLE).documents
-    ids = store.ids()
-    sample = ids[:: max(1, len(ids) // _SAMPLE)][:_SAMPLE]
-    return [document for document in store.get(sample) if document is not None]
+    return spread_evenly(store, store.ids(), _SAMPLE)
 
 
 def keys_of(documents: Iterable[Document]) -> list[shapes.Key]:

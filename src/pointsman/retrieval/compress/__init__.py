@@ -1,6 +1,6 @@
-"""Compression: what bears on the query, within a budget, with offsets into the source (R6); and what goes with it.
+"""Compression to the parts relevant to the query, within a budget, with offsets into the source (R6).
 
-Expanders give hits more context before it, and `LostInTheMiddle` puts them in the order in which models read best.
+Expanders first add context to hits; `LostInTheMiddle` orders hits so that models read them best.
 """
 
 from pointsman.retrieval.compress.base import MAX_CHARS, BaseCompressor, Compressed

@@ -1,4 +1,4 @@
-"""Reads what a model answered that was asked to compress, and checks it against the source. Pure, in linear time."""
+"""Parses a model's answers to compression prompts and checks them against the source. Pure, in linear time."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _THOUSANDS = re.compile(r"(?<=\d)[,. \u00a0\u202f](?=\d{3}(?!\d))")
 _LONG_NUMBER = re.compile(r"\d{2,}")
 
 _LEAST_QUOTED = 5
-"""Characters of a quotation that is looked for: a shorter one stands in any text."""
+"""The shortest quotation, in characters, that is looked up; shorter ones occur in any text."""
 
-_LONGEST = 50_000  # characters of an answer that are read: reading more would hold up an event loop
+_LONGEST = 50_000  # characters of an answer that are read: reading more would block an event loop
 _MOST_LINES = 200
 """Lines of prose that are taken for quotations."""
 
 _FOUNDED = 1 / 3
-"""The share of a summary's vocabulary that has to be in the source or in the query."""
+"""The share of a summary's vocabulary that must occur in the source or in the query."""
 
 
 class DefectError(Exception):
-    """An answer cannot be used; ``defect`` is a name out of ``CompressionPrompts.problems``."""
+    """An unusable answer; ``defect`` is a name from ``CompressionPrompts.problems``."""
 
     def __init__(self, defect: str, detail: str) -> None:
         super().__init__(f"{defect}: {detail}")
@@ -53,7 +53,7 @@ class DefectError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Which sentences an answer names: 0-based, in its order, each once; and how many it named that do not exist."""
+    """The sentences that an answer names: 0-based, in its order, without repeats; and the number of unknown ones."""
 
     places: tuple[int, ...]
     invented: int = 0
@@ -63,15 +63,15 @@ def references(answer: str, texts: Sequence[str], template: str) -> References:
     """The sentences that an answer names by number, from 1, or quotes.
 
     Args:
-        answer: any text at all.
-        texts: the sentences, as they were numbered.
-        template: the prompt's, to tell an echo.
+        answer: any text.
+        texts: the sentences, in the order of their numbers.
+        template: of the prompt, to detect echoes.
 
     Raises:
-        DefectError: it cannot be used.
+        DefectError: the answer is unusable.
 
-    >>> named('Sure: {"keep": [2, 7, "The cat sat."]}', ["The cat  sat.", "It rained."], "")
-    Named(places=(1, 0), invented=1)
+    >>> references('Sure: {"keep": [2, 7, "The cat sat."]}', ["The cat  sat.", "It rained."], "")
+    References(places=(1, 0), invented=1)
     """
     text = _checked(answer, template)
     items, truncated = _items(text)
@@ -86,7 +86,7 @@ def references(answer: str, texts: Sequence[str], template: str) -> References:
             raise DefectError("no_answer", "it names no sentence")
         return References(
             result.places
-        )  # the other lines are the model's own talk, and nothing that it claims to quote
+        )  # other lines are the model's comments, which it does not present as quotations
     result = _existing(items, texts)
     if not result.places and (items or truncated):
         raise DefectError("no_answer", "its list names no sentence")
@@ -94,17 +94,17 @@ def references(answer: str, texts: Sequence[str], template: str) -> References:
 
 
 def summary(answer: str, source: str, query: str, template: str, fits: Callable[[str], bool]) -> str:
-    """A summary that may be used; empty where the model says that nothing bears on the query.
+    """Returns a valid summary; empty if the model says that nothing is relevant to the query.
 
     Args:
-        answer: any text at all.
-        source: what was summarised.
-        query: what was asked.
-        template: the prompt's, to tell an echo.
+        answer: any text.
+        source: the text that was summarised.
+        query: the query.
+        template: of the prompt, to detect echoes.
         fits: whether a text is short enough.
 
     Raises:
-        DefectError: it may not.
+        DefectError: the summary is not valid.
     """
     text = _checked(answer, template).strip('`"“”«»「」 \n')
     if not text:
@@ -123,7 +123,7 @@ def summary(answer: str, source: str, query: str, template: str, fits: Callable[
 
 
 def _checked(answer: str, template: str) -> str:
-    """The answer without what was thought aloud, if there is any and it is no echo."""
+    """The answer without the model's thinking; raises if nothing is left or if it echoes the prompt."""
     if len(answer) > _LONGEST:
         raise DefectError("no_answer", f"it has {len(answer)} characters, more than any answer needs")
     text = _THOUGHT.split(answer)[-1].strip()
@@ -135,14 +135,14 @@ def _checked(answer: str, template: str) -> str:
 
 
 def _own_lines(template: str) -> Iterator[str]:
-    """Lines of a prompt that are ours and say something."""
+    """Yields the lines of a prompt without placeholders that are long enough to be distinctive."""
     for line in template.splitlines():
         if len(line) >= 12 and not Template(line).get_identifiers():
             yield line
 
 
 def _items(text: str) -> tuple[list[Any] | None, bool]:
-    """What the last JSON list in a text holds, None where there is none; and whether the text ends inside of it."""
+    """The items of the last JSON list in a text, None if there is none; and whether the text ends inside the list."""
     try:
         values = find_values(text)
     except TooMuchError:
@@ -167,7 +167,7 @@ def _listed(value: Any) -> list[Any] | None:
 
 
 def _existing(items: Sequence[Any], texts: Sequence[str]) -> References:
-    """Numbers that are in range and quotations that stand in the source, in the order given."""
+    """Numbers that are in range and quotations that occur in the source, in the order given."""
     source, places, invented = _Quotable(texts), dict[int, None](), 0
     for item in _flat(items):
         numbers = _numbers(item, len(texts))
@@ -187,11 +187,11 @@ def _existing(items: Sequence[Any], texts: Sequence[str]) -> References:
 
 
 def _flat(items: Sequence[Any]) -> Iterator[int | str]:
-    """Numbers and texts, also those of objects in the list; what was cut off or is something else is left out."""
+    """Yields numbers and texts, also from objects in the list; truncated and other items are left out."""
     for item in items:
         if isinstance(item, Object):
             values = sorted((value for _, value in item.pairs), key=lambda value: not isinstance(value, int))
-            yield from _flat(values[:1])  # its number, else what it has first
+            yield from _flat(values[:1])  # its number, otherwise its first value
         elif isinstance(item, list):
             yield from (part for part in item if isinstance(part, int | str) and not isinstance(part, bool))
         elif isinstance(item, int | str) and not isinstance(item, bool):
@@ -199,7 +199,7 @@ def _flat(items: Sequence[Any]) -> Iterator[int | str]:
 
 
 def _numbers(item: int | str, most: int) -> list[int] | None:
-    """What an item counts: one number, or a range of them; None for a text."""
+    """The numbers that an item stands for: one number, or a range; None for a text."""
     if isinstance(item, int):
         return [max(item, 0)]
     if match := _RANGE.fullmatch(item):
@@ -210,7 +210,7 @@ def _numbers(item: int | str, most: int) -> list[int] | None:
 
 
 class _Quotable:
-    """The sentences as one text under normalisation of width and white space, in which quotations are looked for."""
+    """The sentences as one text with normalised width and white space, in which quotations are looked up."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.starts: list[int] = []
@@ -222,7 +222,7 @@ class _Quotable:
         self.text = " ".join(parts)
 
     def quoted(self, quotations: Sequence[str]) -> References:
-        """The sentences in which quotations stand word for word."""
+        """The sentences that contain the quotations word for word."""
         places, invented = dict[int, None](), 0
         for quotation in quotations:
             quote = _normal(_BULLET.sub("", quotation))
@@ -241,17 +241,17 @@ def _normal(text: str) -> str:
 
 
 def _script(text: str) -> str:
-    """The script that most letters are of; empty where there are none."""
+    """The script of most letters; empty if there are none."""
     shares = scripts(text)
     best = max(shares, key=shares.__getitem__)
     return best if shares[best] else ""
 
 
 def _check_founded(text: str, source: str, query: str, *, same_script: bool) -> None:
-    """Whether what a summary says can come from the source.
+    """Check that the contents of a summary can come from the source.
 
     Raises:
-        DefectError: it has a number of its own, or a vocabulary of its own.
+        DefectError: it contains a number or vocabulary of its own.
     """
     numbers = set(_LONG_NUMBER.findall(_THOUSANDS.sub("", f"{source}\n{query}")))
     foreign = [number for number in _LONG_NUMBER.findall(_THOUSANDS.sub("", text)) if number not in numbers]
@@ -267,7 +267,7 @@ def _shortened(text: str, fits: Callable[[str], bool]) -> str:
     """The text, or as many of its first sentences as fit.
 
     Raises:
-        DefectError: not even the first one does.
+        DefectError: not even the first sentence fits.
     """
     if fits(text):
         return text

@@ -1,8 +1,8 @@
-"""What every compressor is: it keeps of each hit what bears on the query, within one budget for all hits (R6).
+"""The base of all compressors, which keep the parts of hits relevant to the query, within one budget for all (R6).
 
-To write one, subclass `BaseCompressor` and implement ``compress`` or ``acompress``. The base cuts the ranking, leaves
-texts alone that fit as they are, puts the excerpts on the hits, checks that the budget is kept and that every span
-stands in the source, and passes the ranking on with its texts whole where anything goes wrong.
+To write one, subclass `BaseCompressor` and implement ``compress`` or ``acompress``. The base class cuts the ranking,
+leaves texts alone that already fit, puts the excerpts on the hits, and checks that the budget is kept and that every
+span occurs in the source; if anything fails, it passes the ranking on with whole texts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_CHARS: Final = 1000
-"""Characters that all texts of an answer may have together, unless told otherwise."""
+"""The default limit, in characters, on all texts of an answer together."""
 
 _NOTHING = "dropped: other texts are more relevant to the query and used up the budget"
 _LONGEST_CAUSE = 300
@@ -31,13 +31,13 @@ _LONGEST_CAUSE = 300
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """What a compressor made of some hits.
+    """The result of compressing some hits.
 
     Attributes:
-        excerpts: one for each hit, in their order; None where nothing is left of it.
+        excerpts: one per hit, in order; None if nothing is left of it.
         detail: what was done, in words.
-        degraded: what did not work as asked, and what was done instead.
-        reasons: why nothing is left, by the hit's place, where there is more to say than that there was no room.
+        degraded: what did not work as requested, and what was done instead.
+        reasons: why nothing is left, by the hit's place, if the reason is not just a lack of room.
     """
 
     excerpts: tuple[Excerpt | None, ...]
@@ -47,11 +47,10 @@ class Compressed:
 
 
 class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
-    """Shortens the texts of an answer. Implement ``compress`` or ``acompress``; the other one comes from here.
+    """Shortens the texts of an answer. Implement ``compress`` or ``acompress``; this class derives the other.
 
-    Only the hits of the answer are compressed: the ranking is cut to ``top_k`` first. Scores and order stay. A hit with
-    an excerpt from an earlier compressor is read where that excerpt stands; a summary stands nowhere, so the document
-    is read anew.
+    Only the hits of the answer are compressed: the ranking is first cut to ``top_k``. Scores and order stay. If a hit
+    has an excerpt from an earlier compressor, only its spans are read; a summary has none, so all of the document is.
     """
 
     stage = "compress"
@@ -63,13 +62,13 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         max_tokens: int | None = None,
         count_tokens: Callable[[str], int] | None = None,
     ) -> None:
-        """Set the budget for all texts of an answer together; 1000 characters unless given.
+        """Set the budget for all texts of an answer together; 1000 characters by default.
 
         Args:
-            max_chars: in characters, the " … " between parts of a text included.
+            max_chars: in characters, including the " … " between parts of a text.
             max_tokens: in tokens instead.
-            count_tokens: how many tokens a text has. Without it they are estimated, as when files are cut into
-                passages: within 20 % of the tokenizer of XLM-R for nearly all English, Chinese and Russian texts.
+            count_tokens: counts the tokens of a text. By default they are estimated, as when files are split into
+                passages: within 20 % of XLM-R's tokenizer for nearly all English, Chinese and Russian texts.
 
         Raises:
             InputError: both limits are given, or one is out of range.
@@ -85,41 +84,41 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
         else:
             self.budget = TextBudget(_positive("max_chars", MAX_CHARS if max_chars is None else max_chars))
 
-    # ── what a subclass implements ───────────────────────────────────────────────────────────────────────────────
+    # ── for subclasses ───────────────────────────────────────────────────────────────────────────────────────────
 
     def compress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
-        """Compress texts that together are over the budget; never called for others."""
+        """Compress texts that together exceed the budget; not called for others."""
         return wait_for(self.acompress, query, hits)
 
     async def acompress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
-        """The same, awaited; a synchronous ``compress`` runs in a worker thread."""
+        """Async version of `compress`; a synchronous ``compress`` runs in a worker thread."""
         return await in_thread(self.compress, query, hits)
 
     # ── rankings ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The first ``top_k`` hits with excerpts; a hit of which nothing is left goes to ``dropped``.
+        """Returns the first ``top_k`` hits with excerpts; a hit of which nothing is left goes to ``dropped``.
 
-        Never raises for what a compressor did: then texts are left whole, and ``degraded`` says why.
+        Never raises because of a compressor: texts are then left whole, and ``degraded`` says why.
         """
         hits, short = ranked.hits[:top_k], None
         try:
             short = self._short(ranked, hits)
             return short or self._applied(ranked, hits, self.compress(query, hits))
-        except Exception as error:  # noqa: BLE001  (told in the answer and logged)
+        except Exception as error:  # noqa: BLE001  (reported in the answer and logged)
             return self._whole(ranked, hits, error)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The same, awaited."""
+        """Async version of `refine`."""
         hits = ranked.hits[:top_k]
         try:
             short = await in_thread(self._short, ranked, hits)
             return short or self._applied(ranked, hits, await self.acompress(query, hits))
-        except Exception as error:  # noqa: BLE001  (told in the answer and logged)
+        except Exception as error:  # noqa: BLE001  (reported in the answer and logged)
             return self._whole(ranked, hits, error)
 
     def _short(self, ranked: Ranked, hits: Sequence[Hit]) -> Ranked | None:
-        """The answer where there is nothing to do."""
+        """The answer if there is nothing to compress; otherwise None."""
         total = sum(self.budget.cost(hit.text) for hit in hits)
         if total > self.budget.most:
             return None
@@ -168,17 +167,17 @@ def _passed(
     degraded: tuple[str, ...] = (),
     cut: Sequence[Hit] | None = None,
 ) -> Ranked:
-    """The ranking with these hits; those behind the cut are told as dropped."""
+    """The ranking with these hits; those below the cut are listed as dropped."""
     cut = ranked.hits[len(hits) :] if cut is None else cut
     below = {hit.key: "below the cut: only the hits of the answer are compressed" for hit in cut}
     return replace(ranked, hits=tuple(hits), detail=detail, dropped={**below, **(dropped or {})}, degraded=degraded)
 
 
 def _check(excerpt: Excerpt, hit: Hit, name: str) -> None:
-    """An excerpt with spans is just what stands there.
+    """Check that the text of an excerpt with spans equals the text at those spans.
 
     Raises:
-        ModelError: it is not.
+        ModelError: it differs.
     """
     text, position = hit.document.text, 0
     for start, end in excerpt.spans:

@@ -1,8 +1,8 @@
-"""More context around a hit: its neighbours in the source, or the document that it is part of.
+"""Adds context to a hit: its neighbours in the source, or the document that it is part of.
 
-Passages that `pointsman index` makes say where they stand: ``source`` (the file), ``position`` (their number in it, or
-in the record of a table), ``start`` and ``end`` (characters in the source's text) and ``parent`` (section or record).
-Passages of others need ``source`` and ``position`` alone, or ``parent``.
+The metadata of passages made by `pointsman index` says where they belong: ``source`` (the file), ``position`` (their
+number in it, or in the record of a table), ``start`` and ``end`` (characters in the source's text) and ``parent``
+(section or record). Other passages need only ``source`` and ``position``, or ``parent``.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ _BELOW = "below the cut: only the hits of the answer get more context"
 
 @runtime_checkable
 class PassageStore(Protocol):
-    """Gives documents by id and lists those of a source; a `pointsman.Dataset` does."""
+    """Returns documents by id and lists those of a source, as a `pointsman.Dataset` does."""
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
-        """The document of this id, if there is one."""
+        """Returns the document with this id, or None."""
         ...
 
     def ids(self, *, source: str | None = None) -> list[str]:
-        """The ids of documents whose metadata has this ``source``."""
+        """Returns the ids of documents whose metadata has this ``source``."""
         ...
 
 
 Stores = PassageStore | Mapping[str | None, PassageStore] | Callable[[str | None], PassageStore | None]
-"""One store for all hits; or stores by the name of the dataset that a hit is from, as a mapping or a function."""
+"""One store for all hits; or stores by dataset name, as a mapping or a function."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Hits that become one, by their place, best first; and the document it gets."""
+    """Hits that become one, by their places, best first; and the document for it."""
 
     members: Sequence[int]
     document: Document
 
 
 class _Expander(BaseRefiner, ABC):
-    """What both expanders share: whom to ask, and how several hits become one."""
+    """Shared by both expanders: access to the stores, and the merging of hits."""
 
     stage = "expand"
 
@@ -65,8 +65,8 @@ class _Expander(BaseRefiner, ABC):
             )
         self.fetch = fetch
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (whatever was asked)
-        """The first ``top_k`` hits with more around them; those that became part of a better one are dropped."""
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
+        """The first ``top_k`` hits with more context; hits that became part of a better one are dropped."""
         hits = ranked.hits[:top_k]
         look = _Look(self.fetch)
         groups = {group.members[0]: group for group in self._groups(hits, look)}
@@ -85,11 +85,11 @@ class _Expander(BaseRefiner, ABC):
 
     @abstractmethod
     def _groups(self, hits: Sequence[Hit], look: _Look) -> list[_Group]:
-        """Which hits get which document; hits in no group stay as they are."""
+        """Which hits get which document; hits in no group stay unchanged."""
 
 
 def _merged_hit(hits: Sequence[Hit], group: _Group) -> Hit:
-    """The hit that a group becomes: the best one's place and identity, the best score, the provenance of all."""
+    """The hit that a group becomes: place and identity of the best one, the best score, the provenance of all."""
     members = [hits[place] for place in group.members]
     provenance = tuple(dict.fromkeys(entry for hit in members for entry in hit.provenance))
     score = max(hit.score for hit in members)
@@ -98,7 +98,7 @@ def _merged_hit(hits: Sequence[Hit], group: _Group) -> Hit:
 
 @dataclass(slots=True)
 class _Look:
-    """Look-ups for one answer: each source is read once, and one that fails is told and leaves its hit as it is."""
+    """Look-ups for one answer: each source is read once; a failure is reported and leaves its hit unchanged."""
 
     fetch: Stores
     notes: dict[str, int] = field(default_factory=dict)
@@ -109,10 +109,10 @@ class _Look:
         self.notes[what] = self.notes.get(what, 0) + 1
 
     def safely(self, hit: Hit, look_up: Callable[[], T]) -> T | None:
-        """What a look-up gives; None where it failed."""
+        """Returns the result of a look-up; None if it failed."""
         try:
             return look_up()
-        except Exception as error:  # noqa: BLE001  (a store of the user's may raise anything: told and logged)
+        except Exception as error:  # noqa: BLE001  (a user's store may raise anything: reported and logged)
             cause = f"{type(error).__name__}: {error}"[:300]
             self.degraded.setdefault(f"expand: a look-up failed, hits stay as they were: {cause}")
             _log.warning("no context for hit %.80r: %s", hit.id, cause, exc_info=error)
@@ -128,7 +128,7 @@ class _Look:
         return store.get(id_) if store is not None else None
 
     def source(self, hit: Hit) -> _Passages:
-        """The passages of the source that a hit is from."""
+        """Returns the passages of a hit's source."""
         name = hit.metadata.get("source")
         if not isinstance(name, str):
             return _Passages(())
@@ -143,17 +143,17 @@ class _Look:
 
 
 class _Passages:
-    """The passages of one source in order."""
+    """The passages of one source, in order."""
 
     def __init__(self, passages: Sequence[Document]) -> None:
         pairs = [(position, passage) for passage in passages if (position := _number(passage, "position")) is not None]
         pairs.sort(key=lambda pair: pair[0])
         self.passages = [passage for _, passage in pairs]
-        # The passages of each record of a table are counted from 0: only those of the same record are neighbours.
+        # Positions restart at 0 in each record of a table: only passages of the same record are neighbours.
         self.in_records = len({position for position, _ in pairs}) < len(pairs)
 
     def stretch(self, hit: Hit) -> tuple[Hashable, list[Document]]:
-        """What tells the text that a hit is from, and all its passages."""
+        """A key for the stretch of text that contains the hit, and all passages of that stretch."""
         parent = hit.metadata.get("parent") if self.in_records else None
         return (hit.dataset, hit.metadata.get("source"), parent), self.of_parent(parent)
 
@@ -166,12 +166,12 @@ class _Passages:
 
 
 class WindowExpander(_Expander):
-    """Widens each hit by its neighbours in the same source.
+    """Extends each hit by its neighbours in the same source.
 
-    What two neighbours share is not repeated: texts are put together by their offsets, else with an empty line between.
-    Hits whose windows meet become one, in the place of the better one and with its id. The text is that of several
-    passages then, so the document is a new one: ``metadata["passages"]`` has their ids, and ``start`` and ``end``
-    reach from the first to the last.
+    Texts are joined by their offsets, so that shared text is not repeated, otherwise with an empty line between them.
+    Hits whose windows meet become one, with place and id of the better one. Its text then comes from several passages,
+    so the document is a new one: ``metadata["passages"]`` has their ids, and ``start`` and ``end`` reach from the first
+    to the last.
     """
 
     def __init__(self, fetch: Stores, before: int = 1, after: int = 1) -> None:
@@ -179,11 +179,11 @@ class WindowExpander(_Expander):
 
         Args:
             fetch: the dataset that hits come from, or several by name.
-            before: passages before a hit.
-            after: passages after it.
+            before: the number of passages before a hit.
+            after: the number of passages after it.
 
         Raises:
-            InputError: a number is out of range, or ``fetch`` can give nothing.
+            InputError: a number is out of range, or ``fetch`` is not a store.
         """
         super().__init__(fetch)
         for name, value in (("before", before), ("after", after)):
@@ -216,7 +216,7 @@ class WindowExpander(_Expander):
 
 
 def _merged_windows(windows: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[int]]]:
-    """Windows that meet or overlap as one, with the hits in it.
+    """Merges windows that meet or overlap, with their hits.
 
     >>> _merged_windows([(4, 7, 0), (0, 2, 1), (2, 4, 2), (9, 10, 3)])
     [(0, 7, [1, 2, 0]), (9, 10, [3])]
@@ -231,22 +231,22 @@ def _merged_windows(windows: Sequence[tuple[int, int, int]]) -> list[tuple[int, 
 
 
 class ParentExpander(_Expander):
-    """Puts the document that a hit is part of in its place; several parts of one become one hit.
+    """Replaces a hit by the document that it is part of; several parts of one document become one hit.
 
-    The parent is looked up by the id that ``metadata[parent_key]`` names. Where no document has that id, as in what
-    `pointsman index` makes, the passages of the source that name the same parent are put together. A hit whose parent
-    is not to be had stays as it is, and ``detail`` says how many there are.
+    The parent is looked up by the id in ``metadata[parent_key]``. If no document has that id, as with passages made by
+    `pointsman index`, the passages of the source that name the same parent are joined. A hit whose parent is not
+    available stays unchanged, and ``detail`` gives the number of such hits.
     """
 
     def __init__(self, fetch: Stores, parent_key: str = "parent") -> None:
-        """Say where parents are.
+        """Set where parents are found.
 
         Args:
             fetch: the dataset that hits come from, or several by name.
-            parent_key: the name in the metadata that holds the parent's id.
+            parent_key: the metadata key that holds the parent's id.
 
         Raises:
-            InputError: ``fetch`` can give nothing.
+            InputError: ``fetch`` is not a store.
         """
         super().__init__(fetch)
         self.parent_key = parent_key
@@ -279,7 +279,7 @@ class ParentExpander(_Expander):
 
 
 def _joined(document: Document, passages: Sequence[Document]) -> Document:
-    """A document with the text of several passages in order, and where they stand."""
+    """A document with the joined text of several passages, and their place in the source."""
     parts = [passages[0].text]
     for before, after in pairwise(passages):
         shared = _shared(before, after)
@@ -295,7 +295,7 @@ def _joined(document: Document, passages: Sequence[Document]) -> Document:
 
 
 def _shared(before: Document, after: Document) -> int | None:
-    """How many characters two neighbours have in common, negative for a gap; None where that is not known."""
+    """The number of characters that two neighbours share, negative for a gap; None if unknown."""
     end, start = _number(before, "end"), _number(after, "start")
     if end is None or start is None:
         return None

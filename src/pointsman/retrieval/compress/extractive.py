@@ -1,4 +1,4 @@
-"""The sentences that bear on the query, found without a language model."""
+"""Selects the sentences relevant to the query, without a language model."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # Tuned on the training questions of WikiQA, on MuSiQue and on one half of HotpotQA (benchmarks/compression.py reports
-# others). Not kept, as none of it gained on all three: a bonus for the neighbours of good sentences, a share of the
-# words of the title, clauses instead of sentences, scores by length (worse), skipping what does not fit (worse).
+# others). Rejected, as none improved all three: a bonus for the neighbours of good sentences, a share of the words of
+# the title, clauses instead of sentences, scores by length (worse), skipping what does not fit (worse).
 _K1: Final = 0.6
 _B: Final = 0.2
 _LEAD: Final = 0.2
-"""What the first sentence of a text gets, on a scale where the best by words gets 1; the n-th gets 1/n of it."""
+"""The bonus of a text's first sentence, relative to 1 for the best by words; the n-th sentence gets 1/n of it."""
 _RANK: Final = 0.1
-"""What a hit loses each time its rank doubles."""
+"""The penalty of a hit each time its rank doubles."""
 _NUMBER: Final = 0.2
-"""What a sentence with a digit gets where the query asks for a number or a date."""
+"""The bonus of a sentence with a digit if the query asks for a number or a date."""
 _COSINE: Final = 1.0
-"""What the sentence nearest to the query gets; the farthest gets 0."""
+"""The bonus of the sentence nearest to the query; the farthest gets 0."""
 
 EMBEDDED: Final = 256
-"""Sentences embedded for one answer at most, the best by words: a small model does some 30 to 100 a second."""
+"""The most sentences embedded per answer, the best by words: a small model embeds some 30 to 100 a second."""
 
 _SAME: Final = 0.85
-"""Jaccard similarity of their tokens from which on two sentences say the same."""
+"""The Jaccard similarity of tokens from which two sentences count as repeats."""
 
 _DIGITS = re.compile(r"\d+")
 _NEGATIONS = re.compile(
@@ -48,15 +48,15 @@ _NEGATIONS = re.compile(
 
 
 class ExtractiveCompressor(BaseCompressor):
-    """Keeps the sentences that bear most on the query, of all hits together, in source order, with their offsets.
+    """Keeps the sentences most relevant to the query, from all hits together, in source order, with their offsets.
 
-    A sentence is scored by BM25 among the sentences of the answer and, where an embedder is given, by its cosine to the
-    query. Being early in its text, in a better hit, or holding a digit where a number is asked for counts a little.
-    Then sentences are taken from the best down, without those that say the same as a better one, until one doesn't fit;
-    of that one the part around the query's words is taken. Nothing is changed in what is kept.
+    A sentence is scored by BM25 among the sentences of the answer and, if an embedder is given, by its cosine to the
+    query. An early place in its text, a better hit, or a digit when a number is asked for adds a little. Sentences are
+    then taken from the best down, skipping repeats of better ones, until one doesn't fit; of that one, the part around
+    the query's words is taken. Kept text is never changed.
 
     BM25 as in Robertson and Zaragoza, "The probabilistic relevance framework", 2009,
-    https://doi.org/10.1561/1500000019. An embedder costs a call for at most 256 sentences an answer; if it fails, the
+    https://doi.org/10.1561/1500000019. An embedder costs a call for at most 256 sentences per answer; if it fails, the
     words alone decide, and ``degraded`` says so.
     """
 
@@ -71,10 +71,10 @@ class ExtractiveCompressor(BaseCompressor):
         """Set the budget; see `BaseCompressor`.
 
         Args:
-            embedder: compares sentences with the query; None: their words alone do.
+            embedder: compares sentences with the query; None: compare by words alone.
             max_chars: for all texts of an answer together.
             max_tokens: in tokens instead.
-            count_tokens: counts them.
+            count_tokens: counts tokens.
         """
         super().__init__(max_chars=max_chars, max_tokens=max_tokens, count_tokens=count_tokens)
         self.embedder = embedder
@@ -84,7 +84,7 @@ class ExtractiveCompressor(BaseCompressor):
         return self.within(self.budget, query, hits)
 
     def within(self, budget: TextBudget, query: Query, hits: Sequence[Hit]) -> Compressed:
-        """The same within another budget."""
+        """`compress` within another budget."""
         ordered = Sentences(query.text, hits)
         order, degraded = self.order(ordered)
         excerpts = fill(order, hits, budget, ordered.words)
@@ -94,13 +94,13 @@ class ExtractiveCompressor(BaseCompressor):
         return Compressed(excerpts, detail, degraded)
 
     def order(self, ordered: Sentences) -> tuple[Iterator[Unit], tuple[str, ...]]:
-        """Sentences from the most relevant down, without repetitions; and what did not work."""
+        """Returns the sentences from the most relevant down, without repeats; and what did not work."""
         scores, degraded = ordered.by_words(), tuple[str, ...]()
         if self.embedder is not None:
             try:
                 near = ordered.nearness(self.embedder, scores)
                 scores = [score + _COSINE * cosine for score, cosine in zip(scores, near, strict=True)]
-            except Exception as error:  # noqa: BLE001  (an embedder of the user's may raise anything: told, and logged)
+            except Exception as error:  # noqa: BLE001  (a user's embedder may raise anything: reported and logged)
                 cause = f"{type(error).__name__}: {error}"[:300]
                 degraded = (f"compress: the embedder failed, sentences are compared by words alone: {cause}",)
                 _log.warning("%s", degraded[0], exc_info=error)
@@ -108,11 +108,11 @@ class ExtractiveCompressor(BaseCompressor):
 
 
 class Sentences:
-    """The sentences of some hits as a query sees them.
+    """The sentences of some hits, scored for a query.
 
     Attributes:
         units: the sentences, hit by hit, in source order.
-        words: what each token of the query is worth: its idf among these sentences.
+        words: the weight of each token of the query: its idf among these sentences.
     """
 
     def __init__(self, query: str, hits: Sequence[Hit]) -> None:
@@ -124,7 +124,7 @@ class Sentences:
         self.words = _idf(self.asked, self.tokens)
 
     def by_words(self) -> list[float]:
-        """The relevance of each sentence, 1 for the best by BM25 alone and up to 1.4 with what else counts."""
+        """The relevance of each sentence: up to 1 by BM25 alone, up to 1.4 with the other criteria."""
         lengths = [counts.total() for counts in self.tokens]
         mean = sum(lengths) / max(len(lengths), 1) or 1.0
         pairs = zip(self.tokens, lengths, strict=True)
@@ -140,7 +140,7 @@ class Sentences:
         return scores
 
     def nearness(self, embedder: Embedder, scores: Sequence[float]) -> list[float]:
-        """The cosine of each sentence to the query, stretched to 0…1; 0 for those that were not looked at."""
+        """The cosine of each sentence to the query, scaled to 0…1; 0 for those not compared."""
         if not self.units:
             return []
         places = sorted(range(len(self.units)), key=lambda place: -scores[place])[:EMBEDDED]
@@ -155,7 +155,7 @@ class Sentences:
         return result
 
     def distinct(self, scores: Sequence[float]) -> Iterator[Unit]:
-        """Best first, ties in order of the hits; without those that repeat a better one."""
+        """Yields the best first, ties in order of the hits, without repeats of better ones."""
         unique = _Distinct(self.tokens)
         for place in sorted(range(len(self.units)), key=lambda place: -scores[place]):
             if unique.add(self.texts[place], self.tokens[place]):
@@ -163,11 +163,11 @@ class Sentences:
 
 
 class _Distinct:
-    """Sentences that were kept, to tell whether another one repeats one of them.
+    """Detects whether a sentence repeats one that was kept.
 
-    Two that say the same share one of their rarest tokens (Chaudhuri, Ganti and Kaushik, "A primitive operator for
-    similarity joins in data cleaning", ICDE 2006, https://doi.org/10.1109/ICDE.2006.9), so only those are compared.
-    Sentences that differ in a number or in a negation never say the same, however alike they are.
+    Two repeats share one of their rarest tokens (Chaudhuri, Ganti and Kaushik, "A primitive operator for
+    similarity joins in data cleaning", ICDE 2006, https://doi.org/10.1109/ICDE.2006.9), so only such pairs are
+    compared. Sentences that differ in a number or in a negation are never repeats, however similar they are.
     """
 
     def __init__(self, sentences: Iterable[Mapping[str, int]]) -> None:
@@ -175,7 +175,7 @@ class _Distinct:
         self.by_rare_token: dict[tuple[object, str], list[frozenset[str]]] = {}
 
     def add(self, text: str, counts: Mapping[str, int]) -> bool:
-        """Whether a sentence says something new; then it is kept."""
+        """Keep a sentence unless it is a repeat; returns whether it was kept."""
         tokens = frozenset(counts)
         if not tokens:
             return True

@@ -1,4 +1,4 @@
-"""A language model says what bears on the query; what it says is checked against the source."""
+"""Compression by a language model, whose answers are checked against the source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LONGEST_INPUT: Final = 12_000
-"""Characters of one document that a model is shown: of a longer one, the sentences that are best by words."""
+"""The most characters of one document shown to a model; of a longer one, the best sentences by words."""
 
 _NONE_OF_IT = "the model found nothing in it that bears on the query"
 
@@ -42,17 +42,17 @@ Mode = Literal["extract", "summary"]
 class LLMCompressor(BaseCompressor):
     """Asks a language model about each hit, several at once, and keeps what can be verified.
 
-    ``"extract"``: the model names sentences by number, best first (a quotation is looked up and will do as well). Only
-    sentences of the source are kept, with their offsets, from each hit in turn until the budget is full; what the model
-    names that doesn't exist is dropped, and ``detail`` says so.
+    ``"extract"``: the model names sentences by number, best first (quotations are looked up and accepted too). Only
+    sentences of the source are kept, with their offsets, from each hit in turn until the budget is full; sentences that
+    do not exist are dropped, and ``detail`` says so.
 
     ``"summary"``: each hit gets a fair share of the budget and a summary without spans. A summary cannot be verified
-    word by word. One is thrown away that is empty, declines, repeats the prompt, is neither in the query's language nor
-    in the source's script, has a number that neither source nor query has, or shares less than a third of its
-    vocabulary with them; one that is too long is cut after a whole sentence.
+    word by word. It is rejected if it is empty, declines, repeats the prompt, is neither in the query's language nor in
+    the source's script, has a number that neither source nor query has, or shares less than a third of its vocabulary
+    with them; one that is too long is cut after a whole sentence.
 
-    A hit that the model gives nothing usable for, after ``1 + retries`` calls, is compressed by the fallback, and so is
-    the whole answer if the model finds nothing in any hit; ``degraded`` says so.
+    A hit without a usable answer after ``1 + retries`` calls is compressed by the fallback, and so is the whole answer
+    if the model finds nothing in any hit; ``degraded`` says so.
     """
 
     def __init__(
@@ -69,19 +69,19 @@ class LLMCompressor(BaseCompressor):
         concurrency: int = 4,
         prompts: CompressionPrompts | Mapping[str, CompressionPrompts] | None = None,
     ) -> None:
-        """Choose the model and what happens when it cannot be followed.
+        """Choose the model and the fallback.
 
         Args:
             llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
             mode: ``"extract"`` or ``"summary"``.
             max_chars: for all texts of an answer together; see `BaseCompressor`.
             max_tokens: in tokens instead.
-            count_tokens: counts them.
-            fallback: compresses in the model's place; by words alone unless given. Its own budget is not looked at.
+            count_tokens: counts tokens.
+            fallback: compresses in the model's place; by words alone by default. Its own budget is ignored.
             retries: how often the model is asked again about a hit.
             call_timeout: seconds for one call; None leaves it to the model.
-            concurrency: calls under way at once.
-            prompts: other templates, for all languages or by language; languages not given keep ours.
+            concurrency: the maximum number of parallel calls.
+            prompts: other templates, for all languages or by language; other languages keep the built-in ones.
 
         Raises:
             InputError: an argument is out of range.
@@ -114,7 +114,7 @@ class LLMCompressor(BaseCompressor):
         return task.compressed()
 
     async def acompress(self, query: Query, hits: Sequence[Hit]) -> Compressed:
-        """The same, awaited; ``acomplete`` is used where the model has one."""
+        """Async version of `compress`; uses the model's ``acomplete`` if it has one."""
         task = self._task(query, hits)
         limiter = anyio.CapacityLimiter(self.concurrency)
 
@@ -150,7 +150,7 @@ class LLMCompressor(BaseCompressor):
 
 
 class _Attempts:
-    """The conversation about one hit: what to ask next, and what came of it."""
+    """The conversation about one hit: the next prompt, and the result."""
 
     def __init__(
         self,
@@ -178,14 +178,14 @@ class _Attempts:
         self.left -= 1
         self.why = why
         _log.info("a model's answer cannot be used for compression (%s); %d more attempts", why, self.left)
-        # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
+        # The problem is named in our own words: no part of an answer is sent back as if it were ours.
         values = dict.fromkeys(("text", "query", "count", "most", "nothing"), "")
         correction = fill(self.prompts.retry, problem=self.prompts.problems.get(problem, problem), **values)
         self.prompt = self.first_prompt if problem == "failed" else f"{self.first_prompt}\n\n{correction}"
 
 
 class _Task:
-    """What both modes share: the prompts, one conversation for each hit that needs one, and the fallback."""
+    """Shared by both modes: the prompts, one conversation per hit that needs one, and the fallback."""
 
     def __init__(self, compressor: LLMCompressor, query: Query, hits: Sequence[Hit]) -> None:
         self.compressor, self.query, self.hits = compressor, query, hits
@@ -203,14 +203,14 @@ class _Task:
 
     @property
     def failed(self) -> list[int]:
-        """Hits about which nothing usable was said."""
+        """The hits without a usable answer."""
         return [place for place, attempts in self.conversations.items() if attempts.why]
 
     def converse(self, place: int, prompt: str, read: Callable[[str], Any], schema: Schema | None = None) -> None:
         self.conversations[place] = _Attempts(self.prompts, prompt, read, 1 + self.compressor.retries, schema)
 
     def shown(self, place: int) -> list[int]:
-        """The sentences of a hit that the model is shown, in source order: all, or the best by words."""
+        """The sentences of a hit shown to the model, in source order: all, or the best by words."""
         mine = self.by_hit[place]
         if sum(len(self.sentences.texts[position]) for position in mine) <= LONGEST_INPUT:
             return mine
@@ -223,7 +223,7 @@ class _Task:
         return sorted(places)
 
     def told(self) -> tuple[str, ...]:
-        """Of the failures."""
+        """Descriptions of the failures."""
         failed = self.failed
         if not failed:
             return ()
@@ -236,7 +236,7 @@ class _Task:
         return (message,)
 
     def without_model(self, why: str) -> Compressed:
-        """The whole answer by the fallback."""
+        """Compress the whole answer with the fallback."""
         compressed = self.compressor.fallback.within(self.compressor.budget, self.query, self.hits)
         message = f"compress: {why}, sentences are chosen without it"
         _log.warning("%s", message)
@@ -310,7 +310,7 @@ class _Summary(_Task):
                 self.converse(place, prompt, self.reader(source, share))
 
     def source(self, place: int) -> str:
-        """What of a hit is summarised."""
+        """The text of a hit to summarise."""
         hit = self.hits[place]
         whole = "\n".join(hit.document.text[start:end] for start, end in regions(hit))
         if len(whole) <= LONGEST_INPUT:
@@ -349,7 +349,7 @@ class _Summary(_Task):
 
 
 def shares(most: int, costs: Sequence[int]) -> list[int]:
-    """A fair share of a budget for each: nobody gets more than it costs, and what one leaves goes to the others.
+    """A fair share of a budget for each: none gets more than its cost, and what one leaves goes to the others.
 
     >>> shares(100, [10, 200, 300]), shares(2, [5, 5, 5])
     ([10, 45, 45], [1, 1, 0])

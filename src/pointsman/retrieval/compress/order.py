@@ -1,4 +1,4 @@
-"""The order in which a language model reads best."""
+"""Orders hits for reading by a language model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def lost_in_the_middle(hits: Sequence[T]) -> tuple[T, ...]:
-    """Best-first becomes best-at-both-ends: models overlook what stands in the middle of a long context.
+    """Moves the best to both ends: models overlook the middle of a long context.
 
     Liu et al., "Lost in the Middle: How Language Models Use Long Contexts", TACL 2024,
     https://arxiv.org/abs/2307.03172.
@@ -30,13 +30,13 @@ def lost_in_the_middle(hits: Sequence[T]) -> tuple[T, ...]:
 class LostInTheMiddle(BaseRefiner):
     """Puts the best hits at both ends of the answer; see `lost_in_the_middle`.
 
-    The last of all stages: afterwards the hits are no longer best first. Scores stay, so ``sorted`` brings it back.
+    Use it as the last stage: the hits are then no longer best first. Scores stay, so sorting restores the order.
     """
 
     stage = "order"
 
-    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (no matter what was asked)
-        """The first ``top_k`` hits, the best at both ends."""
+    def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
+        """Returns the first ``top_k`` hits, the best at both ends."""
         dropped = {
             hit.key: "below the cut: only the hits of the answer are put in order" for hit in ranked.hits[top_k:]
         }

@@ -1,6 +1,6 @@
-"""What a model is asked that compresses, as readable templates in each language; placeholders are ``$name``.
+"""Prompts, by language, that ask a language model to compress; placeholders are ``$name``.
 
-Texts and questions are put in as fenced data; see `pointsman.prompts`.
+Texts and questions are inserted as fenced data; see `pointsman.prompts`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NOTHING = "NONE"
-"""What a model answers that finds nothing to summarise."""
+"""The model's answer if there is nothing to summarise."""
 
 _KNOWN = {"text", "query", "count", "most", "problem", "nothing"}
 
@@ -25,15 +25,15 @@ class CompressionPrompts:
     """The templates of one language.
 
     Attributes:
-        extract: asks for the numbers of sentences. ``$text`` are the numbered sentences and ``$query`` the question,
+        extract: asks for the numbers of sentences. ``$text`` is the numbered sentences and ``$query`` the question,
             both fenced; ``$count`` is the number of sentences.
-        summary: asks for a summary. ``$text`` is the text as one JSON string, fenced; ``$most`` how many characters it
-            may have; ``$nothing`` the word that says that nothing bears on the question.
-        retry: added after an answer that could not be used; ``$problem`` says why.
+        summary: asks for a summary. ``$text`` is the text as one JSON string, fenced; ``$most`` the maximum number of
+            characters; ``$nothing`` the word to answer if nothing is relevant to the question.
+        retry: added after an unusable answer; ``$problem`` says why.
         problems: the defects by name, in words, for ``$problem``.
 
     Raises:
-        InputError: a template lacks what it needs, or uses what there is not.
+        InputError: a template lacks a required placeholder, or uses an unknown one.
     """
 
     extract: str

@@ -1,6 +1,6 @@
-"""Parts of texts: where they may be cut, how they are joined, and how many of them fit a budget.
+"""Parts of texts: where to cut them, how to join them, and how many of them fit a budget.
 
-Everything here is linear in the texts, whatever they are.
+Every function runs in time linear in the texts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 
 JOINER = " … "
-"""Stands between two parts of an excerpt that are not neighbours in the source; it counts towards the budget."""
+"""Joins two parts of an excerpt that are not neighbours in the source; it counts towards the budget."""
 
 LONGEST = 400
-"""Characters of one unit: a longer sentence (a table, a transcript without stops) is looked at in pieces."""
+"""The most characters of one unit: a longer sentence (a table, a transcript without stops) is split into pieces."""
 
 LEAST = 30
-"""Characters below which a part of a sentence is not worth having beside whole ones."""
+"""The fewest characters of a partial sentence that is worth keeping beside whole ones."""
 
 _DENSE = "\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_DENSE}]|[^\s{_DENSE}]{{1,60}}")
@@ -35,7 +35,7 @@ _CLAUSE_MARKS = "，；：、,;:—–"
 
 
 class Unit(NamedTuple):
-    """A sentence, or a piece of a long one: which hit, and where in its document's text."""
+    """A sentence, or a piece of a long one: the number of its hit, and its place in the document's text."""
 
     hit: int
     start: int
@@ -44,12 +44,12 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextBudget:
-    """How much all texts of an answer may have together.
+    """The budget for all texts of an answer together.
 
     Attributes:
         most: the limit.
         unit: what is counted, in words.
-        count: counts it; need not be additive.
+        count: counts a text; need not be additive.
     """
 
     most: int
@@ -57,10 +57,10 @@ class TextBudget:
     count: Callable[[str], int] = len
 
     def cost(self, text: str) -> int:
-        """What a text takes of the budget.
+        """The cost of a text.
 
         Raises:
-            InputError: ``count`` gave no number of anything.
+            InputError: ``count`` did not return a valid number.
         """
         cost = self.count(text)
         if not isinstance(cost, int) or isinstance(cost, bool) or cost < 0:
@@ -69,13 +69,13 @@ class TextBudget:
 
 
 def regions(hit: Hit) -> tuple[Span, ...]:
-    """Where a hit may be read: the spans of an earlier excerpt, else the whole text."""
+    """The parts of a hit that may be read: the spans of an earlier excerpt, otherwise the whole text."""
     spans = hit.excerpt.spans if hit.excerpt is not None else ()
     return spans or ((0, len(hit.document.text)),)
 
 
 def units_of(hits: Sequence[Hit]) -> list[Unit]:
-    """The sentences of all hits in order, long ones in pieces; together they hold all that is not white space."""
+    """The sentences of all hits in order, long ones in pieces; together they cover everything but white space."""
     units = []
     for place, hit in enumerate(hits):
         text = hit.document.text
@@ -87,7 +87,7 @@ def units_of(hits: Sequence[Hit]) -> list[Unit]:
 
 
 def pieces(text: str, start: int, end: int, longest: int = LONGEST) -> Iterator[Span]:
-    """A stretch in pieces of at most ``longest`` characters: between clauses, else words, else characters."""
+    """Splits a stretch into pieces of at most ``longest`` characters, between clauses, else words, else characters."""
     while end - start > longest:
         stop = _stop(text, start + longest // 2, start + longest)
         yield from _trimmed(text, start, stop)
@@ -108,7 +108,7 @@ def _stop(text: str, lowest: int, highest: int) -> int:
 
 
 def _whole_character(text: str, lowest: int, position: int) -> int:
-    """The last place up to ``position`` that tears no character from what is written upon it."""
+    """The last place up to ``position`` that does not separate a character from its combining marks."""
     place = position
     while place > lowest and place < len(text) and _continues(text, place):
         place -= 1
@@ -116,7 +116,7 @@ def _whole_character(text: str, lowest: int, position: int) -> int:
 
 
 def _continues(text: str, place: int) -> bool:
-    """Whether the character here belongs to the one before: accents, joiners, skin tones, half of a pair."""
+    """Whether the character belongs to the one before: accents, joiners, skin tones, half of a surrogate pair."""
     character, before = text[place], text[place - 1]
     if (
         "\u200d" in (character, before)
@@ -141,17 +141,17 @@ def window(text: str, start: int, end: int, room: int, words: Mapping[str, float
     """At most ``room`` characters of a stretch, cut between words, around those that matter.
 
     Args:
-        text: what ``start`` and ``end`` are offsets of.
+        text: the text that ``start`` and ``end`` are offsets of.
         start: where the stretch begins; at most some hundred characters before ``end``.
         end: where it ends.
         room: at least 1.
-        words: what each token of the query is worth.
+        words: the weight of each token of the query.
     """
     if end - start <= room:
         return start, end
     spans = [(match.start(), match.end(), _worth(match[0], words)) for match in _WORD.finditer(text, start, end)]
     first, last = _densest([word for word in spans if word[2] > 0], room) or (start, start)
-    # What is left of the room goes to both sides, or to the one that has any.
+    # The remaining room goes to both sides, or to the one that has more text.
     slack = room - (last - first)
     right = min(end, last + slack - min(slack // 2, first - start))
     begin = max(start, right - room)
@@ -167,7 +167,7 @@ def _worth(word: str, words: Mapping[str, float]) -> float:
 
 
 def _densest(matches: Sequence[tuple[int, int, float]], room: int) -> Span | None:
-    """From which match to which one the most is won within ``room``; None where none fits."""
+    """The range of matches, from one to another, with the greatest total weight within ``room``; None if none fits."""
     best, span = 0.0, None
     worth, first = 0.0, 0
     for _, end, value in matches:
@@ -188,7 +188,7 @@ def fill(
     So a larger budget in characters keeps every whole unit that a smaller one keeps, whatever the texts.
 
     Returns:
-        An excerpt for each hit, None where nothing of it was taken. Their costs together are within the budget.
+        One excerpt per hit, None if nothing of it was taken. Their total cost is within the budget.
     """
     filling = _Filling([hit.document.text for hit in hits], budget)
     for unit in order:
@@ -199,7 +199,7 @@ def fill(
 
 
 class _Filling:
-    """Units taken so far, in source order by hit, and what they cost."""
+    """The units taken so far, in source order by hit, and their cost."""
 
     def __init__(self, texts: Sequence[str], budget: TextBudget) -> None:
         self.texts, self.budget = texts, budget
@@ -209,7 +209,7 @@ class _Filling:
         self.joiner = budget.cost(JOINER)
 
     def take(self, unit: Unit) -> bool:
-        """Take a unit if it fits."""
+        """Take a unit if it fits; returns whether it did."""
         parts = self.parts[unit.hit]
         place = bisect_left(parts, (unit.start, unit.end))
         before, after = parts[place - 1 : place], parts[place : place + 1]
@@ -225,7 +225,7 @@ class _Filling:
         return True
 
     def take_part(self, unit: Unit, words: Mapping[str, float]) -> None:
-        """Take as much of a unit as fits, if that is worth having."""
+        """Take as much of a unit as fits, if that is worth keeping."""
         room_left = self.budget.most - self.spent - (self.joiner if self.parts[unit.hit] else 0)
         if room_left <= 0:
             return
@@ -236,10 +236,10 @@ class _Filling:
             start, end = window(text, unit.start, unit.end, room, words)
             if self.take(Unit(unit.hit, start, end)):
                 return
-            room = room * 3 // 4  # tokens are no characters: the guess was too large
+            room = room * 3 // 4  # tokens are not characters: the guess was too large
 
     def excerpts(self) -> tuple[Excerpt | None, ...]:
-        """What was taken; a counter that is not additive may have to give back the last units."""
+        """The excerpts; with a counter that is not additive, the last units may have to be given back."""
         excerpts = [self._excerpt(place) for place in range(len(self.texts))]
         costs = [self.budget.cost(excerpt.text) if excerpt else 0 for excerpt in excerpts]
         while sum(costs) > self.budget.most and self.history:
@@ -260,7 +260,7 @@ class _Filling:
         return excerpt(text, spans) if spans else None
 
     def _between(self, hit: int, before: list[Span], after: list[Span]) -> int:
-        """What stands between two parts: the joiner, or the source's own white space."""
+        """The cost of what stands between two parts: the joiner, or the source's own white space."""
         if not before or not after:
             return 0
         end, start = before[0][1], after[0][0]
@@ -270,10 +270,10 @@ class _Filling:
 
 
 def _neighbours(text: str, end: int, start: int) -> bool:
-    """Whether two parts are joined by the source's own white space, as long as the joiner is not shorter."""
+    """Whether two parts are joined by the source's own white space, provided it is not longer than the joiner."""
     return start - end <= len(JOINER) and not text[end:start].strip()
 
 
 def excerpt(text: str, spans: Sequence[Span]) -> Excerpt:
-    """The excerpt that these spans of a text make."""
+    """The excerpt that consists of these spans of a text."""
     return Excerpt(JOINER.join(text[start:end] for start, end in spans), tuple(spans))

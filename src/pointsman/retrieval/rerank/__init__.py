@@ -1,6 +1,6 @@
-"""Rerankers: a second, closer look at what was found (R5).
+"""Rerankers: a second, closer look at the candidates (R5).
 
-Every name is loaded when it is first used: importing this package costs no model library and no HTTP client.
+Every name is loaded on first use: importing this package imports no model library and no HTTP client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads what a model answered when it was asked for a grade or an order: a value, or a named defect."""
+"""Parses a model's answer to a request for a grade or an order: returns a value, or raises a named defect."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GRADE_KEYS = frozenset(
     )
 )
 _LONGEST = 20_000
-"""Characters read: a grade or an order is shorter, and what a model says beyond that is no answer."""
+"""Characters read: a grade or an order is shorter, and anything beyond that is not an answer."""
 
 _BARE_NUMBER = re.compile(
     r"(?<![\d.,/-])(\d{1,4}(?:[.,]\d{1,3})?)(?:\s*(?:/|out of|of|из)\s*10\b|\s*/\s*10|\s*分(?:（满分10分）)?)?(?![\d/])"
@@ -46,14 +46,14 @@ _DIGITS = re.compile(r"\d+")
 
 
 class DefectError(Exception):
-    """An answer that cannot be used; its text is the defect's name."""
+    """An unusable answer; its text is the defect's name."""
 
 
 def read_grade(answer: str) -> float:
-    """The grade, 0 to 10.
+    """Read the grade, 0 to 10.
 
     Raises:
-        DefectError: there is none, or more than one, or it is out of range.
+        DefectError: there is no grade, or more than one, or it is out of range.
 
     >>> read_grade('Sure! {"grade": 7}'), read_grade("Оценка: 8/10"), read_grade("9分")
     (7.0, 8.0, 9.0)
@@ -73,10 +73,10 @@ def read_grade(answer: str) -> float:
 
 
 def read_order(answer: str, count: int) -> list[int]:
-    """Places from 0, in the order that the answer gives to numbers from 1; each once, some may be absent.
+    """Read an order of numbers from 1; returns places from 0, without repeats and possibly incomplete.
 
-    Numbers that stand for nothing are dropped as long as one is left, and so are repetitions. A zero means that the
-    model counts from zero, so that no number can be trusted.
+    Unknown numbers are dropped as long as one remains, and so are repeats. A zero means that the model counts from
+    zero, so that no number can be trusted.
 
     Raises:
         DefectError: there is no order, or more than one.
@@ -87,7 +87,7 @@ def read_order(answer: str, count: int) -> list[int]:
     text = _after_thinking(answer)
     orders = {tuple(numbers) for value in _values(text) if (numbers := _numbers(value)) and len(numbers) > 1}
     if chains := {tuple(map(int, _DIGITS.findall(match[0]))) for match in _CHAIN.finditer(text)}:
-        orders = chains  # brackets around single numbers are no lists then
+        orders = chains  # brackets around single numbers are then not lists
     if len(orders) > 1:
         raise DefectError("ambiguous")
     numbers = list(orders.pop()) if orders else _in_words(text, count)
@@ -100,7 +100,7 @@ def read_order(answer: str, count: int) -> list[int]:
 
 
 def _in_words(text: str, count: int) -> list[int]:
-    """An order in any other form, as answers of selectors are read."""
+    """Read an order in any other form, in the same way as answers to selectors."""
     choices = [ToolMetadata(f"passage {number}", "") for number in range(1, count + 1)]
     parsed = parse_selection(text, choices, max_outputs=count)
     if parsed.defect is not None:
@@ -132,7 +132,7 @@ def _values(text: str) -> list[Object | list[Any]]:
 
 
 def _grades(value: Object | list[Any]) -> Iterator[float]:
-    """Every grade in an object, or in objects in it."""
+    """Yields every grade in an object, or in objects nested in it."""
     if isinstance(value, list):
         return
     for key, inner in value.pairs:
@@ -144,7 +144,7 @@ def _grades(value: Object | list[Any]) -> Iterator[float]:
 
 
 def _numbers(value: Any) -> list[int]:
-    """The first list of numbers in a piece of JSON; of objects in a list, the first number of each."""
+    """The first list of numbers in a JSON value; of objects in a list, the first number of each."""
     if isinstance(value, Object):
         lists = (_numbers(inner) for _, inner in value.pairs)
         return next((numbers for numbers in lists if numbers), [])

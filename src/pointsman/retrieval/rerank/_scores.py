@@ -1,4 +1,4 @@
-"""Scores: which of them are known, which are wanted, and whether an answer can be used."""
+"""Bookkeeping of scores: which are known, which are missing, and whether an answer is valid."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Pair = tuple[str, str]
 """A query and a text to score for it."""
 
 CacheKey = tuple[str, str, bytes]
-"""The reranker's name, the query, and the digest of what was scored."""
+"""The reranker's name, the query, and the digest of the scored texts."""
 
 
 class PartialScores(list[float]):
-    """Scores of which some are not to be had; a ``score()`` that can lose single texts returns this.
+    """Scores of which some are missing; returned by a ``score()`` that can fail for single texts.
 
-    The base puts in the mean of the nearest scores before and after in the order that came in, so such a document
-    stays near its place instead of looking irrelevant; it tells of every one, and keeps none of them in its cache.
+    The base class inserts the mean of the nearest scores before and after in the incoming order, so that such a
+    document stays near its place instead of looking irrelevant; it reports each of them, and caches none.
 
     Args:
-        scores: one per text; whatever stands at a position in ``missing`` is not looked at.
+        scores: one per text; values at positions in ``missing`` are ignored.
         missing: the cause, in words, by position.
     """
 
@@ -37,7 +37,7 @@ class PartialScores(list[float]):
 
 
 class ScoreCache:
-    """The scores used last, at most ``size`` entries; safe to share between threads. Size 0 keeps nothing."""
+    """The most recently used scores, at most ``size`` entries; thread-safe. Size 0 caches nothing."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -48,7 +48,7 @@ class ScoreCache:
         return len(self._kept)
 
     def known(self, keys: Iterable[CacheKey]) -> dict[CacheKey, tuple[float, ...]]:
-        """What is there of these."""
+        """Returns the cached scores for these keys."""
         with self._lock:
             hits = {key: scores for key in keys if (scores := self._kept.get(key)) is not None}
             for key in hits:
@@ -56,7 +56,7 @@ class ScoreCache:
         return hits
 
     def keep(self, scores: Mapping[CacheKey, tuple[float, ...]]) -> None:
-        """Remember these; what was not asked for longest goes."""
+        """Cache these scores; the least recently used are evicted."""
         with self._lock:
             self._kept.update(scores)
             for key in scores:
@@ -66,7 +66,7 @@ class ScoreCache:
 
 
 def digest(texts: Sequence[str]) -> bytes:
-    """Names a list of texts: 16 bytes, which nobody can make two lists share, whatever texts they send in."""
+    """Identifies a list of texts by 16 bytes; even chosen texts cannot make two lists collide."""
     hasher = hashlib.blake2b(digest_size=16)
     for text in texts:
         content = text.encode("utf-8", "surrogatepass")
@@ -77,7 +77,7 @@ def digest(texts: Sequence[str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One score per text of a list; how many were worked out for it, and what is guessed, in words."""
+    """One score per text of a list, the number computed for it, and a description of estimated ones."""
 
     scores: Sequence[float]
     fresh: int
@@ -85,9 +85,9 @@ class Scored:
 
 
 class Lookup:
-    """What of some lists was scored before, what is ``missing``, and all of it once that has come.
+    """Scores for some lists: the cached ones, the ``missing`` ones, and all of them once those have arrived.
 
-    What is remembered and asked for goes by *unit*: one text, or, where scores depend on each other, a whole list.
+    Caching and requests go by *unit*: one text, or, if scores depend on each other, a whole list.
     """
 
     def __init__(self, name: str, cache: ScoreCache, independent: bool, lists: Sequence[Sequence[Pair]]) -> None:
@@ -108,14 +108,14 @@ class Lookup:
         self.lost: dict[Pair, str] = {}
 
     def for_one_query(self) -> tuple[str, list[str]]:
-        """What is missing, where all of it is for the same query."""
+        """The missing texts, if all of them are for the same query."""
         return self.missing[0][0], [text for _, text in self.missing]
 
     def hear(self, answer: Sequence[float]) -> None:
-        """Take scores for ``missing``.
+        """Accept scores for ``missing``.
 
         Raises:
-            ModelError: they cannot be used.
+            ModelError: they are invalid.
         """
         scores = checked(answer, len(self.missing), self.name)
         self.lost = {self.missing[place]: cause for place, cause in scores.missing.items()}
@@ -126,10 +126,10 @@ class Lookup:
         self.cache.keep({self.keys[unit]: values for unit, values in whole.items()})
 
     def scored(self) -> list[Scored]:
-        """The scores of every list, in its order.
+        """The scores of every list, in order.
 
         Raises:
-            ModelError: more than half of a list got none, so that there is nothing to guess from.
+            ModelError: more than half of a list got no score, so that the others cannot be estimated.
         """
         return [self._of(pairs) for pairs in self.lists]
 
@@ -147,10 +147,10 @@ class Lookup:
 
 
 def checked(answer: Sequence[float], count: int, name: str) -> PartialScores:
-    """The scores as floats.
+    """Check the scores and return them as floats.
 
     Raises:
-        ModelError: there is not one finite number for each text.
+        ModelError: there is not exactly one finite number per text.
     """
     errors = answer.missing if isinstance(answer, PartialScores) else {}
     missing = {place: cause for place, cause in errors.items() if 0 <= place < count}
@@ -166,7 +166,7 @@ def checked(answer: Sequence[float], count: int, name: str) -> PartialScores:
 
 
 def _between(scores: list[float], errors: Mapping[int, str]) -> list[float]:
-    """The scores with each lost one as the mean of the nearest ones before and after it."""
+    """The scores, with each missing one replaced by the mean of its nearest neighbours before and after."""
     if not errors:
         return scores
     scored_places = [place for place in range(len(scores)) if place not in errors]
@@ -180,5 +180,5 @@ def _between(scores: list[float], errors: Mapping[int, str]) -> list[float]:
 
 
 def told_missing(missing: Mapping[int, str], count: int) -> str:
-    """How many are missing, and the first cause, in words."""
+    """The number of missing scores, and the first cause, in words."""
     return f"{len(missing)} of {count} texts got no score ({next(iter(missing.values()))})"

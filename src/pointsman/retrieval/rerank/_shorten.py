@@ -1,4 +1,4 @@
-"""Cutting a text to a length that a model can read, between sentences or words."""
+"""Cuts a text to a length that a model can read, between sentences or words."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pointsman.text import sentences
 
 _DENSE = re.compile("[\u2e80-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _DENSE_WEIGHT = 3
-"""A Chinese character says as much as about three letters, and is about a token."""
+"""A Chinese character carries as much as about three letters, and is about one token."""
 
 _LEAST = 0.7
-"""How full the limit is to be at the end of a sentence; else the cut is between words."""
+"""How much of the limit a cut at the end of a sentence must use; otherwise the cut is between words."""
 
 _WORD_END = re.compile(r"\s\S*$")
 _LONGEST_WORD = 60
@@ -22,7 +22,7 @@ _LONGEST_WORD = 60
 def shortened(text: str, limit: int) -> str:
     """The beginning of a text, at most ``limit`` characters, a Chinese one counting as three.
 
-    It ends with a sentence if that leaves out little, else with a word, and inside of one only if that is very long.
+    It ends with a sentence if that leaves out little, otherwise with a word, and inside a word only if it is very long.
 
     >>> shortened("One came. Two went away, and three stayed.", 12), shortened("One came. Two went away.", 20)
     ('One came.', 'One came. Two went')
@@ -34,7 +34,7 @@ def shortened(text: str, limit: int) -> str:
     fits = bisect_right(list(weights), limit)
     if fits >= len(text):
         return text
-    # A sentence is looked for in what fits and the character after it, as a stop may be the last that fits.
+    # The search includes one character after what fits, as a stop may be the last that fits.
     ends = [end for _, end in sentences(head[:fits]) if end < fits or head[fits - 1] in ".!?…。！？"]
     if ends and ends[-1] >= _LEAST * fits:
         return head[: ends[-1]]

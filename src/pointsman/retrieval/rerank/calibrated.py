@@ -1,4 +1,4 @@
-"""The reranker that needs no model: both raw scores of every hit, added on one scale."""
+"""A reranker without a model: adds both raw scores of every hit on one scale."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ if TYPE_CHECKING:
     from pointsman.types import Hit, Query, Ranked
 
 MAX_TEXTS: Final = 20
-"""Texts embedded for one ranking, at some 30 a second."""
+"""Texts embedded per ranking, at some 30 a second."""
 
 SCALE: Final = "calibrated"
 _SETTLED: Final = frozenset({SCALE, f"{SCALE} with variants", "bm25", "cosine"})
-"""Scales of rankings to which nothing can be added: the sum itself, also with variants, and lists that stand alone."""
+"""Scales of rankings that are left alone: the sum itself, also with variants, and single lists."""
 
 
 class CalibratedReranker(BaseReranker):
-    """Orders hits by ``bm25 + (kappa / sigma) · (cosine - mean)``, at no model's cost wherever search has left both.
+    """Orders hits by ``bm25 + (kappa / sigma) · (cosine - mean)``, without a model call if both scores are known.
 
-    - **Both raw scores in every hit's provenance** (``"bm25"`` and ``"vector"``): their calibrated sum. That is what
-      the strategy ``hybrid`` answers with already, so it changes nothing there, and brings any other fusion of the two
-      (RRF, z-score …) up to it. The scale is then ``"calibrated"``, as a threshold wants it, unless ``kappa`` is your
-      own.
-    - **One of the two** (a strategy of one list): there is nothing to weigh it against, and the order stands.
+    - **Both raw scores in every hit's provenance** (``"bm25"`` and ``"vector"``): their calibrated sum. The strategy
+      ``hybrid`` already uses it, so nothing changes there; any other fusion of the two (RRF, z-score …) is brought up
+      to it. The scale is then ``"calibrated"``, as thresholds require, unless ``kappa`` differs from the default.
+    - **One of the two** (a strategy of one list): there is nothing to weigh it against, and the order stays.
     - **None** (hits of a foreign retriever): with an embedder the hits' own texts are scored, BM25 with the statistics
-      of the candidates alone, and the cosine; without one the order stands.
+      of the candidates alone, and the cosine; without one the order stays.
 
-    ``detail`` of the answer tells which it was. ``score`` and ``rerank`` always score the texts themselves; without an
-    embedder by their words alone.
+    ``detail`` of the answer says which case applied. ``score`` and ``rerank`` always score the texts themselves;
+    without an embedder, by their words alone.
     """
 
-    independent = False  # how rare a word is depends on the texts it is looked for in
+    independent = False  # how rare a word is depends on the other texts
 
     def __init__(
         self,
@@ -61,19 +60,19 @@ class CalibratedReranker(BaseReranker):
 
         Args:
             embedder: scores texts whose hits carry no scores; None: such hits keep their order.
-            sigma: standard deviation of the cosine between a query and random documents; None: as ``spread`` or the
-                embedder's ``cosine_spread`` says.
+            sigma: standard deviation of the cosine between a query and random documents; None: taken from ``spread`` or
+                the embedder's ``cosine_spread``.
             mean: that cosine's mean; it changes no order, but makes scores readable.
             kappa: how many units of BM25 one sigma is worth.
-            spread: sigma and mean together, or a function that knows them when they are needed.
-            max_candidates: how many hits it asks for; those with raw scores cost nothing, so all of them are ordered.
-            max_texts: how many texts it embeds for one ranking.
+            spread: sigma and mean together, or a function that returns them when needed.
+            max_candidates: how many hits it requests; those with raw scores cost nothing, so all of them are ordered.
+            max_texts: how many texts it embeds per ranking.
             timeout: seconds for one ``rerank`` or ``refine``.
             cache: how many scores and vectors to remember.
 
         Raises:
-            InputError: a number is out of range, sigma and spread are both given, or there is an embedder and nothing
-                says how its cosines spread.
+            InputError: a number is out of range, sigma and spread are both given, or there is an embedder but no spread
+                of its cosines.
         """
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
         if sigma is not None and spread is not None:
@@ -101,18 +100,18 @@ class CalibratedReranker(BaseReranker):
 
     @property
     def name(self) -> str:
-        """``calibrated``, with kappa where it is not the usual one, and the embedder where there is one."""
+        """``calibrated``, with kappa if it is not the default, and the embedder if there is one."""
         kappa = "" if self.kappa == KAPPA else f"|kappa={self.kappa:g}"
         return f"{SCALE}{kappa}" + ("" if self._embedder is None else f"|{self._embedder.name}")
 
     def depth(self, top_k: int, scale: str) -> int:
-        """No more than the answer has where the order will stand; else what it can order."""
+        """The number of hits of the answer if the order will stay; otherwise the number of hits that it can order."""
         return top_k if scale in _SETTLED else max(top_k, self.max_candidates)
 
-    # ── a ranking whose hits carry their scores ──────────────────────────────────────────────────────────────────
+    # ── rankings whose hits carry their scores ───────────────────────────────────────────────────────────────────
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The calibrated sum where both scores are there; else see the class. Never raises: see `BaseReranker`."""
+        """The calibrated sum if both scores are there; otherwise see the class. Never raises: see `BaseReranker`."""
         try:
             result = self._settled(ranked)
         except PointsmanError as error:
@@ -120,7 +119,7 @@ class CalibratedReranker(BaseReranker):
         return result or super().refine(query, ranked, top_k)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The same, awaited; adding up scores needs no worker thread."""
+        """Async version of `refine`; adding up scores needs no worker thread."""
         try:
             result = self._settled(ranked)
         except PointsmanError as error:
@@ -128,7 +127,7 @@ class CalibratedReranker(BaseReranker):
         return result or await super().arefine(query, ranked, top_k)
 
     def _settled(self, ranked: Ranked) -> Ranked | None:
-        """The answer where no text need be read; else None."""
+        """The answer if no text needs to be read; otherwise None."""
         if not ranked.hits:
             return None
         if ranked.scale == SCALE:
@@ -137,7 +136,7 @@ class CalibratedReranker(BaseReranker):
         words = [scores.bm25 for scores in raw if scores.bm25 is not None]
         near = [scores.cosine for scores in raw if scores.cosine is not None]
         if len(words) == len(raw) and near:
-            # A hit without a cosine has no vector, and gets the lowest of the others; every hit has some BM25, or 0.
+            # A hit without a cosine has no vector and gets the lowest cosine; every hit has a BM25 score, possibly 0.
             return self._summed(ranked, words, [math.nan if scores.cosine is None else scores.cosine for scores in raw])
         if len(words) + len(near) == len(raw) and not (words and near):
             there, absent = ("bm25", "vector") if words else ("vector", "bm25")
@@ -182,12 +181,12 @@ class CalibratedReranker(BaseReranker):
         """BM25 with the statistics of these texts, and the cosine if there is an embedder, on one scale.
 
         Raises:
-            ModelError: the embedder failed or answered nonsense.
+            ModelError: the embedder failed, or its answer is invalid.
         """
         from pointsman.selector._bm25 import ChoiceIndex
         from pointsman.text import DEFAULT_ANALYZER
 
-        # The small index that selectors use: exact, in Lucene's form, microseconds for a handful of texts.
+        # The small index that selectors use: exact, in Lucene's form, takes microseconds for a few texts.
         index = ChoiceIndex([Counter(DEFAULT_ANALYZER.tokens(text)) for text in texts])
         words: list[float] = index.scores(DEFAULT_ANALYZER.query_tokens(query)).tolist()
         spread = self._known_spread()
@@ -201,7 +200,7 @@ class CalibratedReranker(BaseReranker):
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """The raw scores of a hit, where it has them."""
+    """The raw scores of a hit, or None for those it lacks."""
 
     bm25: float | None
     cosine: float | None
@@ -212,6 +211,6 @@ class _Raw:
 
 
 def _only(hit: Hit, source: str) -> float | None:
-    """The score of a source that a hit has once; several are of several queries, and not to be compared."""
+    """A source's score if the hit has exactly one; several belong to several queries and cannot be compared."""
     scores = [way.score for way in hit.provenance if way.source == source]
     return scores[0] if len(scores) == 1 else None

@@ -1,4 +1,4 @@
-"""Cross-encoders: models that read query and document together, from a local folder."""
+"""Cross-encoders from a local folder: models that read query and document together."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _RUN_TOKENS: Final = 16_384
 """Bounds the memory of a run."""
 
 _CHARACTERS_PER_TOKEN: Final = 32
-"""More text than this cannot matter: hardly a token is longer."""
+"""Characters read per token of the limit; hardly any token is longer."""
 
 _LEAST: Final = 16
-"""Tokens that make sense as a limit: some of the query, some of the document, and the marks between."""
+"""The smallest sensible token limit: some of the query, some of the document, and the special tokens."""
 
 
 class CrossEncoderReranker(BaseReranker):
-    """A local ONNX cross-encoder (BGE, MiniLM, Jina and alike), run on the CPU (R5).
+    """A local ONNX cross-encoder (BGE, MiniLM, Jina and similar models), run on the CPU (R5).
 
-    The folder holds ``model.onnx`` (or ``onnx/model.onnx``), ``tokenizer.json`` and perhaps ``config.json``. A score
-    is the model's one logit as it is; a model of two classes gives the probability of the last. Only pairs of the same
-    number of tokens share a run, so nothing is padded and no score depends on what it is scored with, but for the
-    rounding of float32.
+    The folder holds ``model.onnx`` (or ``onnx/model.onnx``), ``tokenizer.json`` and optionally ``config.json``. A score
+    is the model's single logit, unchanged; a model of two classes gives the probability of the last. Only pairs with
+    the same number of tokens share a run, so there is no padding, and no score depends on the other texts, except for
+    float32 rounding.
 
-    The query is always there: what is too long is cut from the document. Only a query that leaves less than a quarter
-    of ``max_length`` to the document is itself cut at its end.
+    The query is always kept: the document is cut to fit. Only a query that leaves less than a quarter of ``max_length``
+    to the document is itself cut at its end.
     """
 
     def __init__(
@@ -66,21 +66,21 @@ class CrossEncoderReranker(BaseReranker):
 
         Args:
             directory: the folder.
-            max_length: tokens of query and document together; less where ``config.json`` knows fewer positions.
-            batch_size: pairs in one run, at most.
-            truncation: what of a document that is too long is left out: its ``"end"``, its ``"start"`` or its
-                ``"middle"``; or ``"windows"``: nothing, it is read in windows that overlap by a quarter, and the best
-                one's score is the document's.
-            max_windows: windows of one document; what follows them is not read.
-            threads: cores a run may use; None lets onnxruntime choose.
+            max_length: tokens of query and document together; less if ``config.json`` allows fewer positions.
+            batch_size: maximum pairs per run.
+            truncation: the part of an overlong document that is dropped: its ``"end"``, its ``"start"`` or its
+                ``"middle"``; or ``"windows"``: none, it is read in windows that overlap by a quarter, and the best
+                window's score counts.
+            max_windows: windows per document; the text after them is not read.
+            threads: cores that a run may use; None lets onnxruntime choose.
             max_candidates: hits of a ranking that are scored.
             timeout: seconds for one ``rerank`` or ``refine``.
             cache: how many scores to remember.
 
         Raises:
-            InputError: a file is absent, or a setting cannot be used.
+            InputError: a file is missing, or a setting is invalid.
             MissingDependencyError: the package ``tokenizers`` is not installed.
-            ModelError: a file cannot be read as what it should be, or the model gives no score for a pair.
+            ModelError: a file cannot be read in its expected format, or the model gives no score for a pair.
         """
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
         if truncation not in get_args(Truncation):
@@ -100,15 +100,15 @@ class CrossEncoderReranker(BaseReranker):
         self._output: str = "logits" if "logits" in names else names[0]
         windows = f"-{max_windows}" if truncation == "windows" else ""
         self._name = f"{self._model.name}|{self._max_length}|{truncation}{windows}"
-        self._run([self._encoded("query", "document")])  # says at once if this is no cross-encoder
+        self._run([self._encoded("query", "document")])  # fails at once if this is not a cross-encoder
 
     @property
     def name(self) -> str:
-        """The folder, what is in it, and the settings that change scores."""
+        """The folder, its contents, and the settings that change scores."""
         return self._name
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """One score per text.
+        """Returns one score per text.
 
         Raises:
             ModelError: the model failed.
@@ -116,7 +116,7 @@ class CrossEncoderReranker(BaseReranker):
         return self.score_pairs([(query, text) for text in texts])
 
     def score_pairs(self, pairs: Sequence[Pair]) -> Sequence[float]:
-        """The same for several queries, in shared batches.
+        """`score` for pairs of several queries, in shared batches.
 
         Raises:
             ModelError: the model failed.
@@ -138,7 +138,7 @@ class CrossEncoderReranker(BaseReranker):
         return best
 
     def _encoded(self, query: str, text: str) -> Any:
-        """The pair as tokens; a text cut inside of a word may come out longer than it was, and is cut again."""
+        """The pair as tokens; a text cut inside a word may yield more tokens than before, and is cut again."""
         encoding = self._model.tokenizer.encode(query, text)
         while (excess := len(encoding.ids) - self._max_length) > 0 and text:
             offsets = self._offsets(text)
@@ -169,7 +169,7 @@ class CrossEncoderReranker(BaseReranker):
             raise ModelError(f"{self._model.name} gave a score that is not finite")
         return logits
 
-    # ── what is read of a text ───────────────────────────────────────────────────────────────────────────────────
+    # ── the part of a text that is read ──────────────────────────────────────────────────────────────────────────
 
     def _query(self, query: str) -> tuple[str, int]:
         """The query as it is read, and its number of tokens."""
@@ -182,7 +182,7 @@ class CrossEncoderReranker(BaseReranker):
         return query[: ends[most - 1][1]], most
 
     def _parts(self, text: str, room: int) -> Iterator[str]:
-        """What is read of a document, each part in ``room`` tokens: one part, or several windows."""
+        """Yields the parts of a document to read, each of at most ``room`` tokens: one part, or several windows."""
         most = room * _CHARACTERS_PER_TOKEN * self._windows
         if len(text) > most:
             text = _CUTS[self._truncation](text, most)
@@ -195,7 +195,7 @@ class CrossEncoderReranker(BaseReranker):
         elif self._truncation == "start":
             yield text[offsets[-room][0] :]
         elif self._truncation == "middle":
-            head = (room - 1) // 2  # less one, for the blank between may be a token
+            head = (room - 1) // 2  # less one, since the blank between may be a token
             tail = room - 1 - head
             yield f"{text[: offsets[head - 1][1]]} {text[offsets[-tail][0] :]}"
         else:
@@ -205,7 +205,7 @@ class CrossEncoderReranker(BaseReranker):
                 yield text[offsets[start][0] : offsets[min(start + room, len(offsets)) - 1][1]]
 
     def _offsets(self, text: str) -> list[tuple[int, int]]:
-        """Where each token begins and ends, in characters."""
+        """The start and end of each token, in characters."""
         offsets: list[tuple[int, int]] = self._model.tokenizer.encode(text, add_special_tokens=False).offsets
         return offsets
 
@@ -226,14 +226,14 @@ _CUTS: dict[str, Callable[[str, int], str]] = {"end": _head, "windows": _head, "
 
 
 def _positions(folder: Path) -> int | None:
-    """How many tokens the model can tell the places of, as ``config.json`` says; None if it doesn't."""
+    """The number of positions that the model supports according to ``config.json``; None if it doesn't say."""
     path = folder / "config.json"
     if not path.is_file():
         return None
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         positions = config.get("max_position_embeddings")
-        # The RoBERTa family counts positions from the padding token's number on.
+        # The RoBERTa family counts positions from the padding token's id on.
         family = str(config.get("model_type", ""))
         unused = int(config.get("pad_token_id") or 0) + 1 if "roberta" in family or family == "camembert" else 0
     except (ValueError, AttributeError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Rerankers of another kind: anything with ``rerank(query, documents, top_n)``."""
+"""Adapter for foreign rerankers: anything with ``rerank(query, documents, top_n)``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 
 class ForeignReranker(BaseRefiner):
-    """A stage of a search out of anything with ``rerank(query, documents, top_n)``, and perhaps ``is_available()``.
+    """Adapts anything with ``rerank(query, documents, top_n)``, and optionally ``is_available()``, to a search stage.
 
-    ``rerank`` is given the query's text and the hits' documents and returns documents, best first, known again by id
-    and text; ``metadata["score"]`` is their score where it is there, else only their order counts. What it leaves out
-    follows in the order it had. What it raises the workflow catches and tells.
+    ``rerank`` receives the query's text and the hits' documents and returns documents, best first, which are recognised
+    by id and text; ``metadata["score"]`` is their score if present, otherwise only their order counts. Omitted
+    documents follow in their previous order. The workflow catches and reports what it raises.
 
     Args:
-        reranker: such an object; a `BaseRefiner` with ``is_available`` too.
-        max_candidates: how many documents it is given.
+        reranker: such an object; or a `BaseRefiner` with ``is_available``.
+        max_candidates: how many documents it receives.
         timeout: seconds.
     """
 
@@ -39,21 +39,21 @@ class ForeignReranker(BaseRefiner):
 
     @property
     def name(self) -> str:
-        """The reranker's own, or its class's."""
+        """The reranker's own name, or its class name."""
         own = getattr(self.reranker, "name", None)
         return own if isinstance(own, str) and own else type(self.reranker).__name__
 
     def depth(self, top_k: int, scale: str) -> int:
-        """As many as it is given."""
+        """The number of documents that the reranker receives."""
         if isinstance(self.reranker, BaseRefiner):
             return self.reranker.depth(top_k, scale)
         return max(top_k, self.max_candidates)
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The ranking in its order.
+        """Returns the ranking in the reranker's order.
 
         Raises:
-            ModelError: it answered something else than documents it was given.
+            ModelError: it returned something other than the documents it was given.
         """
         if not ranked.hits:
             return replace(ranked, detail="nothing to rerank", dropped={}, degraded=())
@@ -74,7 +74,7 @@ class ForeignReranker(BaseRefiner):
         return Ranked(tuple(hits), f"rerank:{self.name}", detail, refused=ranked.refused)
 
     def _order(self, head: Sequence[Hit], answer: Any) -> list[tuple[Hit, float]]:
-        """The hits in the order of the answer, with scores that do not rise."""
+        """The hits in the order of the answer, with scores that never rise."""
         if isinstance(answer, (str, bytes)) or not isinstance(answer, Iterable):
             raise ModelError(f"{self.name} returned {type(answer).__name__}, not documents")
         waiting: dict[tuple[str, str], list[Hit]] = {}
@@ -92,15 +92,15 @@ class ForeignReranker(BaseRefiner):
             raise ModelError(f"{self.name} returned no documents")
         scores = [float(score) if _is_finite(score) else math.nan for _, score in pairs]
         if any(math.isnan(score) for score in scores) or scores != sorted(scores, reverse=True):
-            scores = [1 / rank for rank in range(1, len(pairs) + 1)]  # only the order can be used
+            scores = [1 / rank for rank in range(1, len(pairs) + 1)]  # only the order is usable
         return [(hit, score) for (hit, _), score in zip(pairs, scores, strict=True)]
 
 
 def as_refiner(reranker: Any) -> BaseRefiner:
-    """The stage that a reranker is, or is made into.
+    """Returns a reranker as a search stage, adapted if necessary.
 
     Raises:
-        InputError: it is no reranker.
+        InputError: it is not a reranker.
     """
     if isinstance(reranker, BaseReranker) and reranker.orders_only:
         return ForeignReranker(_Ordering(reranker), max_candidates=reranker.max_candidates, timeout=reranker.timeout)
@@ -112,7 +112,7 @@ def as_refiner(reranker: Any) -> BaseRefiner:
 
 
 class _Ordering:
-    """A reranker that implements ``rerank`` alone, without what its base would make of it."""
+    """A reranker that implements only ``rerank``, without the behaviour of its base class."""
 
     def __init__(self, reranker: BaseReranker) -> None:
         self.rerank, self.name = reranker.rerank, reranker.name
@@ -123,7 +123,7 @@ def _is_finite(score: Any) -> bool:
 
 
 def _waited(value: T | Awaitable[T]) -> T:
-    """The value itself, or what awaiting it gives."""
+    """The value itself, or the result of awaiting it."""
     if not inspect.isawaitable(value):
         return value
 

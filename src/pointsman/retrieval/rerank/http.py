@@ -1,4 +1,4 @@
-"""Rerankers behind a server: Cohere, Jina, Text Embeddings Inference, vLLM, infinity, llama.cpp and their like."""
+"""Rerankers behind a server: Cohere, Jina, Text Embeddings Inference, vLLM, infinity, llama.cpp and similar servers."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _log = logging.getLogger(__name__)
 API = Literal["auto", "cohere", "jina", "tei"]
 
 MAX_CHARS: Final = 4000
-"""Characters of a document that are sent: some 1,000 tokens."""
+"""Characters sent per document: some 1,000 tokens."""
 
 _PATHS: Final = {"cohere": "/v2/rerank", "jina": "/v1/rerank", "tei": "/rerank"}
 _BATCHES: Final = {"cohere": 100, "jina": 100, "tei": 32}
-"""Documents in one request; TEI takes 32 unless told otherwise."""
+"""Documents per request; TEI accepts 32 by default."""
 
 _LARGEST: Final = 16 * 2**20
-"""Bytes of an answer; one that repeats every document is some hundred kilobytes."""
+"""The maximum size of an answer in bytes; one that repeats every document has some hundred kilobytes."""
 
 _LONGEST_PAUSE: Final = 30.0
 _WITHOUT_LIMIT: Final = 60.0
-"""Seconds for all requests of one ranking where the caller has set no timeout."""
+"""Seconds for all requests of one ranking if the caller has set no timeout."""
 
 _ANOTHER_SHAPE: Final = frozenset({400, 404, 405, 415, 422})
-"""What servers answer to a path or a field that they do not know."""
+"""The statuses with which servers reject an unknown path or field."""
 
 _RESULTS: Final = ("results", "data")
 _SCORES: Final = ("relevance_score", "score")
@@ -51,29 +51,29 @@ _SCORES: Final = ("relevance_score", "score")
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """Where to ask, and in which shape."""
+    """An address to call, and the shape of its requests."""
 
     url: str
     api: str
 
 
 class HTTPReranker(BaseReranker):
-    """A client of any server with a rerank endpoint (R5).
+    """A client for any server with a rerank endpoint (R5).
 
-    - ``"cohere"``: ``POST /v2/rerank``; ``"jina"``: ``POST /v1/rerank``, which vLLM, infinity and llama.cpp speak as
-      well; ``"tei"``: ``POST /rerank`` of Text Embeddings Inference.
-    - ``"auto"`` goes by the address, and where that leaves several it tries them in turn until one is understood, once
-      for the life of this object.
+    - ``"cohere"``: ``POST /v2/rerank``; ``"jina"``: ``POST /v1/rerank``, also offered by vLLM, infinity and llama.cpp;
+      ``"tei"``: ``POST /rerank`` of Text Embeddings Inference.
+    - ``"auto"`` goes by the address; if several shapes remain, it tries them in turn until the server accepts one, once
+      in the life of this object.
 
-    Results are matched to documents by ``index``, never by their order, and an answer in which one is missing, twice
-    there, or no number is not used. Requests that may succeed later (no connection, 408, 429, 5xx) are sent again with
-    growing, jittered pauses, or after what ``Retry-After`` says, as far as ``timeout`` and half a minute allow.
+    Results are matched to documents by ``index``, never by their order; an answer without exactly one number for each
+    document is rejected. Requests that may succeed later (no connection, 408, 429, 5xx) are retried with growing,
+    jittered pauses, or after the time in ``Retry-After``, as far as ``timeout`` and half a minute allow.
 
-    The key goes into the header ``Authorization``, to the address given, and nowhere else: redirects are not followed,
-    and an ``http://`` address of another machine is refused unless ``insecure`` says that the way there is safe.
+    The key is sent in the header ``Authorization``, to the given address and nowhere else: redirects are not followed,
+    and an ``http://`` address of another machine is rejected unless ``insecure`` says that the connection is safe.
 
-    The asynchronous twin runs in a worker thread, so that one pool of connections serves any number of event loops;
-    cancelled, it leaves its request behind, which ends at its timeout.
+    The async version runs in a worker thread, so that one connection pool serves any number of event loops; if it is
+    cancelled, its request goes on until its timeout.
     """
 
     def __init__(
@@ -96,24 +96,24 @@ class HTTPReranker(BaseReranker):
 
         Args:
             url: the server (``https://api.cohere.com``, ``http://localhost:8080``) or its endpoint
-                (``https://api.jina.ai/v1/rerank``). What follows a ``?`` is sent as well, but is no place for a key:
+                (``https://api.jina.ai/v1/rerank``). A query string after ``?`` is sent too, but must not hold a key:
                 httpx logs whole addresses.
-            model: as the server names it; None where it has one only.
+            model: the server's name for the model; None if it has only one.
             api: the shape of requests; see the class.
-            api_key: None for servers that want none.
+            api_key: None for servers that need none.
             insecure: send the key to another machine without encryption.
-            retries: how often a request that may succeed later is sent again.
-            max_chars: characters of a document that are sent, a Chinese one counting as three; it is cut between
-                sentences or words. None sends all. Some servers fail on what is longer than their model reads: for
-                512 tokens, 1500 is safe.
-            max_tokens_per_doc: passed on to servers of Cohere's shape, which then cut there.
-            batch_size: documents in one request; None: 100, or 32 for TEI.
+            retries: how often a request that may succeed later is retried.
+            max_chars: characters sent per document, a Chinese one counting as three; documents are cut between
+                sentences or words. None sends all. Some servers fail on texts longer than their model's input: for 512
+                tokens, 1500 is safe.
+            max_tokens_per_doc: passed on to servers with Cohere's API, which then cut there.
+            batch_size: documents per request; None: 100, or 32 for TEI.
             max_candidates: hits of a ranking that are scored.
-            timeout: seconds for one ``rerank`` or ``refine``, all its requests and pauses together.
+            timeout: seconds for one ``rerank`` or ``refine``, including all its requests and pauses.
             cache: how many scores to remember.
 
         Raises:
-            InputError: an argument cannot be used, or the key would be sent in the clear.
+            InputError: an argument is invalid, or the key would be sent unencrypted.
             MissingDependencyError: the package ``httpx`` is not installed.
         """
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
@@ -140,7 +140,7 @@ class HTTPReranker(BaseReranker):
         self._max_tokens = None if max_tokens_per_doc is None else count_of(max_tokens_per_doc, "max_tokens_per_doc")
         self._batch_size = None if batch_size is None else count_of(batch_size, "batch_size")
         self._url = urlunsplit(parts._replace(query=""))
-        # This machine is reached directly, whatever proxy the environment names.
+        # This machine is reached directly, even if the environment names a proxy.
         self._trust_env = not is_here(parts)
         self._opened: httpx.Client | None = None
         self._lock = threading.Lock()
@@ -150,7 +150,7 @@ class HTTPReranker(BaseReranker):
 
     @property
     def name(self) -> str:
-        """The model and where it is, with the settings that change scores."""
+        """The model and its address, with the settings that change scores."""
         limits = f"|{self._max_chars}" + ("" if self._max_tokens is None else f"|{self._max_tokens}")
         return f"{self._model or 'rerank'}@{self._url}{limits}"
 
@@ -165,16 +165,16 @@ class HTTPReranker(BaseReranker):
         """One score per text, on the server's scale.
 
         Raises:
-            ModelError: the server failed or answered what cannot be used.
+            ModelError: the server failed, or its answer is unusable.
         """
         deadline = time.monotonic() + (self.timeout or _WITHOUT_LIMIT)
         inputs = [_sendable(text if self._max_chars is None else shortened(text, self._max_chars)) for text in texts]
         return self._scores(_sendable(query), inputs, deadline)
 
-    # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _scores(self, query: str, texts: list[str], deadline: float) -> list[float]:
-        """The scores, by the first way that the server understands."""
+        """The scores, by the first endpoint that the server accepts."""
         refused: list[str] = []
         for endpoint in self._ways:
             scores: list[float] = []
@@ -185,7 +185,7 @@ class HTTPReranker(BaseReranker):
             except _UnknownShapeError as error:
                 refused.append(f"{urlsplit(endpoint.url).path} as {endpoint.api}: {error}")
                 if scores:
-                    break  # it has understood others: it is this batch
+                    break  # it accepted other batches, so the fault is in this one
             except _UnusableError as error:
                 raise ModelError(f"{self._url} returned no usable answer: {self._safe(str(error))}") from None
             else:
@@ -193,11 +193,11 @@ class HTTPReranker(BaseReranker):
         raise ModelError(f"{self._url} rejects our requests: {self._safe('; '.join(refused))}")
 
     def _answer(self, endpoint: _Endpoint, query: str, texts: list[str], deadline: float) -> Any:
-        """The server's JSON.
+        """The server's answer as JSON.
 
         Raises:
-            _UnknownShapeError: it does not know the path or a field.
-            _UnusableError: it failed, or this is no JSON.
+            _UnknownShapeError: the server does not know the path or a field.
+            _UnusableError: the server failed, or its answer is not JSON.
         """
         body = json.dumps(self._request(endpoint.api, query, texts), ensure_ascii=False).encode()
         for attempt in range(self._retries + 1):
@@ -226,7 +226,7 @@ class HTTPReranker(BaseReranker):
         return fields
 
     def _exchange(self, url: str, body: bytes, deadline: float) -> Any:
-        """One request."""
+        """Sends one request."""
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise _UnusableError("no time was left for the request")
@@ -276,20 +276,20 @@ class HTTPReranker(BaseReranker):
             return self._opened
 
     def _safe(self, message: str) -> str:
-        """A server may repeat the key in its message."""
+        """The message without the key, which a server may repeat in it."""
         return message.replace(self._key, "[key]") if self._key else message
 
 
 class _UnusableError(Exception):
-    """There is no answer, or none that can be used."""
+    """There is no answer, or an unusable one."""
 
 
 class _UnknownShapeError(Exception):
-    """The server does not know the path or a field, most likely."""
+    """The server probably does not know the path or a field."""
 
 
 class _LaterError(Exception):
-    """A request that may succeed later; ``pause`` is how many seconds the server asks to wait."""
+    """The request may succeed later; ``pause`` is the number of seconds that the server asks to wait."""
 
     def __init__(self, message: str, pause: float | None = None) -> None:
         super().__init__(message)
@@ -300,7 +300,7 @@ def _read(answer: Any, count: int) -> list[float]:
     """The scores by index.
 
     Raises:
-        _UnusableError: there is not exactly one finite number for each document.
+        _UnusableError: there is not exactly one finite number per document.
     """
     results = answer
     if isinstance(answer, dict):
@@ -327,17 +327,17 @@ def _read(answer: Any, count: int) -> list[float]:
 def _finite(score: float) -> bool:
     try:
         return math.isfinite(score)
-    except OverflowError:  # an integer beyond every float
+    except OverflowError:  # an integer larger than any float
         return False
 
 
 def _sendable(text: str) -> str:
-    # JSON cannot carry lone surrogates; servers refuse empty texts, and those in C end at a NUL.
+    # JSON cannot carry lone surrogates; servers reject empty texts, and those written in C stop at a NUL.
     return repair(text).replace("\0", " ") or " "
 
 
 def _endpoints(parts: SplitResult, api: str) -> tuple[_Endpoint, ...]:
-    """Where an address may be asked, and how, the likeliest first."""
+    """The endpoints possible at an address, the likeliest first."""
     path = parts.path.rstrip("/")
 
     def way(api: str, path: str) -> _Endpoint:

@@ -1,4 +1,4 @@
-"""A language model as a reranker: it grades documents one by one, or puts them in order."""
+"""A language model as a reranker: it grades documents one by one, or orders them."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _GRADE_SCHEMA: Final[Schema] = {
 class LLMReranker(BaseReranker):
     """Asks a language model which documents answer the query best (R5).
 
-    - ``"pointwise"``: a grade from 0 to 10 for each document, in calls of their own, several at once. A document whose
-      grade is not to be had stays near its place, and the answer's ``degraded`` counts it; where that is more than half
-      of them, the order before stands.
-    - ``"listwise"``: the model puts numbered passages in order; Sun et al., "Is ChatGPT good at search?", EMNLP 2023,
+    - ``"pointwise"``: a grade from 0 to 10 for each document, each in its own call, several at once. A document without
+      a grade stays near its place, and ``degraded`` reports the number of them; if that is more than half, the previous
+      order is kept.
+    - ``"listwise"``: the model orders numbered passages; Sun et al., "Is ChatGPT good at search?", EMNLP 2023,
       https://arxiv.org/abs/2304.09542. More than ``window`` of them are ordered in windows from the last to the first,
-      each sharing half with the one before, so that the best rise to the top. Documents that an answer leaves out stay
-      behind those named, in the order they had; numbers that stand for nothing, and repetitions, are dropped. A score
-      is the place, from 1 down to ``1 / n``: it says nothing of how relevant the best one is.
+      each sharing half with the one before, so that the best rise to the top. Documents that an answer omits stay
+      behind those named, in their previous order; unknown numbers and repeats are dropped. A score is the place, from 1
+      down to ``1 / n``: it does not say how relevant the best one is.
 
-    The prompt is in the query's language. An answer that cannot be used is asked for once more with the problem named.
+    The prompt is in the query's language. After an unusable answer the model is asked again, with the problem named.
     """
 
     def __init__(
@@ -74,18 +74,18 @@ class LLMReranker(BaseReranker):
             llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
             mode: see the class.
             window: passages in one prompt, in listwise mode.
-            concurrency: calls at once, in pointwise mode.
-            max_chars: characters of a document that the model reads, a Chinese one counting as three.
+            concurrency: parallel calls, in pointwise mode.
+            max_chars: characters of a document shown to the model, a Chinese one counting as three.
             call_timeout: seconds for one call; None leaves it to ``timeout``.
-            prompts: other templates, for all languages or by language; languages not given keep ours.
-            name: of the model, as scores are remembered and told apart under it; None: ``llm.name`` or ``llm.model``
-                where there is one, else its class's name.
-            max_candidates: hits of a ranking that are looked at: a call each, or a window for every ten or so.
+            prompts: other templates, for all languages or by language; other languages keep the built-in ones.
+            name: of the model; scores are cached and distinguished by it; None: ``llm.name`` or ``llm.model`` if
+                present, otherwise its class name.
+            max_candidates: hits of a ranking to consider: a call each, or a window for every ten or so.
             timeout: seconds for one ``rerank`` or ``refine``, all calls together.
             cache: how many scores to remember.
 
         Raises:
-            InputError: an argument cannot be used.
+            InputError: an argument is invalid.
         """
         super().__init__(max_candidates=max_candidates, timeout=timeout, cache=cache)
         if mode not in get_args(Mode):
@@ -116,22 +116,22 @@ class LLMReranker(BaseReranker):
         return f"{self.mode}:{self._model}"
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Grades from 0 to 10, or places as scores; see the class.
+        """Returns grades from 0 to 10, or places as scores; see the class.
 
         Raises:
-            ModelError: the model failed or could not be followed; pointwise only where no document got a grade.
+            ModelError: the model failed or its answers are unusable; pointwise only if no document got a grade.
         """
         return wait_for(self._score, query, texts, self._ask_in_thread)
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """The same, awaited; ``acomplete`` is used where the model has one."""
+        """Async version of `score`; uses the model's ``acomplete`` if it has one."""
         return await self._score(query, texts, self._ask)
 
     async def _ask(self, prompt: str, schema: Schema) -> Completion:
         return await aask(self.llm, prompt, schema=schema, timeout=self._call_timeout)
 
     async def _ask_in_thread(self, prompt: str, schema: Schema) -> Completion:
-        # Not acomplete: its connections may belong to an event loop of the caller's, and this one is not it.
+        # Not acomplete: its connections may belong to another event loop, that of the caller.
         return await in_thread(ask, self.llm, prompt, schema=schema, timeout=self._call_timeout)
 
     async def _score(self, query: str, texts: Sequence[str], ask_model: Ask) -> Sequence[float]:
@@ -191,10 +191,10 @@ class LLMReranker(BaseReranker):
     async def _followed(
         self, first: str, schema: Schema, reader: Callable[[str], T], prompts: RerankPrompts, ask_model: Ask
     ) -> T:
-        """What the model answers, asked twice at most.
+        """The model's parsed answer; asks twice at most.
 
         Raises:
-            ModelError: it failed twice, or could not be followed.
+            ModelError: the model failed twice, or its answers are unusable.
         """
         prompt, why = first, ""
         for _ in range(2):
@@ -203,7 +203,7 @@ class LLMReranker(BaseReranker):
                 return reader(answer.text or ("" if answer.data is None else json.dumps(answer.data)))
             except DefectError as error:
                 why = f"the answer cannot be used ({error})"
-                # The problem is named in our own words: nothing of an answer is sent back as if it were ours.
+                # The problem is named in our own words: no part of an answer is sent back as if it were ours.
                 message = fill(prompts.retry, problem=prompts.problems.get(str(error), str(error)), count="")
                 prompt = f"{first}\n\n{message}"
             except ModelError as error:
@@ -213,7 +213,7 @@ class LLMReranker(BaseReranker):
 
 
 def _order_schema(count: int) -> Schema:
-    """Numbers are listed, as not every server knows ranges."""
+    """Lists the numbers, since not every server supports ranges."""
     items = {"type": "integer", "enum": list(range(1, count + 1))}
     return {
         "type": "object",

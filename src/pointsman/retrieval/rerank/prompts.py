@@ -1,6 +1,6 @@
-"""What a language model is asked that ranks documents, in each language.
+"""Prompts, by language, that ask a language model to rank documents.
 
-Placeholders are ``$name`` (`string.Template`), as in `pointsman.prompts`. Questions and passages are put in as data.
+Placeholders are ``$name`` (`string.Template`), as in `pointsman.prompts`. Questions and passages are inserted as data.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RerankPrompts:
-    """What a model is asked that ranks documents.
+    """The prompts for ranking documents.
 
     Attributes:
         pointwise: asks for a grade from 0 to 10. ``$query`` and ``$passage`` are fenced data.
         listwise: asks for an order. ``$query`` and ``$passages`` are fenced data; ``$count`` is their number.
-        retry: added after an answer that could not be used; ``$problem`` says why.
+        retry: added after an unusable answer; ``$problem`` says why.
         problems: the defects by name, in words, for ``$problem``.
     """
 

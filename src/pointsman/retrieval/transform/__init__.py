@@ -1,6 +1,6 @@
-"""Transforming a query before searching: taking it apart, filling it in, adding other ways to say it (R8).
+"""Transforms a query before the search: decomposing it, completing it, adding variants (R8).
 
-Every name is loaded when it is first used.
+Every name is loaded on first use.
 """
 
 from __future__ import annotations

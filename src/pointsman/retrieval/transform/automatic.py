@@ -1,4 +1,4 @@
-"""What the automatic choice adds to a query where that was measured to gain."""
+"""The additions of the automatic choice that were measured to improve results."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ BY_EFFORT: Final[Mapping[str, Collection[str]]] = {
     "balanced": ("spelling",),
     "thorough": ("spelling", "parts", "bridges"),
 }
-"""What each effort adds; names, gains and costs stand in ``policy.json``."""
+"""The additions of each effort; names, gains and costs are in ``policy.json``."""
 
 
 def additions(effort: EffortName | Limits) -> tuple[str, ...]:
-    """What ``auto`` adds at this effort; of what fits into limits, by measured gain per millisecond."""
+    """The additions of ``auto`` at this effort; under `Limits`, those that fit, by measured gain per millisecond."""
     figures = measured().additions
     if isinstance(effort, str):
         return tuple(name for name in figures if name in BY_EFFORT[effort])
@@ -41,7 +41,7 @@ def additions(effort: EffortName | Limits) -> tuple[str, ...]:
 
 
 def transformer(added: Collection[str]) -> BaseTransformer | None:
-    """What these additions do to a query before it is searched for; None where that is nothing."""
+    """The transformer that makes these additions to a query; None if there are none."""
     steps: list[BaseTransformer] = []
     if "spelling" in added:
         steps.append(Corrector())

@@ -1,4 +1,4 @@
-"""What every transformer of queries is: it fills in, takes apart or adds to what is asked, before searching."""
+"""The base of all query transformers, which complete, decompose or expand a query before the search."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Variant:
 
     Attributes:
         text: what to search for.
-        kind: how it came to be: ``"subquestion"``, ``"synonym"``, ``"paraphrase"``, ``"correction"``,
+        kind: its origin: ``"subquestion"``, ``"synonym"``, ``"paraphrase"``, ``"correction"``,
             ``"expansion"``, ``"hypothetical"`` or a new one.
-        weight: of the list that it finds, where the original query's has 1.
-        method: how datasets are searched for it: ``"bm25"``, ``"vector"`` or ``"hybrid"``; as for the query itself
-            unless given. A dataset that does not keep what it needs is searched with what it keeps.
+        weight: of the list that it finds; the original query's list has 1.
+        method: how datasets are searched for it: ``"bm25"``, ``"vector"`` or ``"hybrid"``; by default as for the query
+            itself. A dataset that lacks the index for it is searched with the ones it has.
         as_passage: it reads like a document, not like a question, and is embedded as one (HyDE).
     """
 
@@ -42,14 +42,14 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Transformed:
-    """What became of a query.
+    """The result of transforming a query.
 
     Attributes:
-        query: what to search for from now on: the same object where nothing had to be filled in.
-        variants: what to search for besides; none of them reads like the query, or like another one.
+        query: the query to search for: the same object if nothing was filled in.
+        variants: further texts to search for; none of them repeats the query or another variant.
         detail: what was decided and why, in words.
-        degraded: what did not work as asked, and what was done instead.
-        spelling: set where words were corrected.
+        degraded: what did not work as requested, and what was done instead.
+        spelling: set if words were corrected.
     """
 
     query: Query
@@ -60,61 +60,61 @@ class Transformed:
 
 
 class Lookup(Protocol):
-    """The sources that will be searched, for transformers that have to look something up first.
+    """The sources of a search, for transformers that first have to search themselves.
 
-    A search from here obeys the routing, the breaker and the policy of the search that it serves.
+    Such a search uses the routing, the breaker and the policy of the search that it serves.
     """
 
     @property
     def sources(self) -> list[Any]:
-        """What will be searched."""
+        """Returns the sources to be searched."""
         ...
 
     def search(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
-        """The best hits for a query."""
+        """Returns the best hits for a query."""
         ...
 
     async def asearch(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
-        """The same, awaited."""
+        """Async version of `search`."""
         ...
 
 
 class BaseTransformer(Twins, needs=("transform", "atransform")):
-    """Transforms queries. Implement ``transform`` or ``atransform``; the other one comes from here.
+    """Transforms queries. Implement ``transform`` or ``atransform``; this class derives the other.
 
-    What it cannot do it says in ``degraded`` of its answer, and answers with the query as it was.
+    If it cannot do its work, it returns the query unchanged and says so in ``degraded``.
 
     """
 
-    def at_once(self, query: Query) -> Transformed | None:  # noqa: ARG002  (for those who can)
-        """The answer, where it takes microseconds: no thread is started for it then; None where it takes longer."""
+    def at_once(self, query: Query) -> Transformed | None:  # noqa: ARG002  (used by subclasses)
+        """The result, if it takes only microseconds, so that no thread is needed; None if it takes longer."""
         return None
 
-    def over(self, lookup: Lookup) -> BaseTransformer:  # noqa: ARG002  (for those who look something up)
-        """The transformer for one search: bound to the sources that will be searched."""
+    def over(self, lookup: Lookup) -> BaseTransformer:  # noqa: ARG002  (used by subclasses that search)
+        """Returns the transformer for one search, bound to the sources of that search."""
         return self
 
     def transform(self, query: str | Query) -> Transformed:
-        """What to search for."""
+        """Returns what to search for."""
         return wait_for(self.atransform, query)
 
     async def atransform(self, query: str | Query) -> Transformed:
-        """The same, awaited; a synchronous ``transform`` runs in a worker thread."""
+        """Async version of `transform`; a synchronous ``transform`` runs in a worker thread."""
         return await in_thread(self.transform, query)
 
 
 class QueryTransformer(BaseTransformer):
-    """Several transformers, one after the other (R8).
+    """Runs several transformers in sequence (R8).
 
-    Each sees the query as the ones before it have rewritten it; the variants of all are kept, those that read alike
-    once, in order, up to ``max_variants``. A step that raises is told in ``degraded``, and the others go on.
+    Each step receives the query as rewritten by the earlier ones; the variants of all steps are kept, in order and
+    without equal texts, up to ``max_variants``. A step that raises is reported in ``degraded``, and the others go on.
     """
 
     def __init__(self, *steps: BaseTransformer, max_variants: int = 8) -> None:
         """Choose the steps.
 
         Raises:
-            InputError: ``max_variants`` is negative, or a step is no transformer.
+            InputError: ``max_variants`` is negative, or a step is not a transformer.
         """
         if max_variants < 0:
             raise InputError(f"max_variants is at least 0, not {max_variants}")
@@ -125,11 +125,11 @@ class QueryTransformer(BaseTransformer):
         self.max_variants = max_variants
 
     def over(self, lookup: Lookup) -> QueryTransformer:
-        """Every step over the same sources."""
+        """Returns a copy with every step bound to the same sources."""
         return QueryTransformer(*bound(self.steps, lookup), max_variants=self.max_variants)
 
     def at_once(self, query: Query) -> Transformed | None:
-        """What all steps answer, if all of them do at once."""
+        """The result of all steps, if each has one at once."""
         run = _Run(query)
         for step in self.steps:
             result = step.at_once(run.query) if isinstance(step, BaseTransformer) else None
@@ -139,28 +139,28 @@ class QueryTransformer(BaseTransformer):
         return run.result(self.max_variants)
 
     def transform(self, query: str | Query) -> Transformed:
-        """Every step's work on the query."""
+        """Runs all steps on the query."""
         run = _Run(Query.of(query))
         for step in self.steps:
             try:
                 run.take(step, step.transform(run.query))
-            except Exception as error:  # noqa: BLE001  (told in the result: a step must not cost the search)
+            except Exception as error:  # noqa: BLE001  (reported in the result: a step must not fail the search)
                 run.fail(step, error)
         return run.result(self.max_variants)
 
     async def atransform(self, query: str | Query) -> Transformed:
-        """The same, awaited."""
+        """Async version of `transform`."""
         run = _Run(Query.of(query))
         for step in self.steps:
             try:
                 run.take(step, await step.atransform(run.query))
-            except Exception as error:  # noqa: BLE001  (as above; cancellation is no Exception)
+            except Exception as error:  # noqa: BLE001  (as above; cancellation is not an Exception)
                 run.fail(step, error)
         return run.result(self.max_variants)
 
 
 class _Run:
-    """What ``transform`` and ``atransform`` share."""
+    """The state shared by ``transform`` and ``atransform``."""
 
     def __init__(self, query: Query) -> None:
         self.query = query
@@ -190,16 +190,16 @@ class _Run:
 
 
 def bound(steps: Iterable[BaseTransformer], lookup: Lookup) -> list[BaseTransformer]:
-    """Steps for one search; those that look nothing up stay as they are, whatever class they are of."""
+    """Binds steps to one search; those that need no lookup stay unchanged, whatever their class."""
     return [step.over(lookup) if callable(getattr(step, "over", None)) else step for step in steps]
 
 
 def distinct(variants: Iterable[Variant], text: str) -> tuple[Variant, ...]:
-    """The variants without those that read like ``text`` or like an earlier one, or say nothing."""
+    """The variants without empty ones and without repeats of ``text`` or of an earlier variant."""
     seen: set[object] = {same(text), ""}
     unique = []
     for variant in variants:
-        key: object = same(variant.text) if isinstance(variant.text, str) else variant  # what is no text is told later
+        key: object = same(variant.text) if isinstance(variant.text, str) else variant  # non-texts are reported later
         if key not in seen:
             seen.add(key)
             unique.append(variant)
@@ -207,7 +207,7 @@ def distinct(variants: Iterable[Variant], text: str) -> tuple[Variant, ...]:
 
 
 def same(text: str) -> str:
-    """Equal for texts that differ in case, accents, white space and closing marks only.
+    """A key that is equal for texts that differ only in case, accents, white space and final punctuation.
 
     >>> same("Who was  Bach?") == same("who was bach")
     True

@@ -1,4 +1,4 @@
-"""Following chains of questions, without a model."""
+"""Follows chains of questions without a model."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WEIGHT: Final = 0.5
-"""Of the best part, beside the whole question's 1; benchmarks/multihop.py shows what it gives."""
+"""The weight of the best part; the whole question has 1. See benchmarks/multihop.py for its effect."""
 
 MOST_NAMES: Final = 3
 _PASSAGES: Final = 3
 _HOP_SECONDS: Final = 5.0
-_LONGEST_NAME: Final = 100  # characters of a name that may be put into a question; longer ones are no names
+_LONGEST_NAME: Final = 100  # characters of a name that may be put into a question; longer ones are not names
 
 
 class BridgeFinder(BaseTransformer):
     """Follows the first step of a chain of questions without a model.
 
-    «Who directed the film that won the Palme d'Or in 1994?» asks for the film first. That is searched for; the names
-    that the best passages offer are put into the next question, each a variant of kind ``"bridge"``. What the
-    passages say becomes search text, nothing else.
+    «Who directed the film that won the Palme d'Or in 1994?» asks for the film first. That is searched for, and the
+    names offered by the best passages are put into the next question, each in a variant of kind ``"bridge"``. The text
+    of passages is used only as search text.
 
     Args:
         weight: of the variants.
         budget: its seconds limit the search for the first step, which gets 5 at most.
-        lookup: what is searched for the first step; a search gives its own. Without it no chain is followed.
+        lookup: searches for the first step; a search provides its own. Without it no chain is followed.
     """
 
     def __init__(self, *, weight: float = WEIGHT, budget: Budget | None = None, lookup: Lookup | None = None) -> None:
         self.weight, self.budget, self.lookup = weight, budget or Budget(), lookup
 
     def over(self, lookup: Lookup) -> BridgeFinder:
-        """Searches the sources that will be searched for the whole question."""
+        """Returns a copy that searches the sources of the whole question."""
         return BridgeFinder(weight=self.weight, budget=self.budget, lookup=lookup)
 
     def transform(self, query: str | Query) -> Transformed:
-        """The query with what was found for the first step filled in; as it is where it is no chain."""
+        """The query with the results of the first step filled in; unchanged if it is not a chain."""
         query = Query.of(query)
         hops = chain(query.text)
         if len(hops) < 2 or self.lookup is None:
@@ -62,7 +62,7 @@ class BridgeFinder(BaseTransformer):
         return self._filled(query, hops, context)
 
     async def atransform(self, query: str | Query) -> Transformed:
-        """The same, awaited."""
+        """Async version of `transform`."""
         query = Query.of(query)
         hops = chain(query.text)
         if len(hops) < 2 or self.lookup is None:

@@ -1,11 +1,11 @@
-"""Taking complex questions apart by rules: comparisons, several questions in one, and chains of hops; en, zh and ru.
+"""Decomposes complex questions by rules: comparisons, several questions in one, and chains of hops; en, zh and ru.
 
-A rule needs a cue that hardly anything but a complex question has; *salt and pepper* is no two questions. What no rule
-recognises is left alone.
+A rule needs a cue that rarely occurs in simple questions; *salt and pepper* is not two questions. A text that no rule
+recognises stays unchanged.
 
-A *chain* is what has to be looked up one after the other: the film before its director. `chain` gives its hops in
-order, each with the place in its text that what was found before belongs in; `bridge_entities` finds candidates for it
-in what the search before has found.
+A *chain* is a sequence of look-ups: the film before its director. `chain` returns its hops in order, each with the
+place in its text where the result of the previous hop belongs; `bridge_entities` finds candidates for that place in
+the results of the previous search.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Hop:
     """One step of a chain.
 
     Attributes:
-        text: what to look up; it can be searched for as it stands.
-        slot: ``text[start:end]``, which stands for what the step before has found; None in the first step.
+        text: what to look up; a valid search text by itself.
+        slot: ``text[start:end]``, to be replaced by the result of the previous step; None in the first step.
     """
 
     text: str
     slot: tuple[int, int] | None = None
 
     def filled(self, entity: str) -> str:
-        """The text with what was found before.
+        """The text with the previous result filled in.
 
         >>> Hop("Who directed the film?", (13, 21)).filled("Alien")
         'Who directed Alien?'
@@ -58,7 +58,7 @@ class RuleDecomposer(BaseTransformer):
     """
 
     def __init__(self, max_subqueries: int = 5, *, weight: float = 1.0) -> None:
-        """Choose how many sub-questions there may be, and the weight of each.
+        """Set the maximum number of sub-questions and the weight of each.
 
         Raises:
             InputError: ``max_subqueries`` is below 1.
@@ -78,7 +78,7 @@ class RuleDecomposer(BaseTransformer):
 
 
 def subquestions(text: str) -> tuple[str, ...]:
-    """What a question consists of; empty where it is simple.
+    """The sub-questions of a question; empty if it is simple.
 
     >>> subquestions("сравни Kafka и RabbitMQ"), subquestions("salt and pepper")
     (('Kafka', 'RabbitMQ'), ())
@@ -87,7 +87,7 @@ def subquestions(text: str) -> tuple[str, ...]:
 
 
 def chain(text: str) -> tuple[Hop, ...]:
-    """The hops of a question that needs several look-ups one after the other, the first one first; empty: it does not.
+    """The hops of a question that needs several look-ups in sequence, in order; empty if it does not.
 
     >>> [hop.text for hop in chain("Who directed the film that won the Palme d'Or in 1994?")]
     ["film that won the Palme d'Or in 1994", 'Who directed the film?']
@@ -99,15 +99,15 @@ def chain(text: str) -> tuple[Hop, ...]:
 
 
 def bridge_entities(query: str, passages: Sequence[str], limit: int = 3) -> list[str]:
-    """What the passages found for one hop may offer for the next: names that the query does not hold.
+    """Candidates from one hop's passages for the next hop: names that the query does not contain.
 
-    Titles (a first line of its own) count most, then what the first sentence names, then what many passages name;
-    passages count less further down.
+    Titles (a first line of its own) count most, then names in the first sentence, then names that many passages
+    contain; passages count less the lower they rank.
 
     Args:
-        query: what was searched for.
-        passages: texts, best first, with the title as the first line where there is one.
-        limit: how many at most.
+        query: the query that was searched for.
+        passages: texts, best first, with the title as the first line if there is one.
+        limit: the maximum number of candidates.
     """
     words = f" {_words(query)} "
     scores: Counter[str] = Counter()
@@ -131,7 +131,7 @@ def bridge_entities(query: str, passages: Sequence[str], limit: int = 3) -> list
             ):
                 continue
             spelling.setdefault(key, name)
-            scores[key] += weight / (1 + rank)  # type: ignore[assignment]  # a Counter counts floats as well
+            scores[key] += weight / (1 + rank)  # type: ignore[assignment]  # a Counter also counts floats
     order = sorted(scores, key=lambda key: (-scores[key], key))
     return [spelling[key] for key in order[: max(0, limit)]]
 
@@ -144,7 +144,7 @@ _ZH_PERSON = late(
 
 
 def _candidates(text: str) -> list[str]:
-    """Names, and in Chinese, which has no capitals, those of people beside what they do."""
+    """Names; in Chinese, which has no capitals, those of people next to their role."""
     return name_texts(text) + [match["name"] for match in _ZH_PERSON.finditer(text)]
 
 
@@ -181,7 +181,7 @@ def _says_something(text: str) -> bool:
 
 
 def _asks(text: str) -> bool:
-    """Whether it reads like a question of its own."""
+    """Whether it reads like a complete question."""
     return opens_question(plain(text)) and _says_something(text)
 
 
@@ -202,7 +202,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _separate(text: str) -> list[str]:
-    """The questions among several sentences; pronouns in later ones give way to what the first is about."""
+    """The questions among several sentences; pronouns in later ones are replaced by the topic of the first."""
     parts = [text[start:end] for start, end in sentences(text)]
     pieces = (
         [piece for part in parts for piece in re.split(r"(?<=[^;；]{8})[;；]\s*(?=[^;；]{8})", part)]
@@ -229,7 +229,7 @@ _OPEN = late(
     r"|указать|зависит|тот|те|та|случае|кроме|после|перед|до|потому|для)\s*$",
     re.IGNORECASE,
 )
-"""What a question that comes after it belongs to."""
+"""Words that take a following question as their clause, such as *wonder*."""
 _EN_AND_DOES = late(
     r"\s*,?\s+and\s+(?=(?:is|was|are|were|has|had|have|did|does|also|who|which|that|won|wrote|directed"
     r"|starred|produced|served|played|co-\w+|[a-z]{3,}ed)\b\s)"
@@ -244,14 +244,14 @@ _EN_SUBJECT = late(
 
 
 def _conjunction(text: str, language: str) -> list[str]:
-    """A sentence in English or Russian, split where a question follows another one."""
+    """Splits an English or Russian sentence at each question that follows another."""
     if not opens_question(plain(text)):
         return []
     parts: list[str] = []
     start = 0
     for joint in _JOINTS[language].finditer(text):
         left, right = text[start : joint.start()], text[joint.end() :]
-        comma = not joint[0].strip(" ,;")  # alone it opens a clause more often than a question
+        comma = not joint[0].strip(" ,;")  # a comma alone opens a clause more often than a question
         if _stands(left) and _follows(right, language, alone=comma):
             parts.append(left)
             start = joint.end()
@@ -262,13 +262,13 @@ def _conjunction(text: str, language: str) -> list[str]:
 
 
 def _stands(left: str) -> bool:
-    """Not «where and when was he born», nor «I wonder what it is and how it works»."""
+    """False for «where and when was he born» and «I wonder what it is and how it works»."""
     words = WORD.findall(plain(left))
     return _asks(left) and len(words) > 2 and words[-1] not in QUESTION and not _OPEN.search(left)
 
 
 def _follows(right: str, language: str, *, alone: bool) -> bool:
-    """Whether a question of its own comes after a conjunction, or after a comma alone."""
+    """Whether a complete question follows a conjunction, or a comma alone."""
     words = WORD.findall(plain(right))
     if len(words) < _FEWEST[language] or not opens_question(plain(right), words_alone=True):
         return False
@@ -302,7 +302,7 @@ _ZH_PARTS = late("[，,；;？?。！]+|以及|(?:而且|并且|另外|还有|�
 
 
 def _chinese_conjunction(text: str) -> list[str]:
-    # Cut at 以及 where a question follows; a clause that asks nothing belongs to the question after it.
+    # Cut at 以及 if a question follows; a clause that asks nothing belongs to the question after it.
     groups: list[str] = []
     pending = ""
     start = 0
@@ -336,7 +336,7 @@ _SORTS = (
     "(?:country|nation|state|city|county|province|region|district|continent|river|university|college"
     "|company|team|club|king|queen|emperor|band|label|school|network)"
 )
-"""What a name stands behind with «of»: the city of Rome is no city to be looked up."""
+"""Nouns that precede a name with «of»: the city of Rome need not be looked up."""
 _EN_ADJ = r"(?:(?!(?:of|in|is|are|was|were|did|does|do|the|a|an|and|or|that|which|who)\b)[\w'’-]+\s+){0,3}?"
 _EN_PROPER = rf"(?:the\s+)?{_UP}[\w'’.&-]*(?:(?:\s+(?:of|the|and|de|von|van|in|a|for|to)){{0,2}}\s+{_UP}[\w'’.&-]*)*"
 _EN_BIRTH = r"(?:\s+of\s+(?:birth|death|citizenship|origin|residence))?"
@@ -382,7 +382,7 @@ def _english_chain(text: str) -> tuple[Hop, ...]:
 
 
 def _further(hops: list[Hop], owner: re.Pattern[str], article: str) -> list[Hop]:
-    """The hops, with the last one split where it asks something of what belongs to what is found before it."""
+    """The hops, with the last one split if it asks for an attribute of something related to the earlier result."""
     for _ in range(2):
         last = hops[-1]
         assert last.slot is not None
@@ -404,7 +404,7 @@ def _asks_more(text: str) -> bool:
 
 
 def _english_inner(text: str, depth: int) -> list[Hop]:
-    """The hops of a phrase, the innermost first; one hop where it is simple."""
+    """The hops of a phrase, the innermost first; one hop if it is simple."""
     if not depth:
         return [Hop(text)]
     for pattern in (_EN_RELATIVE, _EN_PARTICIPLE, _EN_OF, _EN_GENITIVE):
@@ -440,7 +440,7 @@ def _english_inner(text: str, depth: int) -> list[Hop]:
 
 
 def _asked_inside(text: str, match: re.Match[str], noun: str, end: int, depth: int) -> list[Hop]:
-    """Where the clause asks: «X was bought by a retailer that has how many stores» looks for the retailer first."""
+    """A question in a clause: «X was bought by a retailer that has how many stores» asks for the retailer first."""
     clause = text[match.start("clause") : end]
     before = text[: match.start()]
     if match.groupdict().get("rel") not in {"that", "which", "who"} or text[end:].strip() or not _content(before):
@@ -452,11 +452,11 @@ def _asked_inside(text: str, match: re.Match[str], noun: str, end: int, depth: i
 
 
 def _bridges(text: str, match: re.Match[str]) -> bool:
-    """Whether the phrase names something unknown that the rest asks something about."""
+    """Whether the phrase describes an unknown that the rest of the question asks about."""
     groups = match.groupdict()
     inner = groups.get("clause") or groups.get("of") or groups.get("who") or ""
     if not re.search(rf"(?<!\w){_UP}", inner) and not _EN_WH.search(inner):
-        return False  # the clause names nothing that could be looked up
+        return False  # the clause contains no name that could be looked up
     after = re.match(r"\s+([a-z]+)", text[match.end() :]) if groups.get("of") else None
     if after and after[1] not in ENGLISH and after[1] not in _EN_VERBS:
         return False  # «the leader of the Islamist regime»: the name goes on
@@ -465,7 +465,7 @@ def _bridges(text: str, match: re.Match[str]) -> bool:
 
 
 def _clause_end(text: str, match: re.Match[str]) -> int:
-    """Where a clause ends: at a comma that closes it, or where the verb of the question follows; else with the text."""
+    """The end of a clause: the comma that closes it, or the question's verb; otherwise the end of the text."""
     start = match.start("clause")
     comma = re.search(
         r",\s+(?=(?:what|who|when|where|how|which|is|was|did|does|has|had|in (?:what|which)|lived|died|played|have)\b)",

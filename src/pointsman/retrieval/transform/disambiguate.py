@@ -1,11 +1,11 @@
-"""Filling in by rules what a question leaves to the conversation before it: pronouns and ellipsis, in en, zh and ru.
+"""Fills in, by rules, what a question takes from the conversation before it: pronouns and ellipsis in en, zh and ru.
 
-Two cases are told apart. A *pronoun* (*How old is he?*, *它的创始人是谁？*, *А когда она умерла?*) gives way to
-what was last talked about. An *ellipsis* (*And in Moscow?*, *那上海呢？*, *what about Python 3.12?*) is put into the
-user's last question, in the place of what it is like. The result is read by a search: it need not be elegant.
+There are two cases. A *pronoun* (*How old is he?*, *它的创始人是谁？*, *А когда она умерла?*) is replaced by its
+antecedent. An *ellipsis* (*And in Moscow?*, *那上海呢？*, *what about Python 3.12?*) is put into the user's last
+question, in place of the most similar part. The result is meant for a search and need not be elegant.
 
-Nothing is touched where the question names its own antecedent (*Why does the fan spin when its motor is off?*), where
-the pronoun stands for nothing (*Is it possible …?*), or where the history offers nothing.
+A question stays unchanged if it names its own antecedent (*Why does the fan spin when its motor is off?*), if the
+pronoun refers to nothing (*Is it possible …?*), or if the history offers no antecedent.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 _MESSAGES = 6
-"""The last messages that are looked at."""
+"""The number of last messages examined."""
 
 _LENGTH = 1_000
-"""Characters looked at of a message; a query that is longer speaks for itself."""
+"""Characters examined per message; a longer query is self-contained."""
 
 _USERS = frozenset({"user", "human", "customer", "пользователь", "用户"})
 
 
 class RuleDisambiguator(BaseTransformer):
-    """Makes a question self-contained by rules; without need for it, the very same query comes back.
+    """Makes a question self-contained by rules; returns the same query object if it already is.
 
     Example:
         >>> history = (Message("user", "Who wrote Emma?"), Message("assistant", "Emma was written by Jane Austen."))
@@ -43,7 +43,7 @@ class RuleDisambiguator(BaseTransformer):
     """
 
     def transform(self, query: str | Query) -> Transformed:
-        """The question with names in place of pronouns, and what was left out put in."""
+        """The question with pronouns replaced by names and omissions filled in."""
         query = Query.of(query)
         if not query.history or not query.text.strip() or len(query.text) > _LENGTH:
             return Transformed(query)
@@ -57,7 +57,7 @@ class RuleDisambiguator(BaseTransformer):
 
 
 def _language(query: Query) -> str:
-    """That of the question; a few small words are enough, as names are often in Latin letters: «А StringBuffer?»."""
+    """The language of the question; a few function words decide, as names often are Latin: «А StringBuffer?»."""
     language = detect(query.text)
     if language in {"en", "und"}:
         if re.search("[а-яё]", query.text, re.IGNORECASE):
@@ -68,13 +68,13 @@ def _language(query: Query) -> str:
 
 
 def resolved(question: str, earlier: str) -> str:
-    """A question as it is meant after an earlier one by the same person, in the same breath."""
+    """The meaning of a question that directly follows an earlier one by the same person."""
     return RuleDisambiguator().transform(Query(question, history=(Message("user", earlier),))).query.text
 
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """The user's last question, and what was answered to it."""
+    """The user's last question and its answer."""
 
     question: str
     answer: str
@@ -124,7 +124,7 @@ _OF_PLACES = frozenset(_OF_PLACES_TEXT.split())
 class _Name:
     text: str
     start: int
-    opens: bool  # a sentence, where any word has a capital
+    opens: bool  # opens a sentence, where any word is capitalised
     quoted: bool = False
 
     @property
@@ -155,7 +155,7 @@ def _names(text: str) -> list[_Name]:
 
 
 def name_texts(text: str) -> list[str]:
-    """The names in a text: quoted titles, runs of capitalised words, identifiers; in order, each once."""
+    """The names in a text: quoted titles, runs of capitalised words, identifiers; in order, without repeats."""
     return list(dict.fromkeys(name.text for name in _sure(_names(text), text) or _names(text)))
 
 
@@ -164,14 +164,14 @@ def _free(match: re.Match[str], spans: Iterable[tuple[int, int]]) -> bool:
 
 
 def _sure(names: Sequence[_Name], elsewhere: str) -> list[_Name]:
-    """Without words that merely open a sentence: those occur with a capital elsewhere, or are no names."""
+    """Drops words that are capitalised only as the first of a sentence, unless ``elsewhere`` shows them to be names."""
     return [n for n in names if not n.opens or re.search(rf"[\w,;»)]\s+{re.escape(n.text)}\b", elsewhere)]
 
 
 def _choose(past: _Past, fits: Callable[[_Name], bool], *, lately: bool = False) -> str | None:
-    """What was last talked about, of the right sort: the user's word first, then the assistant's, then earlier ones.
+    """The last topic of the right sort: from the user's message first, then the assistant's, then earlier ones.
 
-    Where the user asked who did something, the answer to that comes first: «Who painted the Mona Lisa?».
+    If the user asked who did something, the answer to that comes first: «Who painted the Mona Lisa?».
     """
     everything = f"{past.question}\n{past.answer}\n" + "\n".join(past.earlier)
     recent = (past.question, past.answer)
@@ -180,18 +180,30 @@ def _choose(past: _Past, fits: Callable[[_Name], bool], *, lately: bool = False)
         names = _names(text)
         sure = _sure(names, everything)
         if text is past.answer and not sure:
-            # A word that opens the answer is a name unless it is written small elsewhere.
+            # A word that opens the answer is a name unless it occurs in lower case elsewhere.
             sure = [n for n in names if not re.search(rf"(?<!\w){re.escape(n.text.lower())}", everything)]
         fitting = [name for name in sure if fits(name)]
         if asked_who and text is past.answer:
             fitting = [name for name in fitting if name.text not in past.question]
         if fitting:
-            # A question is about what it names last; an answer is about what it names first.
+            # The topic of a question is what it names last; that of an answer is what it names first.
             return (fitting[0] if text is past.answer else fitting[-1]).text
     return None
 
 
 _WHO = late(r"\W*(?:who|кто)\b", re.IGNORECASE)
+_WHO_IS = late(r"\W*(?:who\s+(?:is|was|are|were)|who['’]s|кто\s+(?:так|был|эт|он)\w*)\b", re.IGNORECASE)
+
+
+def _nobody_named(past: _Past, role: re.Pattern[str]) -> bool:
+    """Whether a person was asked for but neither named nor given a role: «Who wrote War and Peace?», unanswered."""
+    asked_who = _WHO.match(past.question) and not _WHO_IS.match(past.question)
+    return bool(asked_who) and not past.answer and _role(past, role) is None
+
+
+def _beside(text: str, past: _Past) -> str:
+    """Both questions in one, if the earlier one says whom the later one refers to."""
+    return f"{text.rstrip(' ?.!')}: {past.question}"
 
 
 def _is_name(name: _Name) -> bool:
@@ -268,27 +280,14 @@ def _english(text: str, past: _Past) -> str | None:
 
 def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
     before = _EN_LEAD.sub("", text[: pronoun.start()])
-    # A name or a clause of its own before the pronoun is what the pronoun stands for.
+    # A name or a clause of its own before the pronoun is its antecedent.
     inner = _EN_INNER.search(before, len(before.split(maxsplit=1)[0]) if before.strip() else 0)
     if _sure(_names(before), text) or (inner and _content(before[: inner.start()], ENGLISH)):
         return None
     word = pronoun[0].lower()
-    if word == "there":
-        entity = _choose(past, _is_thing)
-    elif pronoun["that"]:
-        entity = _choose(past, _is_name)
-    elif pronoun["he"] or pronoun["she"]:
-        entity = _choose(past, _is_person) or _role(past, _EN_ROLE)
-        entity = entity or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
-    elif pronoun["they"]:
-        entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
-        # «the Wright brothers»: what the name is that of
-        several = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
-        entity = several[0].removeprefix("the ") if several else entity
-    else:
-        # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
-        entity = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
-        entity = entity or _choose(past, _is_thing) or _english_noun(past.question)
+    if (pronoun["he"] or pronoun["she"]) and _nobody_named(past, _EN_ROLE):
+        return _beside(_EN_LEAD.sub("", text), past)
+    entity = _english_entity(pronoun, past)
     if entity is None:
         return None
     possessive = word in _EN_POSSESSIVE or (word == "her" and re.match(r"\s+[a-z]", text[pronoun.end() :]) is not None)
@@ -304,6 +303,24 @@ def _english_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     return _capitalised(_EN_LEAD.sub("", filled))
 
 
+def _english_entity(pronoun: re.Match[str], past: _Past) -> str | None:
+    if pronoun[0].lower() == "there":
+        return _choose(past, _is_thing)
+    if pronoun["that"]:
+        return _choose(past, _is_name)
+    if pronoun["he"] or pronoun["she"]:
+        person = _choose(past, _is_person) or _role(past, _EN_ROLE)
+        return person or _choose(past, lambda name: len(name.words) == 1 and name.text.istitle())
+    if pronoun["they"]:
+        entity = _choose(past, _is_plural) or _choose(past, _is_name) or _english_noun(past.question)
+        # «the Wright brothers»: the noun that the name belongs to
+        several = re.search(rf"\bthe {re.escape(entity or '')} [a-z]+s\b", past.question)
+        return several[0].removeprefix("the ") if several else entity
+    # A title may look like a person: «Who wrote Jane Eyre? When was it published?»
+    thing = _choose(past, _is_thing, lately=True) or _choose(past, _is_name, lately=True)
+    return thing or _choose(past, _is_thing) or _english_noun(past.question)
+
+
 _EN_ROLE = late(
     r"\b(?:author|writer|director|founder|inventor|creator|composer|designer|president|king|queen|ceo|owner|captain|coach)"
     r" of [^?.,;]{2,60}",
@@ -317,7 +334,7 @@ _RU_ROLE = late(
 
 
 def _role(past: _Past, role: re.Pattern[str]) -> str | None:
-    """Who is asked for by what they do, where nobody has said the name: «the author of War and Peace»."""
+    """The person asked for by their role, if the name is unknown: «the author of War and Peace»."""
     match = role.search(past.question)
     return match[0].strip() if match else None
 
@@ -328,7 +345,7 @@ def _is_plural(name: _Name) -> bool:
 
 
 def _english_noun(question: str) -> str | None:
-    """What a question without names is about: its last noun with an article, or its last words."""
+    """The topic of a question without names: its last noun with an article, or its last words."""
     nouns = [match[1] for match in _EN_NOUN.finditer(question)]
     for noun in reversed(nouns):
         noun_words: list[str] = []
@@ -345,7 +362,7 @@ def _english_noun(question: str) -> str | None:
 
 
 def _english_attribute(rest: str, question: str) -> str:
-    """*And the population?* asks for something else of the same thing."""
+    """*And the population?* asks for another attribute of the same thing."""
     names = _sure(_names(question), question)
     if rest[:1].islower() and names and not _EN_PREPOSITION.match(rest):
         return f"{_capitalised(rest)} of {names[-1].text}?"
@@ -353,7 +370,7 @@ def _english_attribute(rest: str, question: str) -> str:
 
 
 def _asks(text: str) -> bool:
-    """Whether there is a word in it that asks."""
+    """Whether it contains a question word."""
     return any(word in QUESTION or word in _AUXILIARY for word in WORD.findall(plain(text)))
 
 
@@ -364,7 +381,7 @@ _BESIDE = frozenset(_BESIDE_TEXT.split())
 
 
 def _bare_question(text: str) -> str:
-    """The question words of a text that is nothing but these: «And since when exactly?» is «Since when»."""
+    """The question words of a text that consists only of them: «And since when exactly?» is «Since when»."""
     words = [word for word in WORD.findall(plain(_EN_LEAD.sub("", _RU_LEAD.sub("", text)))) if word != "exactly"]
     asking = any(word in QUESTION for word in words)
     if not asking or len(words) > 4 or not all(word in QUESTION or word in _BESIDE for word in words):
@@ -377,7 +394,8 @@ def _content(text: str, stop: frozenset[str]) -> bool:
 
 
 def _capitalised(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    first, *_ = text.split(maxsplit=1) or [""]
+    return text if any(map(str.isupper, first)) else text[:1].upper() + text[1:]  # «iPhone» stays as it is
 
 
 # --- ellipsis, English and Russian -----------------------------------------------------------------------------------
@@ -386,13 +404,13 @@ def _capitalised(text: str) -> str:
 def _substituted(
     rest: str, question: str, prepositions: re.Pattern[str], *, detached: Callable[[str, str], str]
 ) -> str:
-    """A question with ``rest`` in the place of what it is like; else ``detached`` joins the two."""
+    """A question with ``rest`` in place of its most similar part; without one, ``detached`` joins the two."""
     body = question.rstrip(" ?.!？")
     names = _sure(_names(body), body)
     preposition = prepositions.match(rest)
     new = rest[preposition.end() :] if preposition else rest
     if preposition:
-        # «in Moscow» takes the place of «in Petersburg»
+        # «in Moscow» replaces «in Petersburg»
         word = re.escape(preposition[1])
         same_place = list(re.finditer(rf"\b{word}\s+((?:[\w'’.+#«»-]+\s*){{1,4}})", body, re.IGNORECASE))
         for match in reversed(same_place):
@@ -414,7 +432,7 @@ _HOW = late(r"\w+(?:ly|[ое]е|но)$")
 
 
 def _other_thing(new: str, body: str) -> str:
-    """A question without names, with something else in the place of its last noun: «to boil an egg», «a potato»."""
+    """A question without names, with another object in place of its last noun: «to boil an egg», «a potato»."""
     last = next((word for word in reversed(list(WORD.finditer(body))) if plain(word[0]) not in STOP), None)
     phrase = [match for match in _EN_NOUN.finditer(body) if _ARTICLE.match(new)]
     if phrase:
@@ -425,13 +443,13 @@ def _other_thing(new: str, body: str) -> str:
 
 
 def _likeness(new: str, name: _Name) -> float:
-    """How much a new name is like one of the question's, so that it may take its place."""
+    """How similar a new name is to one of the question's, as a candidate for its place."""
     ours, theirs = fold(new).split(), fold(name.text).split()
     if not ours or not theirs or not (new[0].isupper() or new[0].isdigit() or new[0] in '«"“' or ours[0] == theirs[0]):
         return 0
     score = 1.0
     if ours[0] == theirs[0]:
-        score += 3  # another version of the same
+        score += 3  # another version of the same thing
     if any(map(str.isdigit, new)) == any(map(str.isdigit, name.text)):
         score += 1
     ending = 0
@@ -489,7 +507,10 @@ def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     inner = _RU_INNER.search(before.split(maxsplit=1)[1]) if len(before.split()) > 1 else None
     if _sure(_names(before), text) or (inner and _content(before, RUSSIAN)):
         return None
-    entity = _russian_entity(pronoun, past)
+    of_person = (pronoun["he"] or pronoun["she"]) and _RU_LIFE.search(text)
+    if of_person and _nobody_named(past, _RU_ROLE):
+        return _beside(_RU_LEAD.sub("", text), past)
+    entity = _russian_entity(pronoun, past, of_person=bool(of_person))
     if entity is None:
         return None
     # «о нём», «у неё»: the preposition stays, the name has its own case
@@ -497,7 +518,10 @@ def _russian_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
     return _capitalised(_RU_LEAD.sub("", filled))
 
 
-def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
+_RU_LIFE = late(r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут")
+
+
+def _russian_entity(pronoun: re.Match[str], past: _Past, *, of_person: bool) -> str | None:
     feminine, masculine = bool(pronoun["she"]), bool(pronoun["he"])
 
     def agrees(name: _Name) -> bool:
@@ -514,10 +538,7 @@ def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
         several = _choose(past, lambda name: bool({"и", "and"} & set(name.words)))
         if several is not None:
             return several
-    verb_of_life = re.search(
-        r"умер|род|жил|жив|женил|замуж|написал|снял|лет |учил|погиб|возраст|семь|дет[иь]|зовут", pronoun.string
-    )
-    if (masculine or feminine) and verb_of_life:
+    if of_person:
         answer = _choose(past, _is_person) if _WHO.match(past.question) else None
         person = answer or _choose(past, lambda name: _is_person(name) and agrees(name))
         if person := person or _role(past, _RU_ROLE):
@@ -526,7 +547,7 @@ def _russian_entity(pronoun: re.Match[str], past: _Past) -> str | None:
 
 
 def _russian_noun(question: str) -> str | None:
-    """What a question without names is about: its first words that say something, up to a preposition or stop."""
+    """The topic of a question without names: its first content words, up to a preposition or stop."""
     words: list[str] = []
     for word in re.findall(r"[\w-]+|[,.:;—]", question):
         folded = fold(word)
@@ -622,7 +643,7 @@ def _chinese(text: str, past: _Past) -> str | None:
 def _chinese_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
     before = text[: pronoun.start()]
     if len(re.findall(r"\w", _ZH_LEAD.sub("", before))) >= 2 and not re.fullmatch("谁[\u4e00-\u9fff]{1,4}", before):
-        return None  # it has an antecedent of its own
+        return None  # it has its own antecedent
     entity = _chinese_entity(past, person=bool(pronoun["person"]))
     rest = text[pronoun.end() :]
     if entity is None:
@@ -635,7 +656,7 @@ def _chinese_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | No
 
 
 def _chinese_entity(past: _Past, *, person: bool) -> str | None:
-    """What was last talked about: a person in the answer where one was asked for, else what the question is about."""
+    """The last topic: a person from the answer if one was asked for, otherwise the topic of the question."""
     if person and _ZH_WHO.search(past.question) and (match := _ZH_PERSON.search(past.answer)):
         return str(match["name"] or match["first"])
     for question in (past.question, *past.earlier):
@@ -646,9 +667,9 @@ def _chinese_entity(past: _Past, *, person: bool) -> str | None:
 
 
 def _chinese_subject(text: str, *, person: bool) -> str | None:
-    """What a question is about: a title, a term in Latin letters, or its words up to the first verb or particle.
+    """The topic of a question: a title, a term in Latin letters, or its words up to the first verb or particle.
 
-    For a pronoun that stands for a person it is who made a work: 《战争与和平》的作者.
+    For a pronoun that refers to a person, it is the author of a work: 《战争与和平》的作者.
     """
     bare = _ZH_LEAD.sub("", text.strip())
     if person and (role := _ZH_ROLE.search(bare)):
@@ -667,12 +688,12 @@ def _chinese_subject(text: str, *, person: bool) -> str | None:
 
 
 def _chinese_ellipsis(rest: str, question: str) -> str:
-    """The question with ``rest`` in the place of what it is like."""
+    """The question with ``rest`` in place of its most similar part."""
     new, old = _LATIN_TERM.findall(rest), list(_LATIN_TERM.finditer(question))
     if re.match(r"\d", rest) and (version := re.search(r"\d[\d.]*", question)):
         return f"{question[: version.start()]}{rest}{question[version.end() :]}"  # another version
     if new and old:
-        # «Excel文件»: the term before the same word, else the last one
+        # «Excel文件»: the term before the same word, otherwise the last one
         tail = rest[rest.rindex(new[-1]) + len(new[-1]) :]
         same_tail = next((term for term in reversed(old) if tail and question[term.end() :].startswith(tail)), old[-1])
         best = next((term for term in old if term[0].split()[0] == new[0].split()[0]), same_tail)

@@ -1,4 +1,4 @@
-"""Other ways to say a query, by rules: with synonyms, without its small words, with its spelling corrected (I3)."""
+"""Rule-based variants of a query: with synonyms, without function words, with corrected spelling (I3)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ Thesaurus = Mapping[str, Sequence[str]]
 """Synonyms by term; terms and synonyms may be phrases, of any language."""
 
 Neighbours = Callable[[str], Sequence[tuple[str, float]]]
-"""Words near a word, with their likeness (1: the same), best first: out of a corpus' embeddings, say."""
+"""Words related to a word, with their similarity (1: identical), best first: from embeddings, for example."""
 
 KINDS = ("synonym", "paraphrase", "correction")
-"""The kinds of variants there are."""
+"""The kinds of variants."""
 
 _LONGEST = 2_000
-"""Characters of a query that is expanded: what is longer says enough."""
+"""The longest query, in characters, that is expanded; longer ones are specific enough."""
 
 _SYNONYM_VARIANTS = 3
-"""Variants with synonyms at most: one synonym in each, of different terms first."""
+"""The maximum number of variants with synonyms: one synonym each, of different terms first."""
 
 _LONGEST_TERM = 6
-"""Words in the longest term of a thesaurus that is looked for; characters times two for Chinese."""
+"""The number of words in the longest thesaurus term to look for; twice as many characters for Chinese."""
 
 _WORD = late(r"[^\W_]+(?:[-'’][^\W_]+)*")
 
@@ -103,16 +103,16 @@ _MATTERS = frozenset(
         "кто",
     }
 )
-"""Small words that a paraphrase keeps, as they change what is asked."""
+"""Function words that a paraphrase keeps because they change the meaning."""
 
 
 class RuleExpander(BaseTransformer):
     """Variants of a query by rules, of the kinds ``"synonym"``, ``"paraphrase"`` and ``"correction"``.
 
-    *Paraphrase*: without greetings, requests, question words and other small words. *Correction*: as the speller reads
-    it; where it corrects something, the others are made of the corrected query. *Synonym*: one term of the query
-    exchanged for a synonym, in up to three variants, out of the thesaurus and then of the corpus' own neighbours; with
-    neither, out of our own everyday thesaurus of some 500 words a language (en, zh, ru).
+    *Paraphrase*: without greetings, requests, question words and other function words. *Correction*: as corrected by
+    the speller; the other kinds are then based on the corrected query. *Synonym*: one term of the query replaced by a
+    synonym, in up to three variants, from the thesaurus and then from the corpus' own neighbours; with neither, from
+    the built-in everyday thesaurus of some 500 words per language (en, zh, ru).
 
     Example:
         >>> expander = RuleExpander(thesaurus={"car": ["automobile"]})
@@ -130,20 +130,20 @@ class RuleExpander(BaseTransformer):
         weights: Mapping[str, float] | None = None,
         least_likeness: float = 0.0,
     ) -> None:
-        """Choose the kinds, and where synonyms and spelling come from; a kind that has no source gives no variants.
+        """Choose the kinds and their sources; a kind without a source gives no variants.
 
         Args:
             variants: the kinds wanted, in the order of the result.
             thesaurus: synonyms by term, or by language (``"en"``, ``"zh"``, ``"ru"``) and term; or a ``.json`` file of
-                the same, or a ``.tsv`` file with a term and its synonyms in each line. None: our own, unless there
-                are neighbours; ``{}``: none.
-            neighbours: words near a word; asked for words that the thesaurus does not have.
+                the same, or a ``.tsv`` file with a term and its synonyms in each line. None: the built-in one, unless
+                there are neighbours; ``{}``: none.
+            neighbours: returns words related to a word; called for words that the thesaurus lacks.
             speller: knows the words of the corpus.
-            weights: of the lists that the variants find, by kind; 1 where a kind is not given.
-            least_likeness: neighbours below it are not taken.
+            weights: of the lists that the variants find, by kind; 1 for other kinds.
+            least_likeness: neighbours below it are ignored.
 
         Raises:
-            InputError: there is no such kind, or the thesaurus is none.
+            InputError: a kind does not exist, or the thesaurus is invalid.
         """
         unknown = sorted({*variants, *(weights or {})} - set(KINDS))
         if unknown:
@@ -168,7 +168,7 @@ class RuleExpander(BaseTransformer):
         if "correction" in self.variants and self.speller is not None:
             corrected = self.speller.correct(text)
             text = corrected.text
-            if corrected:  # both forms, where the speller is unsure
+            if corrected:  # both forms, if the speller is unsure
                 texts["correction"] = [item for item in (text, corrected.alternative) if item and item != query.text]
         if "paraphrase" in self.variants:
             texts["paraphrase"] = [paraphrase(text)]
@@ -191,7 +191,7 @@ class RuleExpander(BaseTransformer):
             for start, end, word in _content_words(bare):
                 try:
                     near = [(near, like) for near, like in self.neighbours(word) if like >= self.least_likeness]
-                except Exception as error:  # noqa: BLE001  (told in the result: it is the caller's own code)
+                except Exception as error:  # noqa: BLE001  (reported in the result: it is the caller's own code)
                     degraded = (f"no neighbours of words: {type(error).__name__}: {error}",)
                     break
                 stem = DEFAULT_ANALYZER.tokens(word)
@@ -206,7 +206,7 @@ class RuleExpander(BaseTransformer):
         return everyday_synonyms(term) if self._ours else self._synonyms.get(_key(term), ())
 
     def _terms(self, text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-        """Where terms of the thesaurus stand, the longest first where they overlap."""
+        """Yields the places of thesaurus terms, the longest first if they overlap."""
         if not self._synonyms and not self._ours:
             return
         words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
@@ -233,7 +233,7 @@ class RuleExpander(BaseTransformer):
 
 
 def paraphrase(text: str) -> str:
-    """A query without what only makes it polite or a question; the query itself where nothing else would be left.
+    """A query without the words that only make it polite or a question; unchanged if nothing else would remain.
 
     >>> paraphrase("Can you tell me what is the capital of France?"), paraphrase("请问什么是机器学习？")
     ('capital France', '机器学习')
@@ -257,7 +257,7 @@ def paraphrase(text: str) -> str:
 
 
 def without_request(text: str) -> str:
-    """A query without greeting, request and closing marks: «Hi, could you tell me about X?» is X."""
+    """A query without greeting, request and final punctuation: «Hi, could you tell me about X?» is X."""
     stripped = text.strip()
     shares = scripts(stripped)
     pattern = _ZH_POLITE if shares["han"] > 0.3 else _RU_POLITE if shares["cyrillic"] > 0.3 else _EN_POLITE
@@ -267,10 +267,10 @@ def without_request(text: str) -> str:
 
 
 def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[str, list[str]]]:
-    """Read a thesaurus: ``.json`` of terms and their synonyms (by language or not), or ``.tsv`` with a term a line.
+    """Read a thesaurus: ``.json`` of terms and their synonyms (by language or not), or ``.tsv`` with one term per line.
 
     Raises:
-        InputError: the file is neither, or holds something else.
+        InputError: the file is neither, or its content is invalid.
     """
     path = Path(path)
     try:
@@ -294,7 +294,7 @@ def read_thesaurus(path: str | Path) -> dict[str, list[str]] | dict[str, dict[st
 
 
 def _folded(thesaurus: Thesaurus | Mapping[str, Thesaurus]) -> dict[str, tuple[str, ...]]:
-    """One table of all languages: a term is looked for in whatever query it stands."""
+    """One table for all languages: a term is looked for in queries of any language."""
     if not isinstance(thesaurus, Mapping):
         raise InputError(f"a thesaurus is a mapping of terms to synonyms or a file, not {type(thesaurus).__name__}")
     table: dict[str, tuple[str, ...]] = {}
@@ -319,7 +319,7 @@ def _key(text: str) -> str:
 
 
 def _content_words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Words that say something, the longest first: a rare word is the likelier to be called otherwise elsewhere."""
+    """Yields content words, the longest first: rare words are more likely to have other names elsewhere."""
     spans = [
         (m.start(), m.end(), m[0]) for m in _WORD.finditer(text) if len(m[0]) > 2 and not any(map(str.isdigit, m[0]))
     ]

@@ -1,4 +1,4 @@
-"""Pseudo-relevance feedback: words of the first hits are searched for as well."""
+"""Pseudo-relevance feedback: also searches for words of the first hits."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class FeedbackExpander(BaseTransformer):
     """RM3: the words that are typical of the first hits become another query for the keyword index.
 
     Lavrenko and Croft, "Relevance-Based Language Models", SIGIR 2001, https://doi.org/10.1145/383952.383972; mixed with
-    the query as in Abdul-Jaleel et al., "UMass at TREC 2004". A word's weight is what it has of each document's words,
-    summed over the documents by their share of the evidence; it is searched for as often as the weight says, 1 to 5
-    times. The words are data: what they say does nothing but search.
+    the query as in Abdul-Jaleel et al., "UMass at TREC 2004". The weight of a word is its share of each document's
+    words, summed over the documents by their share of the evidence; the word is repeated in proportion to it, 1 to 5
+    times. The words are used only as search text.
 
     Args:
-        documents: hits that are believed.
-        terms: words taken.
+        documents: the number of hits used as feedback.
+        terms: the number of words taken.
         share: of the feedback in the mixture, 0 to 1 exclusive; the query has the rest.
         budget: its seconds limit the first search, which gets 5 at most.
-        lookup: what is searched for feedback; a search gives its own. Without it there is none.
+        lookup: makes the first search; a search provides its own. Without it there is no feedback.
 
     Raises:
         InputError: a number is out of range.
@@ -59,13 +59,13 @@ class FeedbackExpander(BaseTransformer):
         self.share, self.budget, self.lookup = share, budget or Budget(), lookup
 
     def over(self, lookup: Lookup) -> FeedbackExpander:
-        """Searches what will be searched."""
+        """Returns a copy that searches the sources of that search."""
         return FeedbackExpander(
             documents=self.documents, terms=self.terms, share=self.share, budget=self.budget, lookup=lookup
         )
 
     def transform(self, query: str | Query) -> Transformed:
-        """The query with one variant of the feedback's words; without it, and marked, where the search failed."""
+        """The query with one variant of feedback words; without it, and marked, if the search failed."""
         query = Query.of(query)
         if self.lookup is None:
             return Transformed(query)
@@ -87,7 +87,7 @@ class FeedbackExpander(BaseTransformer):
         return Transformed(query, (Variant(text, "expansion", weight, "bm25"),), f"feedback: {text}", degraded)
 
     def _expansion(self, query: str, hits: Sequence[Hit]) -> tuple[str, int]:
-        """The words, repeated by their weight, and how many that makes."""
+        """The words, repeated by their weight, and their total number."""
         if not hits:
             return "", 0
         query_tokens = set(DEFAULT_ANALYZER.query_tokens(query))
@@ -99,7 +99,7 @@ class FeedbackExpander(BaseTransformer):
             counts = Counter(DEFAULT_ANALYZER.query_tokens(hit.document.searchable))
             length = counts.total() or 1
             for token, count in counts.items():
-                weights[token] += share * count / length  # type: ignore[assignment]  # a Counter counts floats as well
+                weights[token] += share * count / length  # type: ignore[assignment]  # a Counter also counts floats
                 document_counts[token] += 1
         likely = [
             token for token in weights if token not in query_tokens and document_counts[token] > 1 and len(token) > 1

@@ -1,6 +1,6 @@
-"""Reading what a language model has written for a search: whether it is of use, and the texts in it.
+"""Parses text that a language model has written for a search, and checks whether it is usable.
 
-For everything that lets a model write queries or passages: decomposition, expansion, disambiguation, HyDE, Query2Doc.
+For all uses where a model writes queries or passages: decomposition, expansion, disambiguation, HyDE, Query2Doc.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pointsman.selector._loose_json import Object, TooMuchError, find_values
 from pointsman.text import detect, fold, repair, scripts
 
 LONGEST = 4_000
-"""Characters of a generation that are still taken for an answer."""
+"""The longest generation, in characters, that is accepted as an answer."""
 
 _REFUSAL = late(
     r"(?:i['’]?m sorry|(?:i am |we are )?sorry\b|i apologi[sz]e|unfortunately,? i\b"
@@ -56,16 +56,16 @@ _QUESTION = late(r"[?？]\W*$")
 
 
 def usable(text: str, query: str, prompt: str = "", *, longest: int = LONGEST) -> str | None:
-    """Whether what a model has generated for a query can be searched with.
+    """Check whether a model's output for a query can be used for a search.
 
     Args:
-        text: what it generated.
-        query: what it was generated for.
-        prompt: what it was asked, as a template or filled in.
-        longest: characters that are still believed.
+        text: the output.
+        query: the query that it was generated for.
+        prompt: the prompt, as a template or filled in.
+        longest: the maximum number of characters accepted.
 
     Returns:
-        None where nothing speaks against it; else the reason in words.
+        None if it is usable; otherwise the reason, in words.
 
     Example:
         >>> usable("What is a heat shield?", "heat shields"), usable("I'm sorry, but I can't.", "heat shields")
@@ -87,11 +87,11 @@ def usable(text: str, query: str, prompt: str = "", *, longest: int = LONGEST) -
 
 
 def strings(text: str, data: Any = None) -> list[str]:
-    r"""The texts that an answer lists: JSON in any shape, fenced or not; numbered or bulleted lines; plain lines.
+    r"""The texts listed in an answer: JSON in any shape, fenced or not; numbered or bulleted lines; plain lines.
 
     Args:
         text: the answer.
-        data: the same as data, where the model was held to a schema.
+        data: the same as data, if the model answered under a schema.
 
     Example:
         >>> strings('Sure: {"queries": ["one", "two"]}'), strings("Here they are:\n1. one\n2) two")
@@ -105,7 +105,7 @@ def strings(text: str, data: Any = None) -> list[str]:
     except TooMuchError:
         return []
     for container in containers:
-        # «the city [of Paris]» holds brackets too: a list of bare words is none of ours
+        # «the city [of Paris]» has brackets too: a list of bare words is not one of queries
         if (
             isinstance(container.value, Object)
             or text[container.start + 1 : container.start + 40].lstrip()[:1] in _OPENS
@@ -115,7 +115,7 @@ def strings(text: str, data: Any = None) -> list[str]:
 
 
 def _lists_queries(value: Any) -> bool:
-    """Whether a piece of JSON is about queries: a list, or an object with one or with a name that says so."""
+    """Whether a JSON value holds queries: a list, or an object that contains one or has a name that says so."""
     if not isinstance(value, Object):
         return True
     return any(
@@ -129,7 +129,7 @@ _OPENS = frozenset("\"'“”„«「『‘{[]")
 
 
 def one(text: str, data: Any = None) -> str:
-    """The one text that an answer gives; empty where there is none."""
+    """The single text of an answer; empty if there is none."""
     return next(iter(strings(text, data)), "")
 
 
@@ -142,7 +142,7 @@ def _answer(text: str) -> str:
 
 
 def _texts(value: Any, depth: int = 4) -> Iterator[str]:
-    """Every string of a piece of JSON that is no key; of an object in a list, its first string."""
+    """Yields every string value in a JSON value, keys excluded; of an object in a list, only its first string."""
     if isinstance(value, str):
         yield value
     elif not depth:
@@ -164,12 +164,12 @@ def _lines(text: str) -> Iterator[str]:
     lines = [line for line in text.splitlines() if line.strip() and not _FENCE.match(line)]
     items = [line for line in lines if _ITEM.match(line)]
     questions = [line for line in lines if _QUESTION.search(line[-8:])]
-    # Prose around a list is not part of it; neither is a line that announces it.
+    # Prose around a list is not part of it, and neither is a line that introduces it.
     yield from items or questions or [line for line in lines if line.rstrip()[-1] not in ":："]
 
 
 def _clean(texts: Sequence[str] | Iterator[str]) -> list[str]:
-    """Without markers, labels, quotes and repetitions."""
+    """The texts without markers, labels, quotes and repeats."""
     unique: dict[str, str] = {}
     for text in texts:
         bare = _ITEM.sub("", text, count=1).strip(_WRAP) if _ITEM.match(text) else text.strip(_WRAP)
@@ -195,7 +195,7 @@ def _echoes(folded: str, folded_query: str, prompt: str) -> bool:
 
 
 def _long(text: str) -> int:
-    """Characters of a line that do not stand in two texts by chance."""
+    """The length from which a line does not occur in two texts by chance."""
     return 8 if _HAN.search(text) else 20
 
 

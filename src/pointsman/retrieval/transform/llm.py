@@ -1,4 +1,4 @@
-"""Transforming queries with a language model: taking apart, expanding, filling in what the history says (I3, R8)."""
+"""Transforms queries with a language model: decompose, expand, fill in from the history (I3, R8)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pointsman.types import Message, Query
 _log = logging.getLogger(__name__)
 
 _LONGEST_QUERY = 4_000
-"""Characters of a query that a model is asked about; who pastes a book gets it searched for as it is."""
+"""The longest query, in characters, that is shown to a model; a longer one is searched for unchanged."""
 
 _LONGEST_VARIANT = 500
-"""Characters of one query that a model writes; longer ones are no queries."""
+"""The longest query, in characters, that a model may write; longer texts are not queries."""
 
 _MESSAGES, _MESSAGE_LENGTH = 8, 1_000
-"""The last messages of a history that a model is shown, and the characters of each."""
+"""The number of last history messages shown to a model, and the characters of each."""
 
 _LIST_SCHEMA: Schema = {
     "type": "object",
@@ -43,11 +43,11 @@ _ONE_SCHEMA: Schema = {
 }
 
 _Talk = Generator[str, Completion | ModelError, Transformed]
-"""Gives prompts and takes answers: what the synchronous and the asynchronous way share."""
+"""Yields prompts and receives answers; shared by the synchronous and the async version."""
 
 
 class _LLMTransformer(BaseTransformer):
-    """Asks a model once, and once more where its answer is of no use and ``retries`` is 1."""
+    """Asks a model once, and once more if its answer is unusable and ``retries`` is 1."""
 
     _schema: Schema = _LIST_SCHEMA
 
@@ -73,7 +73,7 @@ class _LLMTransformer(BaseTransformer):
         )
 
     def transform(self, query: str | Query) -> Transformed:
-        """Ask the model; what cannot be used is told in ``degraded``, and the query stays as it is."""
+        """Ask the model; unusable answers are reported in ``degraded``, and the query stays unchanged."""
         talk = self._talk(Query.of(query))
         try:
             prompt = next(talk)
@@ -89,7 +89,7 @@ class _LLMTransformer(BaseTransformer):
             return result
 
     async def atransform(self, query: str | Query) -> Transformed:
-        """The same, awaited; ``acomplete`` is used where the model has one."""
+        """Async version of `transform`; uses the model's ``acomplete`` if it has one."""
         talk = self._talk(Query.of(query))
         try:
             prompt = next(talk)
@@ -126,21 +126,21 @@ class _LLMTransformer(BaseTransformer):
         return Transformed(query, degraded=(message,))
 
     def _needless(self, query: Query) -> str | None:
-        """Why there is nothing to ask; None: there is."""
+        """Why the model need not be asked; None if it must be."""
         return None if query.text.strip() else "the query is empty"
 
     def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
-        """The template and the prompt."""
+        """Returns the template and the prompt."""
         raise NotImplementedError
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:
-        """What the answer comes to; None and the reason where it is of no use."""
+        """Parses the answer; returns None and the reason if it is unusable."""
         raise NotImplementedError
 
     def _texts(
         self, answer: Completion, query: Query, template: str, *, most: int, kind: str, weight: float, may_be_none: bool
     ) -> tuple[Transformed | None, str]:
-        """Variants out of an answer that lists queries."""
+        """Makes variants from an answer that lists queries."""
         texts = strings(_text(answer), answer.data)
         if not texts:
             if may_be_none and _empty_list(answer):
@@ -166,7 +166,7 @@ class _LLMTransformer(BaseTransformer):
 
 
 class LLMDecomposer(_LLMTransformer):
-    """A language model takes a complex question apart; a simple one gets no variants."""
+    """Decomposes a complex question with a language model; a simple one gets no variants."""
 
     def __init__(
         self,
@@ -182,14 +182,14 @@ class LLMDecomposer(_LLMTransformer):
 
         Args:
             llm: anything with ``complete(prompt)``; see `pointsman.llm.ask`.
-            max_subqueries: how many sub-questions at most.
+            max_subqueries: the maximum number of sub-questions.
             weight: of each of them.
             timeout: seconds for one call; None leaves it to the model.
-            retries: 1: asked once more after an answer of no use.
-            prompts: other templates, for all languages or by language; languages not given keep ours.
+            retries: 1: ask once more after an unusable answer.
+            prompts: other templates, for all languages or by language; other languages keep the built-in ones.
 
         Raises:
-            InputError: an argument is out of range, or ``llm`` is no model.
+            InputError: an argument is out of range, or ``llm`` is not a language model.
         """
         super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
         if max_subqueries < 1:
@@ -207,7 +207,7 @@ class LLMDecomposer(_LLMTransformer):
 
 
 class LLMExpander(_LLMTransformer):
-    """A language model writes other queries for the same thing."""
+    """Has a language model write other queries for the same thing."""
 
     def __init__(
         self,
@@ -219,10 +219,10 @@ class LLMExpander(_LLMTransformer):
         retries: int = 0,
         prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
     ) -> None:
-        """Choose the model; as for `LLMDecomposer`, with ``num`` queries.
+        """Choose the model; same arguments as `LLMDecomposer`, with ``num`` queries.
 
         Raises:
-            InputError: an argument is out of range, or ``llm`` is no model.
+            InputError: an argument is out of range, or ``llm`` is not a language model.
         """
         super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
         if num < 1:
@@ -239,9 +239,9 @@ class LLMExpander(_LLMTransformer):
 
 
 class LLMDisambiguator(_LLMTransformer):
-    """A language model fills in what the conversation leaves unsaid; without a history it is not asked.
+    """Has a language model fill in what the conversation leaves implicit; without a history it is not called.
 
-    The model sees the last 8 messages, of each its first 1,000 characters.
+    The model sees the first 1,000 characters of each of the last 8 messages.
     """
 
     _schema = _ONE_SCHEMA
@@ -254,10 +254,10 @@ class LLMDisambiguator(_LLMTransformer):
         retries: int = 0,
         prompts: TransformPrompts | Mapping[str, TransformPrompts] | None = None,
     ) -> None:
-        """Choose the model; as for `LLMDecomposer`.
+        """Choose the model; same arguments as `LLMDecomposer`.
 
         Raises:
-            InputError: an argument is out of range, or ``llm`` is no model.
+            InputError: an argument is out of range, or ``llm`` is not a language model.
         """
         super().__init__(llm, timeout=timeout, retries=retries, prompts=prompts)
 
@@ -294,7 +294,7 @@ _CHATTER = re.compile(
 
 
 def _no_query(text: str, query: str) -> str | None:
-    """Why a text that may well be an answer is nothing to search for."""
+    """Why a text that may be a valid answer is not suitable for a search."""
     if not any(map(str.isalpha, text)) and any(map(str.isalpha, query)):
         return "there is no word in it"
     chatter = _CHATTER.match(text)
@@ -306,13 +306,13 @@ def _text(answer: Completion) -> str:
 
 
 def _empty_list(answer: Completion) -> bool:
-    """Whether the answer is JSON that lists nothing."""
+    """Whether the answer is JSON with an empty list."""
     bare = "".join(_text(answer).split())
     return bare.endswith(("[]", "[]}", "[]}```", "[]```"))
 
 
 def _history_text(history: Sequence[Message]) -> str:
-    """The history as data, one message a line."""
+    """The history as data, one message per line."""
     return "\n".join(
         f'{{"role": {quoted(message.role[:40])}, "text": {quoted(message.text[:_MESSAGE_LENGTH])}}}'
         for message in history[-_MESSAGES:]

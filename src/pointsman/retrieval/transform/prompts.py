@@ -1,4 +1,4 @@
-"""What a language model is asked when it transforms a query, in each language."""
+"""Prompts, by language, that ask a language model to transform a query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TransformPrompts:
-    """Templates; what comes from outside is put in as fenced data.
+    """Templates; external text is inserted as fenced data.
 
     Attributes:
         decompose: asks for sub-questions; needs ``$query``, may use ``$most``.

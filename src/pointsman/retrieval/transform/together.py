@@ -1,4 +1,4 @@
-"""Several transformers of one query at once, within one budget."""
+"""Runs several transformers of one query in parallel, within one budget."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ log = logging.getLogger(__name__)
 
 
 class Together(BaseTransformer):
-    """Transformers that know nothing of each other, all at once; the variants of all, in the order of the steps.
+    """Runs independent transformers in parallel; returns the variants of all, in the order of the steps.
 
-    Every step sees the query as it came, so this is for steps that add variants, not for such that rewrite the query.
-    One that fails or is late is told of in ``degraded``; the others' variants count.
+    Every step receives the original query, so this is for steps that add variants, not for steps that rewrite the
+    query. A step that fails or is late is reported in ``degraded``; the variants of the others count.
 
     Args:
         steps: at least one.
-        budget: what they may spend on a model; where an account is open already, they spend from that.
+        budget: what they may spend on a model; if an account is already active, they spend from that.
     """
 
     def __init__(self, *steps: BaseTransformer, budget: Budget | None = None) -> None:
         self.steps, self.budget = steps, budget or Budget()
 
     def over(self, lookup: Lookup) -> Together:
-        """Every step over the same sources."""
+        """Returns a copy with every step bound to the same sources."""
         return Together(*bound(self.steps, lookup), budget=self.budget)
 
     def transform(self, query: str | Query) -> Transformed:
@@ -36,7 +36,7 @@ class Together(BaseTransformer):
         return run(self._all(Threads(), Query.of(query)))
 
     async def atransform(self, query: str | Query) -> Transformed:
-        """The same, awaited."""
+        """Async version of `transform`."""
         return await self._all(Tasks(), Query.of(query))
 
     async def _all(self, mode: Mode, query: Query) -> Transformed:

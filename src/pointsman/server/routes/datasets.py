@@ -21,6 +21,7 @@ from pointsman.server.schemas import (
     DeleteRequest,
     DocumentRequest,
     DocumentsRequest,
+    MetadataRequest,
     NearestRequest,
 )
 from pointsman.server.state import WRITE_PATIENCE, Caller, Reader, Shared, in_thread, in_writer, problem_responses
@@ -271,11 +272,7 @@ async def add_documents(
     if kind != JSON:
         raise Problem("unsupported-media-type", f"a body here is {JSON} or {NDJSON}, in UTF-8")
     body = DocumentsRequest.model_validate(await read_json(await request.body()))
-    if len(body.documents) > state.limits.max_documents:
-        most = state.limits.max_documents
-        raise Problem(
-            "invalid-input", f"{len(body.documents)} documents at once, the limit is {most}; or send {NDJSON}"
-        )
+    _check_number(state, len(body.documents), f"; or send {NDJSON}")
     return Json(_added(await _add(state, dataset, body.documents, embed), access))
 
 
@@ -342,6 +339,22 @@ def _read(value: object, number: int) -> DocumentRequest:
         raise Problem("invalid-input", f"line {number}: {problems.validation_message(error)}", line=number) from None
 
 
+@router.patch("/{name}/documents", response_model=schemas.Added, responses=_WRITES, operation_id="set_metadata")
+async def set_metadata(state: Shared, access: Caller, name: Name, body: MetadataRequest) -> Response:
+    """Change the metadata of documents; where one of the ids is unknown nothing is changed."""
+    dataset = await in_thread(_writable, state, access, name)
+    access.require_read()  # whether an id is known tells what is stored
+    _check_number(state, len(body.metadata))
+
+    def changed() -> AddResult:
+        with dataset.writing(WRITE_PATIENCE):
+            return dataset.set_metadata(body.metadata, replace=body.replace)
+
+    result = await in_writer(state, changed)
+    state.metrics.written(result)
+    return Json(_added(result, access))
+
+
 @router.delete("/{name}/documents", response_model=schemas.Deleted, responses=_WRITES, operation_id="delete_documents")
 async def delete_documents(state: Shared, access: Caller, name: Name, body: DeleteRequest) -> Response:
     """Delete documents by id, or those that match; unknown ids are passed over."""
@@ -373,6 +386,12 @@ async def verify_dataset(state: Shared, access: Reader, name: Name) -> Response:
             "problems": result.problems,
         }
     )
+
+
+def _check_number(state: State, documents: int, remedy: str = "") -> None:
+    if documents > state.limits.max_documents:
+        most = state.limits.max_documents
+        raise Problem("invalid-input", f"{documents} documents at once, the limit is {most}{remedy}")
 
 
 def _writable(state: State, access: Access, name: str) -> Dataset:

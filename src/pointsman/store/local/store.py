@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _INTERNAL: Final = frozenset({"seq", "identity", "embedder", "dimensions"})
 _DELETED_TOGETHER: Final = 10_000
+_READ_TOGETHER: Final = 1000
 
 
 class LocalStore(BaseStore):
@@ -144,13 +145,22 @@ class LocalStore(BaseStore):
         page_documents = [document for document in self.fetch(allowed[:limit].tolist()) if document is not None]
         return Page(page_documents, str(allowed[limit - 1]) if len(allowed) > limit else None)
 
-    def documents(self) -> Iterator[Document]:
-        """See `BaseStore`."""
-        return self.collection.truth.documents()
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
+        """See `Store`; which match is decided once, when the first is taken."""
+        if filters is None:
+            yield from self.collection.truth.documents()
+            return
+        for keys in batched(self._allowed(filters).tolist(), _READ_TOGETHER):
+            yield from (document for document in self.fetch(keys) if document is not None)
 
-    def ids(self, *, source: str | None = None) -> list[str]:
-        """See `Store`."""
-        return self.collection.truth.ids(source=source)
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
+        """See `Store`; of documents that match, no more than their ids is read."""
+        truth = self.collection.truth
+        if filters is None:
+            return truth.ids(source=source)
+        ids = truth.ids_of(self._allowed(filters).tolist())
+        of_source = None if source is None else set(truth.ids(source=source))
+        return ids if of_source is None else [id_ for id_ in ids if id_ in of_source]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -195,9 +205,8 @@ class LocalStore(BaseStore):
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
         """See `Store`."""
         if filters is not None:
-            matching = self.collection.truth.fetch(self._allowed(filters).tolist())
             id_set = None if ids is None else set(ids)
-            ids = [d.id for d in matching if d is not None and (id_set is None or d.id in id_set)]
+            ids = [id_ for id_ in self.ids(filters=filters) if id_set is None or id_ in id_set]
         return sum(self.collection.delete(part) for part in batched(ids or (), _DELETED_TOGETHER))
 
     def writer(self) -> AbstractContextManager[None]:

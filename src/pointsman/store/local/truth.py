@@ -29,6 +29,7 @@ from urllib.parse import quote
 import xxhash
 
 from pointsman._batched import batched
+from pointsman._sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.store.local.files import full, room, steady, store_error, sync_directory
 from pointsman.store.prepared import digest, metadata_of, storable
@@ -274,6 +275,14 @@ class Truth:
         sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # the index's very words
         return [self._id(row) for row in self._rows(sql, source)]
 
+    def ids_of(self, keys: Sequence[int]) -> list[str]:
+        """The ids of these keys, of those that exist, in their order."""
+        ids: dict[int, str] = {}
+        for part in batched(keys, _VARIABLES):
+            sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({_marks(part)})"
+            ids.update((row[-1], self._id(row)) for row in self._rows(sql, *part))
+        return [ids[key] for key in keys if key in ids]
+
     def changes(self, since: int, *, texts: bool = True) -> Iterator[list[Change]]:
         """What happened to documents after transaction ``since``, the last operation per key, deletions first.
 
@@ -452,7 +461,7 @@ class Truth:
         """
         if not self._path.exists():
             return "mode=rwc" if create else "mode=rw"
-        if os.access(self._path.parent, os.W_OK):
+        if os.access(self._path.parent, os.W_OK, effective_ids=True):
             return "mode=rw"
         log = self._path.with_name(f"{self._path.name}-wal")
         if log.exists() and log.stat().st_size:
@@ -490,7 +499,7 @@ class Truth:
         connection = self._lend()
         try:
             return connection.execute(sql, values).fetchone()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
@@ -499,7 +508,7 @@ class Truth:
         connection = self._lend()
         try:
             return connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
@@ -516,7 +525,7 @@ class Truth:
         connection = self._lend()
         try:
             yield connection
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
@@ -556,12 +565,12 @@ class Truth:
                 try:
                     connection, identity = self._connect_so(how, _SETTINGS, create=create)
                 except sqlite3.OperationalError as error:
-                    if _code(error) not in _NO_ROOM or create:
+                    if error_code(error) not in _NO_ROOM or create:
                         raise
                     # There is no room for SQLite's table of who reads what. Who has the file alone needs none.
                     connection, identity = self._connect_so(how, _ALONE + _SETTINGS, create=False)
                     connection.alone = True
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         except OSError as error:
             raise store_error(self._path, error) from error
@@ -668,11 +677,11 @@ class Truth:
     def _replaced(self) -> ReplacedError:
         return ReplacedError(f"{self._path.parent} was deleted or recreated by another process; open it again")
 
-    def _translated_error(self, error: sqlite3.Error) -> StoreError:
+    def _translated_error(self, error: Exception) -> StoreError:
         """SQLite's error in terms of the file."""
-        code = _code(error)
-        if code in _DAMAGE or "decode to UTF-8" in str(error):
-            return self._damaged(str(error))
+        if (what := damage(error)) is not None:
+            return self._damaged(what)
+        code = error_code(error)
         if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not room(self._path.parent)):
             return full(self._path, "nothing of this batch was written, and what was acknowledged before is kept")
         if code == sqlite3.SQLITE_BUSY:
@@ -682,21 +691,6 @@ class Truth:
         return StoreError(f"{self._path}: {error}")
 
 
-def _code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it tells kinds of the same
-
-
-# Our statements are right, and what they write keeps to the rules: where SQLite complains of either, a page is wrong.
-_DAMAGE = frozenset(
-    {
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_ERROR,
-        sqlite3.SQLITE_CONSTRAINT,
-        sqlite3.SQLITE_MISMATCH,
-        sqlite3.SQLITE_TOOBIG,
-    }
-)
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 
 

@@ -308,13 +308,15 @@ class OpenSearchStore(BaseStore):
             yield from hits
             last = hits[-1]["sort"][0]
 
-    def ids(self, *, source: str | None = None) -> list[str]:
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""
         if source is None:
-            return [hit["_source"]["id"] for hit in self._all(None, ["id"])]
+            return [hit["_source"]["id"] for hit in self._all(filters, ["id"])]
         from pointsman.filters import Equals
 
-        documents = (_document(hit["_source"]) for hit in self._all(Equals("source", source), _SHOWN))
+        of_source = Equals("source", source)
+        hits = self._all(of_source if filters is None else of_source & filters, _SHOWN)
+        documents = (_document(hit["_source"]) for hit in hits)
         return [document.id for document in documents if document.metadata.get("source") == source]
 
     def count(self, filters: Filter | None = None) -> int:

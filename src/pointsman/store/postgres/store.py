@@ -305,13 +305,16 @@ class PostgresStore(BaseStore):
         documents = [_document(*row[1:]) for row in rows[:limit]]
         return Page(documents, str(rows[limit - 1][0]) if len(rows) > limit else None)
 
-    def ids(self, *, source: str | None = None) -> list[str]:
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""
         if source is None:
-            return [unescaped(key) for (key,) in self._rows(f"select key from {self._tables.doc} order by id")]
+            condition = self._condition(filters)
+            sql = f"select d.key from {self._tables.doc} d where {condition.sql} order by d.id"
+            return [unescaped(key) for (key,) in self._rows(sql, **condition.parameters)]
         from pointsman.filters import Equals
 
-        condition = self._condition(Equals("source", source))
+        of_source = Equals("source", source)
+        condition = self._condition(of_source if filters is None else of_source & filters)
         rows = self._rows(f"{self._select} where {condition.sql} order by d.id", **condition.parameters)
         documents = (_document(*row[1:]) for row in rows)  # a list that holds it has passed too
         return [document.id for document in documents if document.metadata.get("source") == source]

@@ -1,4 +1,4 @@
-"""Embedders of Pointsman as embedders of Haystack (X1)."""
+"""Haystack embedders backed by Pointsman's embedders (X1)."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -14,18 +14,18 @@ __all__ = ["PointsmanDocumentEmbedder", "PointsmanTextEmbedder"]
 
 
 class _Embedder:
-    """What both embedders share."""
+    """Shared by both embedders."""
 
     def __init__(self, embedder: str = "default") -> None:
         self.embedder = embedder
 
     def to_dict(self) -> dict[str, Any]:
-        """How to make it again."""
+        """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(self, embedder=self.embedder)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The component that `to_dict` tells of."""
+        """Rebuild the component from the output of `to_dict`."""
         return default_from_dict(cls, data)
 
     @cached_property
@@ -43,20 +43,20 @@ class PointsmanTextEmbedder(_Embedder):
 
     @component.output_types(embedding=list[float], meta=dict[str, Any])
     def run(self, text: str) -> dict[str, Any]:
-        """The vector of a question, of length 1, and the name of the model."""
+        """Returns the vector of a question, of length 1, and the name of the model."""
         if not isinstance(text, str):
             raise TypeError(f"a text is a str, not {type(text).__name__}; PointsmanDocumentEmbedder takes documents")
         return {"embedding": self._ours.embed_queries([text])[0].tolist(), "meta": {"model": self._ours.name}}
 
     @component.output_types(embedding=list[float], meta=dict[str, Any])
     async def run_async(self, text: str) -> dict[str, Any]:
-        """The same, awaited."""
+        """Async version of `run`."""
         return await to_thread.run_sync(self.run, text)
 
 
 @component
 class PointsmanDocumentEmbedder(_Embedder):
-    """Embeds documents by their titles, where their metadata has some, and texts.
+    """Embeds documents by their text, and by their title if their metadata has one.
 
     Args:
         embedder: ``"default"``, which needs no network, or another name that `pointsman.load_embedder` knows.
@@ -64,7 +64,7 @@ class PointsmanDocumentEmbedder(_Embedder):
 
     @component.output_types(documents=list[Document], meta=dict[str, Any])
     def run(self, documents: list[Document]) -> dict[str, Any]:
-        """The documents with their vectors, each of length 1, and the name of the model."""
+        """Returns the documents with their vectors, each of length 1, and the name of the model."""
         texts = ["\n".join(filter(None, (_title(document), document.content or ""))) for document in documents]
         rows = self._ours.embed_documents(texts).tolist() if texts else []
         embedded = [replace(document, embedding=row) for document, row in zip(documents, rows, strict=True)]
@@ -72,7 +72,7 @@ class PointsmanDocumentEmbedder(_Embedder):
 
     @component.output_types(documents=list[Document], meta=dict[str, Any])
     async def run_async(self, documents: list[Document]) -> dict[str, Any]:
-        """The same, awaited."""
+        """Async version of `run`."""
         return await to_thread.run_sync(self.run, documents)
 
 

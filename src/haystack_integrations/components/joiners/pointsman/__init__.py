@@ -1,4 +1,4 @@
-"""The fusion methods of Pointsman as a joiner of Haystack (X1)."""
+"""A Haystack joiner with Pointsman's fusion methods (X1)."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,31 +13,31 @@ __all__ = ["PointsmanJoiner"]
 
 @component
 class PointsmanJoiner:
-    """Makes one ranking of several: each document once, by the fused score.
+    """Fuses several rankings into one: each document once, by the fused score.
 
     Args:
         method: ``"rrf"``, ``"weighted_rrf"``, ``"min_max"``, ``"z_score"``, ``"dbsf"`` or ``"round_robin"``. The last
             four use scores; a document without one counts by its rank.
-        weights: one for each list, in the order of their connections.
-        top_k: how many documents stay; all of them unless given.
+        weights: one per list, in the order of their connections.
+        top_k: how many documents to keep; all by default.
     """
 
     def __init__(self, method: str = "rrf", weights: list[float] | None = None, top_k: int | None = None) -> None:
         self.method, self.weights, self.top_k = method, weights, top_k
-        fuse([], method)  # whether there is such a method
+        fuse([], method)  # raises if there is no such method
 
     def to_dict(self) -> dict[str, Any]:
-        """How to make it again."""
+        """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(self, method=self.method, weights=self.weights, top_k=self.top_k)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PointsmanJoiner":
-        """The component that `to_dict` tells of."""
+        """Rebuild the component from the output of `to_dict`."""
         return default_from_dict(cls, data)
 
     @component.output_types(documents=list[Document])
     def run(self, documents: Variadic[list[Document]], top_k: int | None = None) -> dict[str, list[Document]]:
-        """The fused ranking."""
+        """Returns the fused ranking."""
         lists = list(documents)
         by_id = {
             document.id: document for ranking in reversed(lists) for document in reversed(ranking)

@@ -1,4 +1,4 @@
-"""The offline reranker of Pointsman as a ranker of Haystack (X1)."""
+"""A Haystack ranker backed by Pointsman's offline reranker (X1)."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -17,10 +17,10 @@ __all__ = ["PointsmanRanker"]
 
 @component
 class PointsmanRanker:
-    """Puts documents in the order of words and vectors together; documents without a text come last.
+    """Ranks documents by words and vectors together; documents without a text come last.
 
     Args:
-        top_k: how many documents stay.
+        top_k: how many documents to keep.
         embedder: ``"default"``, or another name that `pointsman.load_embedder` knows.
     """
 
@@ -30,12 +30,12 @@ class PointsmanRanker:
         self.top_k, self.embedder = top_k, embedder
 
     def to_dict(self) -> dict[str, Any]:
-        """How to make it again."""
+        """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(self, top_k=self.top_k, embedder=self.embedder)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PointsmanRanker":
-        """The component that `to_dict` tells of."""
+        """Rebuild the component from the output of `to_dict`."""
         return default_from_dict(cls, data)
 
     @cached_property
@@ -45,7 +45,7 @@ class PointsmanRanker:
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, list[Document]]:
-        """The most relevant documents, best first, with their scores."""
+        """Returns the most relevant documents, best first, with their scores."""
         k = self.top_k if top_k is None else top_k
         numbered = [
             OurDocument(str(place), document.content, document.meta)
@@ -60,5 +60,5 @@ class PointsmanRanker:
     async def run_async(
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """The same, awaited."""
+        """Async version of `run`."""
         return await to_thread.run_sync(self.run, query, documents, top_k)

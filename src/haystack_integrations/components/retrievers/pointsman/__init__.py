@@ -1,4 +1,4 @@
-"""Retrievers over a document store of Pointsman (X1)."""
+"""Haystack retrievers over a Pointsman document store (X1)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ __all__ = ["PointsmanEmbeddingRetriever", "PointsmanRetriever"]
 
 
 class _Retriever:
-    """What both retrievers share."""
+    """Shared by both retrievers."""
 
     document_store: PointsmanDocumentStore
     filters: dict[str, Any] | None
@@ -58,17 +58,17 @@ def _with_store(data: dict[str, Any]) -> dict[str, Any]:
 
 @component
 class PointsmanRetriever(_Retriever):
-    """Searches by a question: by its words, and by its vector too where the store has an embedder.
+    """Searches by a question: by its words, and also by its vector if the store has an embedder.
 
     Args:
-        document_store: what to search.
-        filters: which documents count.
-        top_k: how many documents.
-        strategy: how to look, such as ``"hybrid"``; unless given, ``"auto"`` where the store has an embedder, and by
-            words alone where it has none.
-        rerank: whether to rerank; as the strategy has it unless given.
-        refuse: whether an answer is empty where nothing is relevant.
-        filter_policy: whether filters of a run replace those here, or are merged with them.
+        document_store: the store to search.
+        filters: which documents are eligible.
+        top_k: the number of documents.
+        strategy: how to search, such as ``"hybrid"``; by default ``"auto"`` if the store has an embedder, otherwise by
+            words alone.
+        rerank: whether to rerank; by default the strategy decides.
+        refuse: whether the answer is empty if no document is relevant.
+        filter_policy: whether the filters of a run replace these, or are merged with them.
     """
 
     def __init__(
@@ -85,19 +85,19 @@ class PointsmanRetriever(_Retriever):
         self.strategy, self.rerank, self.refuse = strategy, rerank, refuse
 
     def to_dict(self) -> dict[str, Any]:
-        """How to make it again."""
+        """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(self, **self._about(), strategy=self.strategy, rerank=self.rerank, refuse=self.refuse)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PointsmanRetriever":
-        """The component that `to_dict` tells of."""
+        """Rebuild the component from the output of `to_dict`."""
         return default_from_dict(cls, _with_store(data))
 
     @component.output_types(documents=list[Document])
     def run(
         self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """The best documents, with their scores."""
+        """Returns the best documents, with their scores."""
         hits = self.document_store.dataset.search(query, self._k(top_k), **self._options(filters)).hits
         return {"documents": self.document_store.hits_to_documents(hits)}
 
@@ -105,7 +105,7 @@ class PointsmanRetriever(_Retriever):
     async def run_async(
         self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """The same, awaited."""
+        """Async version of `run`."""
         answer = await self.document_store.dataset.asearch(query, self._k(top_k), **self._options(filters))
         return {"documents": await to_thread.run_sync(self.document_store.hits_to_documents, answer.hits)}
 
@@ -125,13 +125,13 @@ class PointsmanRetriever(_Retriever):
 
 @component
 class PointsmanEmbeddingRetriever(_Retriever):
-    """Searches by a vector, as an embedder of Haystack gives it.
+    """Searches by a vector from a Haystack embedder.
 
     Args:
-        document_store: what to search.
-        filters: which documents count.
-        top_k: how many documents.
-        filter_policy: whether filters of a run replace those here, or are merged with them.
+        document_store: the store to search.
+        filters: which documents are eligible.
+        top_k: the number of documents.
+        filter_policy: whether the filters of a run replace these, or are merged with them.
     """
 
     def __init__(
@@ -144,19 +144,19 @@ class PointsmanEmbeddingRetriever(_Retriever):
         self._set(document_store, filters, top_k, filter_policy)
 
     def to_dict(self) -> dict[str, Any]:
-        """How to make it again."""
+        """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(self, **self._about())
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PointsmanEmbeddingRetriever":
-        """The component that `to_dict` tells of."""
+        """Rebuild the component from the output of `to_dict`."""
         return default_from_dict(cls, _with_store(data))
 
     @component.output_types(documents=list[Document])
     def run(
         self, query_embedding: list[float], filters: dict[str, Any] | None = None, top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """The nearest documents; their scores are cosines."""
+        """Returns the nearest documents; their scores are cosines."""
         k = self.top_k if top_k is None else top_k
         hits = self.document_store.dataset.search_vector(query_embedding, k, filters=self._wanted(filters))
         return {"documents": self.document_store.hits_to_documents(hits)}
@@ -165,5 +165,5 @@ class PointsmanEmbeddingRetriever(_Retriever):
     async def run_async(
         self, query_embedding: list[float], filters: dict[str, Any] | None = None, top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """The same, awaited."""
+        """Async version of `run`."""
         return await to_thread.run_sync(self.run, query_embedding, filters, top_k)

@@ -1,4 +1,4 @@
-"""A selector of Pointsman as a router of Haystack (X1)."""
+"""A Haystack router backed by a Pointsman selector (X1)."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -14,11 +14,11 @@ __all__ = ["PointsmanRouter"]
 
 @component
 class PointsmanRouter:
-    """Sends a question on to the routes whose descriptions are nearest in meaning; each route is an output.
+    """Sends a question to the routes whose descriptions are nearest in meaning; each route is an output.
 
     Args:
         routes: descriptions by name.
-        top_k: how many routes a question takes.
+        top_k: the number of routes per question.
         embedder: ``"default"``, or another name that `pointsman.load_embedder` knows.
     """
 
@@ -31,12 +31,12 @@ class PointsmanRouter:
         component.set_output_types(self, **dict.fromkeys(self.routes, str))
 
     def to_dict(self) -> dict[str, Any]:
-        """How to make it again."""
+        """Returns the settings from which `from_dict` rebuilds it."""
         return default_to_dict(self, routes=self.routes, top_k=self.top_k, embedder=self.embedder)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PointsmanRouter":
-        """The component that `to_dict` tells of."""
+        """Rebuild the component from the output of `to_dict`."""
         return default_from_dict(cls, data)
 
     @cached_property
@@ -44,11 +44,11 @@ class PointsmanRouter:
         return EmbeddingSelector(load_embedder(self.embedder), top_k=self.top_k)
 
     def run(self, query: str) -> dict[str, str]:
-        """The question, by the names of the routes that it takes."""
+        """Returns the question under the name of each chosen route."""
         return self._sent(query, self._selector.select(self._choices, query))
 
     async def run_async(self, query: str) -> dict[str, str]:
-        """The same, awaited."""
+        """Async version of `run`."""
         return self._sent(query, await self._selector.aselect(self._choices, query))
 
     @cached_property
