@@ -118,7 +118,7 @@ def _turns(lists: Iterable[Iterator[Document]]) -> Iterator[Document]:
 
 
 def _field(item: Distribution, name: str) -> str:
-    """Return a field of a distribution's metadata, empty if missing, for which indexing will raise an error in future."""
+    """Return a metadata field of a distribution, empty if missing, for which indexing will raise an error in future."""
     return str((item.metadata.get_all(name) or [""])[0])
 
 
