@@ -47,7 +47,7 @@ class State:
         ready: whether requests are accepted; False during startup and shutdown.
         not_ready: the reason why not.
         store_away: whether the workspace's server does not answer.
-        writers: threads for writing.
+        writers: threads for what writes.
     """
 
     workspace: Workspace

@@ -103,7 +103,7 @@ def source_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def parts(degraded: Sequence[str]) -> list[str]:
-    """Return which parts of a search failed. Causes are only logged: they may name files, addresses and models."""
+    """Which parts of a search did not work. Why goes to the log: causes may name files, addresses and models."""
     if degraded:
         log.warning("a search was incomplete: %s", "; ".join(degraded))
     return list(dict.fromkeys(cut(note.partition(":")[0], 80) for note in degraded))[:COMPLAINTS]

@@ -372,7 +372,7 @@ def _check_writable(state: State, access: Access, name: str) -> None:
 
 
 def _add(state: State, dataset: Dataset, documents: list[DocumentRequest]) -> AddResult:
-    """Add a batch durably, then let other processes write."""
+    """Add a batch durably, and let other processes write after it."""
     with dataset.writing(WRITE_PATIENCE):
         result = dataset.add([Document(document.id, document.text, document.metadata) for document in documents])
     state.metrics.written(result)
