@@ -168,11 +168,11 @@ def watch_paths(
         if before is None:
             stored: Iterable[Document] = (one for one in dataset if one.metadata.get("root") in roots)
         else:
-            files = _changed(found, {path for _, path in changes})
-            sources = {file.id for file in files} | (before - now)
+            files, gone = _changed(found, {path for _, path in changes}), before - now
+            sources = {file.id for file in files} | gone
             if not sources:
                 continue
-            found, stored = [*files], _stored_of(dataset, sources, roots)
+            found, stored = [*files, *_explaining(found, gone)], _stored_of(dataset, sources, roots)
         before = now
         run = _Run(dataset, roots, found, stored, on_progress or (lambda _: None))
         with dataset.writing(_PATIENCE), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
@@ -202,6 +202,12 @@ def _changed(found: Iterable[FoundFile | Problem], paths: Collection[str]) -> li
     return [file for file in files if any(str(one) in paths for one in (file.path, *file.path.parents))]
 
 
+def _explaining(found: Iterable[FoundFile | Problem], gone: Collection[str]) -> list[Problem]:
+    """The problems because of which files seem to be gone: theirs, or of a folder that they are in."""
+    problems = (item for item in found if isinstance(item, Problem))
+    return [one for one in problems if one.path == "." or any(f"{id_}/".startswith(f"{one.path}/") for id_ in gone)]
+
+
 def _stored_of(dataset: Dataset, sources: Iterable[str], roots: Sequence[str]) -> Iterator[Document]:
     for source in sorted(sources):
         documents = dataset.get_many(dataset.ids(source=source))
@@ -222,6 +228,8 @@ class _Run:
         self._dataset, self._roots, self._on_progress = dataset, roots, on_progress
         self._sync = Sync(stored)
         self._problems = [item for item in items if isinstance(item, Problem)]
+        for problem in self._problems:
+            self._sync.changed(Ingested(problem.path, problems=(problem,)))  # keeps what is stored of it
         self._files = [item for item in items if isinstance(item, FoundFile)]
         self._bytes = sum(file.size for file in self._files)
         self._batch = _WORDS_BATCH if dataset.indexing_technique == "keyword" else _BATCH

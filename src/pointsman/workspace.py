@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
-from pointsman.errors import ConflictError, CorruptStoreError, InputError, UnknownNameError, UnmetNeedError
+from pointsman.errors import ConflictError, CorruptStoreError, InputError, StoreError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
@@ -502,7 +502,20 @@ class Workspace:
     def _sources(self, request: SearchRequest) -> list[Dataset]:
         """The datasets that a request names; all unless it names some."""
         names = self.names() if request.datasets is None else request.datasets
-        return [self.dataset(name, create=False) for name in names]
+        return [self.source(name) for name in names]
+
+    def source(self, name: str) -> Dataset:
+        """A dataset to search beside others: one whose manifest cannot be read fails by itself, and the others answer.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
+        try:
+            return self.dataset(name, create=False)
+        except StoreError:
+            if not isinstance(self.backend, LocalBackend):
+                raise  # nothing there can be reached
+            return Dataset(name, backend=self.backend, embedder=self._embedder, engine=lambda: self.engine)
 
     @property
     def engine(self) -> Engine:

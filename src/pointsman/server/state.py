@@ -67,7 +67,7 @@ class State:
             Problem: a dataset does not exist or is not visible to the key.
         """
         selection = access.chosen(names, self.workspace.names())
-        return [self.workspace.dataset(name, create=False) for name in selection]
+        return [self.workspace.source(name) for name in selection]
 
     def dataset(self, access: Access, name: str) -> Dataset:
         """Return the dataset of this name.

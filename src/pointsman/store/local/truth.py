@@ -29,6 +29,7 @@ from urllib.parse import quote
 import xxhash
 
 from pointsman._batched import batched
+from pointsman._sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.store.local.files import full, room, steady, store_error, sync_directory
 from pointsman.store.prepared import digest, metadata_of, storable
@@ -441,7 +442,7 @@ class Truth:
         """
         if not self._path.exists():
             return "mode=rwc" if create else "mode=rw"
-        if os.access(self._path.parent, os.W_OK):
+        if os.access(self._path.parent, os.W_OK, effective_ids=True):
             return "mode=rw"
         log = self._path.with_name(f"{self._path.name}-wal")
         if log.exists() and log.stat().st_size:
@@ -479,7 +480,7 @@ class Truth:
         connection = self._lend()
         try:
             return connection.execute(sql, values).fetchone()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
@@ -488,7 +489,7 @@ class Truth:
         connection = self._lend()
         try:
             return connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
@@ -505,7 +506,7 @@ class Truth:
         connection = self._lend()
         try:
             yield connection
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
@@ -545,12 +546,12 @@ class Truth:
                 try:
                     connection, identity = self._connect_so(how, _SETTINGS, create=create)
                 except sqlite3.OperationalError as error:
-                    if _code(error) not in _NO_ROOM or create:
+                    if error_code(error) not in _NO_ROOM or create:
                         raise
                     # There is no room for SQLite's table of who reads what. Who has the file alone needs none.
                     connection, identity = self._connect_so(how, _ALONE + _SETTINGS, create=False)
                     connection.alone = True
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         except OSError as error:
             raise store_error(self._path, error) from error
@@ -657,11 +658,11 @@ class Truth:
     def _replaced(self) -> ReplacedError:
         return ReplacedError(f"{self._path.parent} was deleted or recreated by another process; open it again")
 
-    def _translated_error(self, error: sqlite3.Error) -> StoreError:
+    def _translated_error(self, error: Exception) -> StoreError:
         """SQLite's error in terms of the file."""
-        code = _code(error)
-        if code in _DAMAGE or "decode to UTF-8" in str(error):
-            return self._damaged(str(error))
+        if (what := damage(error)) is not None:
+            return self._damaged(what)
+        code = error_code(error)
         if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not room(self._path.parent)):
             return full(self._path, "nothing of this batch was written, and what was acknowledged before is kept")
         if code == sqlite3.SQLITE_BUSY:
@@ -671,21 +672,6 @@ class Truth:
         return StoreError(f"{self._path}: {error}")
 
 
-def _code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it tells kinds of the same
-
-
-# Our statements are right, and what they write keeps to the rules: where SQLite complains of either, a page is wrong.
-_DAMAGE = frozenset(
-    {
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_ERROR,
-        sqlite3.SQLITE_CONSTRAINT,
-        sqlite3.SQLITE_MISMATCH,
-        sqlite3.SQLITE_TOOBIG,
-    }
-)
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 
 
