@@ -1,7 +1,8 @@
 """Servers killed while they are written to and searched: ``python benchmarks/store_kills.py``.
 
 With ``--at postgresql`` the server is killed 50 times under two writers and two readers; with ``--at opensearch`` nodes
-of a cluster of three, in turns, 20 times under three writers and three readers. A document counts as lost when it was
+of a cluster of three, in turns, 20 times under three writers and three readers; after ``--minutes`` no further kill is
+begun, and the line says how many there were. A document counts as lost when it was
 acknowledged and is not there as it was written, as doubled when it is listed twice. An answer is complete when it has
 every document that it has to have, and marked when it says that something is missing.
 """
@@ -86,10 +87,12 @@ class Traffic:
             time.sleep(0.02)
 
 
-def killing(server: Any, kills: int, at: str) -> None:
-    """Kill a server, or a node in turns, and start it again."""
-    chance = random.Random(3)
+def killing(server: Any, kills: int, at: str, minutes: float) -> int:
+    """Kill a server, or a node in turns, and start it again; how often that was done."""
+    chance, until = random.Random(3), time.monotonic() + 60 * minutes
     for number in range(kills):
+        if time.monotonic() > until:
+            return number
         if at == "postgresql":
             time.sleep(chance.uniform(0.1, 1.0))
             server.kill()
@@ -101,12 +104,14 @@ def killing(server: Any, kills: int, at: str) -> None:
             time.sleep(4)
             server.start(node)
             server.wait(len(server.ports), "green")
+    return kills
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--at", choices=("postgresql", "opensearch"), default="postgresql")
     parser.add_argument("--kills", type=int)
+    parser.add_argument("--minutes", type=float, default=60)
     options = parser.parse_args()
     if options.at == "postgresql":
         from postgres_kit import PostgresServer
@@ -125,7 +130,7 @@ def main() -> None:
                 thread.start()
             begun = time.perf_counter()
             try:
-                killing(server, kills, options.at)
+                kills = killing(server, kills, options.at, options.minutes)
             finally:
                 seconds = time.perf_counter() - begun
                 traffic.stop.set()

@@ -3,9 +3,12 @@
     python benchmarks/tools.py [SET]
 
 The tools of Seal-Tools (4,076; or of another set in ``$POINTSMAN_TEST_DATA``, else ``../shared/data`` beside the
-repository) stand behind `find_tools` as if one server had them; every query is asked as it is, by the selector without
-any labelled query. Its name, its description and its parameters, taken from the description, are what a client would
-carry of each tool. A token is three bytes (`pointsman.citations.about_tokens`). Exit status 1: a bound is missed.
+repository) stand behind `find_tools` as if one server had them; the selector has no labelled query. Every query is
+ranked as a whole, then by its steps (`pointsman.selector.steps`, as `find_tools` does), then with each step as a query
+of its own, five tools for each, as an agent may ask. The numbers in `steps` were chosen on the queries with an even
+number; those with an odd one are told apart. A tool's name, its description and its parameters, taken from the
+description, are what a client would carry of it. A token is three bytes (`pointsman.citations.about_tokens`). Exit
+status 1: a bound is missed.
 """
 
 from __future__ import annotations
@@ -14,16 +17,18 @@ import json
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from pointsman.citations import about_tokens
 from pointsman.evaluation.select import read_selection
-from pointsman.integrations.mcp.toolbox import CALL, FIND, FindAnswer, FoundTool, choices_of
+from pointsman.integrations.mcp.toolbox import CALL, FIND, MAX_FOUND, FindAnswer, FoundTool, choices_of
 from pointsman.integrations.mcp.upstream import ForeignTool
 from pointsman.models import CachedEmbedder, default_embedder
 from pointsman.selector import DescriptionSelector
+from pointsman.selector.steps import step_scores, steps
 from pointsman.server.logs import line_of
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
@@ -46,34 +51,50 @@ def main() -> int:
     tools = [tool_of(choice.name, choice.description) for choice in task.choices]
     choices = choices_of(tools)
     selector = DescriptionSelector(CachedEmbedder(default_embedder()))
-    first: dict[int, list[bool]] = {depth: [] for depth in DEPTHS}
-    share: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
-    answers = []
-    for query, right in zip(task.queries, task.right, strict=True):
-        best = np.argsort(-np.array(selector.scores(choices, query)), kind="stable")[: max(DEPTHS)].tolist()
-        for depth in DEPTHS:
-            first[depth].append(bool(right & set(best[:depth])))
-            share[depth].append(len(right & set(best[:depth])) / len(right))
-        answers.append(about_tokens(answered([tools[place] for place in best[:5]], len(tools))))
+    whole, stepped, separate = [], [], []
+    for query in task.queries:
+        whole.append(best(selector.scores(choices, query), max(DEPTHS)))
+        stepped.append(best(step_scores(selector, choices, query), max(DEPTHS)))
+        lists = [best(selector.scores(choices, step), 5) for step in steps(query) or [query]]
+        turns = dict.fromkeys(place for same_rank in zip(*lists, strict=True) for place in same_rank)
+        separate.append(list(turns)[:MAX_FOUND])
     print(f"{task.name}: {len(tools):,} tools, {len(task.queries):,} queries")
-    print(f"{'among the first':34}" + "".join(f"{depth:>8}" for depth in DEPTHS))
-    print(f"{'a right tool':34}" + "".join(f"{np.mean(first[depth]):8.4f}" for depth in DEPTHS))
-    print(f"{'mean share of all right tools':34}" + "".join(f"{np.mean(share[depth]):8.4f}" for depth in DEPTHS))
-    singles = [place for place, right in enumerate(task.right) if len(right) == 1]
-    if singles and len(singles) < len(task.right):
-        row = "".join(f"{np.mean([first[depth][place] for place in singles]):8.4f}" for depth in DEPTHS)
-        print(f"{f'of {len(singles)} queries for one tool':34}{row}")
+    places = range(len(task.queries))
+    ceiling = np.mean([min(1.0, 5 / len(right)) for right in task.right])
+    print(f"with five tools at most {ceiling:.4f} of all right ones can be shown")
+    for title, part in (
+        ("all queries", places),
+        ("of even number", places[::2]),
+        ("of odd number, left out", places[1::2]),
+        ("for one tool", [place for place in places if len(task.right[place]) == 1]),
+    ):
+        print(f"\n{f'{title}: {len(part)}':34}" + "".join(f"{depth:>8}" for depth in DEPTHS))
+        for name, ranked in (("as a whole", whole), ("by its steps", stepped)):
+            hits = [[len(task.right[n] & set(ranked[n][:depth])) for n in part] for depth in DEPTHS]
+            print(f"{f'{name}: a right tool':34}" + "".join(f"{np.mean(np.array(row) > 0):8.4f}" for row in hits))
+            shares = [np.mean([hit / len(task.right[n]) for hit, n in zip(row, part, strict=True)]) for row in hits]
+            print(f"{'  share of all right tools':34}" + "".join(f"{share:8.4f}" for share in shares))
+        shown = np.mean([len(separate[n]) for n in part])
+        found = np.mean([len(task.right[n] & set(separate[n])) / len(task.right[n]) for n in part])
+        print(f"{'each step a query, five for each':34}{found:8.4f} of all right tools in {shown:.1f}")
+    answers = [about_tokens(answered([tools[place] for place in ranked[:5]], len(tools))) for ranked in stepped]
+    any_right = np.mean([bool(right & set(ranked[:5])) for right, ranked in zip(task.right, stepped, strict=True)])
     ours = sum(about_tokens(json.dumps(one.wire())) for one in (FIND, CALL))
     each = [about_tokens(json.dumps(wire(tool))) for tool in tools]
     answer = float(np.mean(answers))
     print(f"\ntokens: two definitions {ours}, an answer of find_tools {answer:.0f}, a tool's own {np.mean(each):.0f}")
     print(f"{'tools':>8}{'all definitions':>17}{'ours, one answer':>18}{'saved':>8}{'ours, three':>13}{'saved':>8}")
     for count in sorted({50, 100, 200, 500, len(tools)}):
-        whole = float(np.mean(each)) * count
+        every = float(np.mean(each)) * count
         one, three = ours + answer, ours + 3 * answer
-        print(f"{count:8,}{whole:17,.0f}{one:18,.0f}{1 - one / whole:8.1%}{three:13,.0f}{1 - three / whole:8.1%}")
+        print(f"{count:8,}{every:17,.0f}{one:18,.0f}{1 - one / every:8.1%}{three:13,.0f}{1 - three / every:8.1%}")
     saved = 1 - (ours + answer) / sum(each)
-    return 0 if np.mean(first[5]) >= HITS and saved >= SAVED else 1
+    return 0 if any_right >= HITS and saved >= SAVED else 1
+
+
+def best(scores: Sequence[float], count: int) -> list[int]:
+    """The places of the highest scores."""
+    return [int(place) for place in np.argsort(-np.array(scores), kind="stable")[:count]]
 
 
 def wire(tool: ForeignTool) -> dict[str, object]:

@@ -298,6 +298,8 @@ MUTANTS = [
     Mutant("test_documents_are_kept", "ids", after(sorted), of_datasets=True),
     Mutant("test_documents_are_kept", "delete", after(lambda _: 1), of_datasets=True),
     Mutant("test_documents_are_kept", "page", after(lambda page: (page[0], None)), of_datasets=True),
+    Mutant("test_metadata_is_changed_alone", "set_metadata", without("replace"), of_datasets=True),
+    Mutant("test_metadata_is_changed_alone", "set_metadata", after(lambda _: AddResult()), of_datasets=True),
     Mutant(
         "test_odd_documents_come_back",
         "get",
@@ -369,7 +371,7 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "keep_calibration",
         "stored_calibrations",
     }
-    local |= {"get_vectors", "aget_vectors", "set_metadata", "aset_metadata"}
+    local |= {"get_vectors", "aget_vectors"}
     only_here = {"add": {"embed", "existing", "batch_size", "on_commit"}}  # the service has its own batches
     public = [name for name in vars(here) if not name.startswith("_") and name not in local]
     assert len(public) >= 10

@@ -11,7 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith, parse_filter
+from pointsman.filters import (
+    And,
+    Contains,
+    EndsWith,
+    Equals,
+    Exists,
+    Filter,
+    In,
+    Not,
+    Or,
+    Range,
+    StartsWith,
+    parse_filter,
+)
 from pointsman.store.local import columns as module
 from pointsman.store.local.columns import Columns
 from test_filters import filters, metadatas
@@ -255,4 +268,5 @@ def test_long_strings_are_not_all_held() -> None:
     assert not scans
     assert columns.allowed(Contains("a", "x0000123")).tolist() == [123]
     assert columns.allowed(Range("a", gt=texts[7], lt=texts[107] + "x")).tolist() == [107]
-    assert len(scans) == 2
+    assert columns.allowed(EndsWith("a", "x0000123")).tolist() == [123]
+    assert len(scans) == 3

@@ -15,7 +15,21 @@ from hypothesis import strategies as st
 
 from pointsman._values import values_of
 from pointsman.errors import FilterError, InputError
-from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith, facts, parse_filter
+from pointsman.filters import (
+    And,
+    Contains,
+    EndsWith,
+    Equals,
+    Exists,
+    Filter,
+    In,
+    Not,
+    Or,
+    Range,
+    StartsWith,
+    facts,
+    parse_filter,
+)
 from pointsman.store.prepared import prepare
 from pointsman.types import Document
 
@@ -56,6 +70,7 @@ leaves = st.one_of(
     st.builds(Exists, keys),
     st.builds(Contains, keys, strings, st.booleans()),
     st.builds(StartsWith, keys, strings, st.booleans()),
+    st.builds(EndsWith, keys, strings, st.booleans()),
 )
 filters: st.SearchStrategy[Filter] = st.recursive(
     leaves,
@@ -190,6 +205,13 @@ MEANING = [
     ("a startswith he", {"a": "hello"}, True),
     ("a startswith ell", {"a": "hello"}, False),
     ("a istartswith ПОЕ", {"a": "поезд"}, True),
+    ("a endswith lo", {"a": ["no", "hello"]}, True),
+    ("a endswith ell", {"a": "hello"}, False),
+    ("a endswith ''", {"a": ""}, True),
+    ("a endswith ''", {"a": 1}, False),
+    ("a iendswith ЕЗД", {"a": "поезд"}, True),
+    ("a iendswith ''", {"a": "hello"}, True),
+    ("a iendswith hello", {"a": "lo"}, False),
     ("a icontains STRASSE", {"a": "Straße"}, False),
     ("a icontains 'straẞe'", {"a": "Straße"}, True),
     ("n in [9007199254740993]", {"n": 9007199254740993}, True),

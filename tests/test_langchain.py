@@ -296,7 +296,7 @@ def test_structured_queries_mean_what_they_say(directive: Any, metadata: dict[st
 
 def test_what_no_filter_can_say_raises() -> None:
     for directive in (
-        Comparison(Comparator.LIKE, "x", "%a"),
+        Comparison(Comparator.LIKE, "x", "%a%b"),
         Comparison(Comparator.LIKE, "x", "a_c"),
         Comparison(Comparator.LIKE, "x", 1),
         Operation(Operator.NOT, [Comparison(Comparator.EQ, "x", 1)] * 2),
@@ -316,6 +316,8 @@ def test_what_no_filter_can_say_raises() -> None:
         ("ELL", "hello", False),
         ("hel%", "hello", True),
         ("ell%", "hello", False),
+        ("%llo", "hello", True),
+        ("%ell", "hello", False),
     ],
 )
 def test_like_is_a_part_of_a_text(pattern: str, text: str, expected: bool) -> None:

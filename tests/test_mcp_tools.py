@@ -95,6 +95,24 @@ def test_the_right_tool_is_found_and_called(tmp_path: Path) -> None:
     )
 
 
+def test_several_questions_in_one_call(tmp_path: Path) -> None:
+    async def ask(client: Client) -> None:
+        tasks = ["what will the weather be in Paris?", "add two numbers"]
+        for k in (1, 20):
+            found = answer(await client.call_tool("find_tools", {"queries": tasks, "k": k}))["tools"]
+            assert [one["name"] for one in found[:2]] == ["ours/get_weather", "ours/add_numbers"]
+            assert len(found) == len({one["name"] for one in found}) == (2 if k == 1 else len(SCHEMAS) - 1)
+        together = answer(await client.call_tool("find_tools", {"query": f"{tasks[0]} Then {tasks[1]}.", "k": 2}))
+        assert {one["name"] for one in together["tools"]} == {"ours/get_weather", "ours/add_numbers"}
+        wrong_ones: list[dict[str, Any]] = [{}, {"query": "x", "queries": ["y"]}, {"queries": []}, {"queries": [""]}]
+        for wrong in [*wrong_ones, {"queries": ["x"] * 9}]:
+            refused = await client.call_tool("find_tools", wrong)
+            assert refused.is_error
+            assert "quer" in told(refused)
+
+    talk(tmp_path, ask, {"ours": SERVER})
+
+
 def test_what_other_servers_say_is_quoted_and_bounded(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
         found = await client.call_tool("find_tools", {"query": "weather", "k": 20})

@@ -83,6 +83,7 @@ CONDITIONS: list[tuple[str, Any, Any]] = [
     ("contains", "itch", lambda one: "itch" in one.get("kind", "")),
     ("not contains", "itch", lambda one: "itch" not in one.get("kind", "")),
     ("start with", "kit", lambda one: one.get("kind", "").startswith("kit")),
+    ("end with", "il", lambda one: one.get("kind", "").endswith("il")),
     ("is", "rail", lambda meta: meta["kind"] == "rail"),
     ("is not", "rail", lambda meta: meta["kind"] != "rail"),
     ("in", ["rail", "x"], lambda meta: meta["kind"] == "rail"),
@@ -130,7 +131,7 @@ def test_conditions_act_in_the_search_and_what_cannot_be_said_is_refused(served:
     found = ask(served, query="bread", metadata_condition=condition)[1]["records"]
     assert found
     assert all(record["metadata"]["kind"] == "kitchen" and record["metadata"]["n"] < 10 for record in found)
-    for operator, value in (("contains", 7), ("end with", "a"), (">", "many"), ("in", 7), ("is", None)):
+    for operator, value in (("contains", 7), ("end with", 7), ("matches", "a"), (">", "many"), ("in", 7), ("is", None)):
         rule = {"name": "kind", "comparison_operator": operator, "value": value}
         status, answer = ask(served, metadata_condition={"conditions": [rule]})
         assert (status, answer["error_code"]) == (422, 422)

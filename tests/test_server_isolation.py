@@ -256,6 +256,11 @@ def requests() -> dict[tuple[str, str], list[Request]]:
             *named("POST", documents, json={"documents": []}),
             *named("POST", documents, content=f"{json.dumps(document('quokka-2'))}\n" * 3 + "{", headers=lines),
         ],
+        ("PATCH", documents): [
+            *named("PATCH", documents, json={"metadata": {"quokka-1": {"year": 2}}}),
+            *named("PATCH", documents, json={"metadata": {"own-3": {"year": 7342}, "own-4": {}}, "replace": True}),
+            *named("PATCH", documents, json={"metadata": {}}),
+        ],
         ("DELETE", documents): named("DELETE", documents, json={"ids": ["quokka-1", "own-2"]})
         + named("DELETE", documents, json={"filters": 'source = "quokka-9"'}),
         ("POST", "/api/datasets/{name}/verify"): named("POST", "/api/datasets/{name}/verify"),
@@ -468,13 +473,16 @@ def test_scopes(worlds: tuple[World, World]) -> None:
         ("POST", "/api/datasets/{name}/documents"), ("DELETE", "/api/datasets/{name}/documents"),
         ("DELETE", "/api/datasets/{name}"),
     }  # fmt: skip
+    both = {("PATCH", "/api/datasets/{name}/documents")}  # what is unknown is refused, which tells what is known
+    for route in both:
+        assert {worlds[0].ask(key, ROUTES[route][0]).status_code for key in ("reader", "writer")} == {403}, route
     for route in reads:
         assert worlds[0].ask("writer", ROUTES[route][0]).status_code == 403, route
         assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 200, route
     for route in writes:
         assert worlds[0].ask("reader", ROUTES[route][0]).status_code == 403, route
     assert worlds[0].ask("reader", Request("POST", "/api/datasets", {"name": OWN})).status_code == 403
-    everything = reads | writes | {("POST", "/api/datasets")}
+    everything = reads | writes | both | {("POST", "/api/datasets")}
     closed = {route for route in ROUTES if route[1].startswith(_DOORS) and route not in everything}
     assert closed == {
         ("GET", "/api/me"), ("GET", "/api/openapi.json"), ("GET", "/api/evaluations"), ("GET", "/api/policy"),

@@ -233,6 +233,8 @@ MUTANTS = (
     Mutant("test_filters_mean_what_they_mean", "search", before(unfiltered)),
     Mutant("test_filters_count_and_page", "count", before(lambda *_: ())),
     Mutant("test_filters_count_and_page", "page", before(lambda after, limit, _: (after, limit))),
+    Mutant("test_filters_count_and_page", "ids", lambda ids: lambda **_: ids()),
+    Mutant("test_filters_count_and_page", "documents", before(lambda *_: ())),
     Mutant("test_filters_act_before_the_cut", "search", filtered_late),
     Mutant("test_documents_by_key_and_by_id", "fetch", before(lambda keys: (sorted(set(keys)),))),
     Mutant("test_documents_by_key_and_by_id", "get", after(lambda found: [one for one in found if one])),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import email.utils
 import ipaddress
 import time
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Collection, Mapping
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 
 def address(url: str) -> SplitResult:
@@ -39,6 +40,48 @@ def is_here(parts: SplitResult) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def options_of(query: str, known: Collection[str]) -> dict[str, str]:
+    """The options in the URL of a server: what stands after its ``?``.
+
+    >>> options_of("insecure=true&shards=3", {"insecure", "shards"})
+    {'insecure': 'true', 'shards': '3'}
+
+    Raises:
+        InputError: one is unknown, or they cannot be read; values are not repeated.
+    """
+    from pointsman.errors import InputError
+
+    try:
+        options = dict(parse_qsl(query, keep_blank_values=True))
+    except ValueError:
+        raise InputError("the options of a URL are written NAME=VALUE, with & between them") from None
+    if unknown := sorted(options.keys() - set(known)):
+        raise InputError(f"unknown options {', '.join(unknown)} in the URL; known: {', '.join(sorted(known))}")
+    return options
+
+
+def check_encrypted(parts: SplitResult, elsewhere: str | None, options: Mapping[str, str]) -> bool:
+    """Whether a server is spoken to by TLS, as ``SCHEME+https`` says; without it nothing crosses a network unasked.
+
+    Args:
+        parts: of its URL.
+        elsewhere: a host of it that is another machine; None: there is none.
+        options: of the URL; ``insecure=true`` sends everything in the clear.
+
+    Raises:
+        InputError: it is another machine, and neither TLS nor ``insecure`` is asked for.
+    """
+    from pointsman.errors import InputError
+
+    secure = parts.scheme.endswith("+https")
+    if elsewhere is not None and not secure and options.get("insecure") != "true":
+        raise InputError(
+            f"{elsewhere} is another machine; use {parts.scheme}+https://, or add ?insecure=true to send everything in "
+            "the clear"
+        )
+    return secure
 
 
 def seconds_of(retry_after: str | None) -> float | None:

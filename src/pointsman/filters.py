@@ -27,18 +27,18 @@ Expressions::
 
     year >= 2020     2020 <= year < 2024     lang = ru     lang != "ru"     tag in [a, 'b c']
     tag not in [a]   exists(draft)           draft exists  draft = null     tag in [a, null]
-    title contains "signal"   title startswith "The "      title icontains "SIGNAL"   title istartswith "the "
+    title contains "signal"   title startswith "The "      title endswith ".pdf"      title icontains "SIGNAL"
     not …            … and …                 … or …        ( … )
 
-``icontains`` and ``istartswith`` ignore case. ``and`` binds tighter than ``or``. A key goes in backticks if it has
-other characters than letters, digits, ``_``, ``-`` and ``.``, or does not begin with a letter or ``_``. Strings go in
-single or double quotes with JSON escapes; a single word needs no quotes. ``and()`` and ``or()`` write trees of fewer
-than two parts. Full-width Chinese punctuation is accepted.
+``icontains``, ``istartswith`` and ``iendswith`` ignore case. ``and`` binds tighter than ``or``. A key goes in
+backticks if it has other characters than letters, digits, ``_``, ``-`` and ``.``, or does not begin with a letter or
+``_``. Strings go in single or double quotes with JSON escapes; a single word needs no quotes. ``and()`` and ``or()``
+write trees of fewer than two parts. Full-width Chinese punctuation is accepted.
 
 Mappings: ``{"lang": "ru", "tag": ["a", "b"], "year": {"gte": 2020}}`` requires every entry; a list means *in*, and null
-*without a value*; the operators are eq ne in nin gt gte lt lte exists contains icontains startswith istartswith, with
-or without a leading ``$``: ``{"title": {"contains": "signal"}}``; ``{"$and": […]}``, ``{"$or": […]}``,
-``{"$not": {…}}`` combine conditions (the ``$`` is required, as a key may be named ``and``).
+*without a value*; the operators are eq ne in nin gt gte lt lte exists contains icontains startswith istartswith
+endswith iendswith, with or without a leading ``$``: ``{"title": {"contains": "signal"}}``; ``{"$and": […]}``,
+``{"$or": […]}``, ``{"$not": {…}}`` combine conditions (the ``$`` is required, as a key may be named ``and``).
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from pointsman.errors import FilterError
 __all__ = [
     "And",
     "Contains",
+    "EndsWith",
     "Equals",
     "Exists",
     "Filter",
@@ -65,6 +66,7 @@ __all__ = [
     "Kind",
     "Not",
     "Or",
+    "PartOfText",
     "Range",
     "StartsWith",
     "Typed",
@@ -228,7 +230,7 @@ class Range(_Leaf):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part(_Leaf):
+class PartOfText(_Leaf):
     """A condition on parts of strings."""
 
     key: str
@@ -256,7 +258,7 @@ class _Part(_Leaf):
 
 
 @dataclass(frozen=True, slots=True)
-class Contains(_Part):
+class Contains(PartOfText):
     """One of the key's strings contains ``part``."""
 
     operator: ClassVar[str] = "contains"
@@ -271,7 +273,7 @@ class Contains(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class StartsWith(_Part):
+class StartsWith(PartOfText):
     """One of the key's strings begins with ``part``."""
 
     operator: ClassVar[str] = "startswith"
@@ -285,8 +287,25 @@ class StartsWith(_Part):
         return lambda value: value.startswith(self.part)
 
 
-_PARTS: dict[str, tuple[type[Contains | StartsWith], bool]] = {
-    "i" * ignoring + make.operator: (make, ignoring) for make in (Contains, StartsWith) for ignoring in (False, True)
+@dataclass(frozen=True, slots=True)
+class EndsWith(PartOfText):
+    """One of the key's strings ends with ``part``."""
+
+    operator: ClassVar[str] = "endswith"
+
+    @property
+    def test(self) -> Callable[[str], bool]:
+        """Whether a string ends with the part."""
+        if self.ignore_case:
+            suffix = folded(self.part)
+            return lambda value: folded(value[max(0, len(value) - len(suffix)) :]) == suffix
+        return lambda value: value.endswith(self.part)
+
+
+_PARTS: dict[str, tuple[type[PartOfText], bool]] = {
+    "i" * ignoring + make.operator: (make, ignoring)
+    for make in (Contains, StartsWith, EndsWith)
+    for ignoring in (False, True)
 }
 """The operators on parts of strings, and whether each ignores case."""
 

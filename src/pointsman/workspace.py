@@ -363,6 +363,8 @@ class Workspace:
     def status(self, name: str) -> dict[str, Any]:
         """What a dataset holds and how it is kept: documents, embedder, bytes on disk, and whether its index is behind.
 
+        ``vectors_due`` says how many documents only words find so far; see `Dataset.embed`.
+
         Raises:
             UnknownNameError: there is none of this name.
         """
@@ -379,6 +381,7 @@ class Workspace:
             "indexing_technique": dataset.indexing_technique,
             "documents": len(dataset),
             "embedder": info.embedder,
+            "vectors_due": statistics.vectors_due,
             "sequence": statistics.sequence,
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
             "bytes": size,
@@ -398,6 +401,8 @@ class Workspace:
     ) -> IndexReport:
         """Make a dataset hold just what is in files and folders now; see `pointsman.indexing.index_paths`.
 
+        Words find what is in them from the first second on; when this returns, all vectors are there too.
+
         Args:
             paths: one file or folder, or several.
             dataset: which; it is made if it is not there.
@@ -410,8 +415,8 @@ class Workspace:
 
         Raises:
             InputError: a path does not exist, or a size is out of range.
-            LockedError: another process is writing to the dataset.
-            IndexingInterrupted: Ctrl-C; what was committed until then stays.
+            LockedError: another process has been writing to the dataset for a minute.
+            IndexingInterrupted: Ctrl-C; what was committed until then stays, and indexing again goes on from there.
         """
         from pointsman.indexing import index_paths
 

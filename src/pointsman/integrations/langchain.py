@@ -16,7 +16,19 @@ from uuid import uuid4
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset
 from pointsman.errors import FilterError, InputError, MissingDependencyError, ModelError
-from pointsman.filters import And, Contains, Filter, Not, Or, Range, StartsWith, equal_to, one_of, parse_filter
+from pointsman.filters import (
+    And,
+    Contains,
+    EndsWith,
+    Filter,
+    Not,
+    Or,
+    Range,
+    StartsWith,
+    equal_to,
+    one_of,
+    parse_filter,
+)
 from pointsman.integrations._shared import (
     ForeignEmbedder,
     ahits_of,
@@ -492,12 +504,12 @@ def _like(key: str, pattern: object) -> Filter:
         FilterError: it has wildcards that filters do not support.
     """
     text = pattern if isinstance(pattern, str) else ""
-    at_its_beginning = text.endswith("%") and not text.startswith("%")
     part = text.removesuffix("%").removeprefix("%")
-    suffix_alone = text.startswith("%") and not text.endswith("%")
-    if not part or suffix_alone or "%" in part or "_" in part:
-        raise FilterError(f"{key!r}: like takes part, %part% or part%, not {pattern!r:.80}")
-    return (StartsWith if at_its_beginning else Contains)(key, part)
+    if not part or "%" in part or "_" in part:
+        raise FilterError(f"{key!r}: like takes part, %part%, part% or %part, not {pattern!r:.80}")
+    if text.startswith("%") == text.endswith("%"):
+        return Contains(key, part)
+    return (EndsWith if text.startswith("%") else StartsWith)(key, part)
 
 
 # ── for Pointsman ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -395,12 +395,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
             return [
                 _node(document) for document in documents if condition is None or condition.matches(document.fields)
             ]
-        nodes: list[BaseNode] = []
-        after: int | None = 0
-        while after is not None:
-            page, after = self._dataset.page(after, 1000, filters=condition)
-            nodes += map(_node, page)
-        return nodes
+        return list(map(_node, self._dataset.store.documents(condition)))
 
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None

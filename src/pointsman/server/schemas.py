@@ -66,8 +66,9 @@ class SearchOptions(_Request):
         Object | str | None,
         Field(
             description='Of the metadata: `{"lang": "ru", "year": {"gte": 2020}}`, or `year >= 2020 and lang = ru`, '
-            'also `title contains "signal"` or `{"title": {"contains": "signal"}}`, `startswith`, both with `i` in '
-            "front to ignore the case, null, paths such as `author.name`, `_id` and `_text` for the id and the text."
+            'also `title contains "signal"` or `{"title": {"contains": "signal"}}`, `startswith`, `endswith`, all with '
+            "`i` in front to ignore the case, null, paths such as `author.name`, `_id` and `_text` for the id and the "
+            "text."
         ),
     ] = None
     datasets: Annotated[
@@ -444,6 +445,9 @@ class Dataset(Open):
     indexing_technique: str
     documents: int | None
     embedder: str | None
+    vectors_due: Annotated[
+        int | None, Field(description="Documents whose vector is still to come; words alone find those.")
+    ]
     sequence: int | None
     keyword_index_sequence: int | None
     bytes: int | None
@@ -525,6 +529,18 @@ class Progress(Added):
     done: int
     finished: bool = False
     problem: ProblemDocument | None = None
+
+
+class MetadataRequest(_Request):
+    """Metadata of documents to change; texts stay, and so do vectors, but for those of documents with a new title."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"metadata": {"switch": {"year": 2022, "draft": None}}}]})
+
+    metadata: Annotated[
+        dict[Text, Object],
+        Field(min_length=1, max_length=100_000, description="By id, what to set; null takes a key away."),
+    ]
+    replace: Annotated[bool, Field(description="Whether what else a document has goes.")] = False
 
 
 class DeleteRequest(_Request):

@@ -48,6 +48,7 @@ class State:
         not_ready: the reason why not.
         store_away: whether the workspace's server does not answer.
         writers: threads for what writes.
+        vectors_due: set when documents were added whose vectors are to be made.
     """
 
     workspace: Workspace
@@ -59,6 +60,7 @@ class State:
     not_ready: str = "the service is starting"
     store_away: Callable[[], bool] = lambda: False
     writers: Executor = field(default_factory=lambda: ThreadPoolExecutor(_WRITERS, "pointsman-writer"))
+    vectors_due: asyncio.Event = field(default_factory=asyncio.Event)
 
     def datasets(self, access: Access, names: list[str] | None = None) -> list[Dataset]:
         """Return the requested datasets, or all that are visible to the key.

@@ -5,11 +5,13 @@ They are only read. Their scores are on their own scale, so they are fused with 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from pointsman._places import redacted
 from pointsman.errors import CorruptStoreError, InputError
 from pointsman.filters import And, Equals, Filter, In, Not, Or
 from pointsman.registry import COLLECTIONS
-from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics
+from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics, StoreInfo
 from pointsman.store.prepared import position
 
 if TYPE_CHECKING:
@@ -113,6 +115,29 @@ class Attachment:
         return store
 
 
+_SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
+    "hybrid": {TEXT: Scale.FOREIGN, NEAR: Scale.FOREIGN, BOTH: Scale.RANK},
+    "keyword": {TEXT: Scale.FOREIGN},
+    "vector": {NEAR: Scale.FOREIGN},
+}
+"""What the scores of a collection's lists are, by what it is searched by."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionFacts:
+    """What its database says of a collection.
+
+    Attributes:
+        fingerprint: a text that differs between collections.
+        dimensions: of the vectors; None where there are none, or nobody says.
+        readable: whether vectors come back.
+    """
+
+    fingerprint: str
+    dimensions: int | None
+    readable: bool
+
+
 class AttachedStore(BaseStore):
     """What the stores of attached collections share: they are only read.
 
@@ -120,13 +145,47 @@ class AttachedStore(BaseStore):
         attachment: the location of the collection, and the roles of its columns.
     """
 
+    kind: ClassVar[str]
+    by_words: ClassVar[bool] = True
+    """Whether such collections can be searched by words."""
+    further: ClassVar[frozenset[Capability]] = frozenset()
+    """What they can do besides filtering, and reading vectors where those come back."""
+
     def __init__(self, attachment: Attachment) -> None:
-        self._attached = attachment
+        self._attachment = attachment
 
     @property
     def technique(self) -> Literal["hybrid", "keyword", "vector"]:
         """The lists by which it can be searched."""
-        return "keyword" if self._attached.vector is None else "hybrid"
+        if not self.by_words:
+            return "vector"
+        return "keyword" if self._attachment.vector is None else "hybrid"
+
+    @property
+    @abstractmethod
+    def _facts(self) -> CollectionFacts:
+        """What its database says about it.
+
+        Raises:
+            InputError: there is no such collection, or what the attachment names is not in it.
+        """
+
+    @property
+    def info(self) -> StoreInfo:
+        """See `Store`.
+
+        Raises:
+            InputError: there is no such collection, or what the attachment names is not in it.
+        """
+        facts = self._facts
+        return StoreInfo(
+            self.kind,
+            hashlib.blake2b(facts.fingerprint.encode(), digest_size=16).hexdigest(),
+            None if self._attachment.vector is None else self._attachment.embedder,
+            facts.dimensions,
+            _SCALES[self.technique],
+            self.further | {Capability.FILTERS, *([Capability.VECTORS] if facts.readable else [])},
+        )
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (asked before embedding)
         """See `Store`; always raises, because the caller is about to write, which is not possible here."""
@@ -134,7 +193,7 @@ class AttachedStore(BaseStore):
 
     def statistics(self) -> Statistics:
         """See `Store`; the sequence number is derived from the clock."""
-        spread = self._attached.spread
+        spread = self._attachment.spread
         notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
         return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
 
@@ -257,8 +316,3 @@ def one_list(rankings: Mapping[str, Ranking], depth: int) -> dict[str, Ranking]:
         for rank, (key, _) in enumerate(ranking, 1):
             sums[key] = sums.get(key, 0.0) + 1 / (_RRF_K + rank)
     return {BOTH: sorted(sums.items(), key=lambda item: -item[1])[:depth]}
-
-
-def scales_of(attachment: Attachment) -> dict[str, Scale]:
-    """What the scores of a collection's lists mean."""
-    return {TEXT: Scale.FOREIGN, **({NEAR: Scale.FOREIGN, BOTH: Scale.RANK} if attachment.vector else {})}

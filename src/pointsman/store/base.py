@@ -47,6 +47,9 @@ NEAR: Final = "vector"
 SPREAD_NOTE: Final = "cosine_spread"
 """The note that holds the mean and deviation of the cosines, as a JSON list."""
 
+WORDS_FIRST: Final = "words_first"
+"""The note of a dataset whose documents are stored before their vectors: each that is without one is to get it."""
+
 
 class Scale(StrEnum):
     """What the scores of a list mean."""
@@ -79,6 +82,8 @@ class Capability(StrEnum):
     """`Store.vectors`: stored vectors can be read."""
     TERMS = "terms"
     """`Store.frequencies`: how many documents contain a word."""
+    LATER = "later"
+    """`Store.bare`, and `Store.write` with ``stored_only``: vectors can follow their documents."""
     CHANGES = "changes"
     """`Store.changes`: what was written since a sequence number."""
     LOCAL = "local"
@@ -167,11 +172,14 @@ class Statistics:
         sequence: grows with every write, so that values computed from the store can be dated.
         documents: their number.
         notes: small texts saved with `Store.annotate`, such as the spread of cosines.
+        vectors_due: documents whose vector is still to come; 0 without the note `WORDS_FIRST`. If it is above 0,
+            ``documents`` is known too.
     """
 
     sequence: int
     documents: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
+    vectors_due: int = 0
 
 
 class Store(Protocol):
@@ -202,11 +210,18 @@ class Store(Protocol):
         ...
 
     def write(
-        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
     ) -> AddResult:
         """Add or update documents with distinct ids durably; identical stored documents are skipped (``WRITE``).
 
-        A document written without a vector loses the one it had.
+        A document written without a vector loses the one it had. With ``stored_only`` only vectors are written, and
+        only for documents that are stored identically; those changed or deleted meanwhile are skipped and not counted
+        (``LATER``).
 
         Raises:
             InputError: a document cannot be stored, or the vectors are from another embedder; nothing is written.
@@ -215,6 +230,10 @@ class Store(Protocol):
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """Whether each document is already stored identically and completely, so that it need not be embedded again."""
+        ...
+
+    def bare(self, limit: int) -> list[Document]:
+        """At most ``limit`` documents that have no vector, those that came first (``LATER``)."""
         ...
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
@@ -229,12 +248,12 @@ class Store(Protocol):
         """Returns at most ``limit`` documents in a stable order; ``after`` is where the previous page ended."""
         ...
 
-    def documents(self) -> Iterator[Document]:
-        """Yields all documents, in the order of `page`."""
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
+        """Yields all documents, or those that match, in the order of `page`."""
         ...
 
-    def ids(self, *, source: str | None = None) -> list[str]:
-        """Returns all ids, or those of documents whose metadata has this ``source``."""
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
+        """Returns all ids in the order of `page`, or those of documents with this ``source`` or that match."""
         ...
 
     def count(self, filters: Filter | None = None) -> int:
@@ -325,25 +344,27 @@ class BaseStore(ABC):
         """See `Store`."""
         return {id_: id_ for id_, document in zip(ids, self.get(ids), strict=True) if document is not None}
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
         """See `Store`."""
         after: str | None = None
         while True:
-            page = self.page(after, 1000)
+            page = self.page(after, 1000, filters)
             yield from page.documents
             if page.next is None:
                 return
             after = page.next
 
-    def ids(self, *, source: str | None = None) -> list[str]:
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
         """See `Store`."""
         return [
-            document.id for document in self.documents() if source is None or document.metadata.get("source") == source
+            document.id
+            for document in self.documents(filters)
+            if source is None or document.metadata.get("source") == source
         ]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
-        return sum(filters is None or filters.matches(document.fields) for document in self.documents())
+        return sum(1 for _ in self.documents(filters))
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:  # noqa: ARG002
         """See `Store`."""
@@ -354,6 +375,8 @@ class BaseStore(ABC):
         documents: Sequence[Document],  # noqa: ARG002
         vectors: NDArray[np.float32] | None = None,  # noqa: ARG002
         embedder: str | None = None,  # noqa: ARG002
+        *,
+        stored_only: bool = False,  # noqa: ARG002
     ) -> AddResult:
         """See `Store`."""
         raise self._cannot(Capability.WRITE)
@@ -361,6 +384,10 @@ class BaseStore(ABC):
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`; here every document counts as changed unless known otherwise."""
         return [False] * len(documents)
+
+    def bare(self, limit: int) -> list[Document]:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.LATER)
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:  # noqa: ARG002
         """See `Store`."""
@@ -405,7 +432,7 @@ class EmptyStore(BaseStore):
     """
 
     def __init__(self, scales: Mapping[str, Scale]) -> None:
-        can = frozenset(Capability) - {Capability.WRITE, Capability.CHANGES}
+        can = frozenset(Capability) - {Capability.WRITE, Capability.LATER, Capability.CHANGES}
         self._info = StoreInfo("empty", "", None, None, scales, can)
 
     @property

@@ -7,17 +7,25 @@ compared here, over as many of the nearest as it takes.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from pointsman.errors import InputError
 from pointsman.filters import Equals, Filter, In
-from pointsman.store.attachment import AttachedStore, Row, matching, narrowed, page_of, unit_rows, unknown_keys
-from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Scale, StoreInfo
+from pointsman.store.attachment import (
+    AttachedStore,
+    CollectionFacts,
+    Row,
+    matching,
+    narrowed,
+    page_of,
+    unit_rows,
+    unknown_keys,
+)
+from pointsman.store.base import NEAR, Lists, Look, Page
 from pointsman.store.http import Address, Server
 from pointsman.store.prepared import storable
 from pointsman.types import Document
@@ -61,23 +69,26 @@ class ChromaStore(AttachedStore):
     """A collection as a store that only reads; keys are ids.
 
     Args:
-        attached: where it is: ``chroma+https://:token@host:8000/database?tenant=…``, or ``chroma://`` without TLS; its
-            ``table`` is the collection, its ``text`` is ``"document"`` or a key of the metadata.
+        attachment: where it is: ``chroma+https://:token@host:8000/database?tenant=…``, or ``chroma://`` without TLS;
+            its ``table`` is the collection, its ``text`` is ``"document"`` or a key of the metadata.
 
     Raises:
         InputError: the URL cannot be used, or a field is not one that Chroma has.
     """
 
-    def __init__(self, attached: Attachment) -> None:
-        super().__init__(attached)
-        if attached.id != ID or attached.vector != VECTOR:
+    kind = "chroma collection"
+    by_words = False
+
+    def __init__(self, attachment: Attachment) -> None:
+        super().__init__(attachment)
+        if attachment.id != ID or attachment.vector != VECTOR:
             raise InputError(
-                f"in Chroma the id is {ID!r} and the vector {VECTOR!r}, not {attached.id!r:.80} and "
-                f"{attached.vector!r:.80}; it is searched by vectors alone"
+                f"in Chroma the id is {ID!r} and the vector {VECTOR!r}, not {attachment.id!r:.80} and "
+                f"{attachment.vector!r:.80}; it is searched by vectors alone"
             )
-        if not attached.table or not storable(attached.table):
-            raise InputError(f"a collection of Chroma is named by a text, not {attached.table!r:.80}")
-        address = Address(attached.url, _PORT, {"tenant"})
+        if not attachment.table or not storable(attachment.table):
+            raise InputError(f"a collection of Chroma is named by a text, not {attachment.table!r:.80}")
+        address = Address(attachment.url, _PORT, {"tenant"})
         tenant = quote(address.options.get("tenant", "default_tenant"), safe="")
         database = quote(address.path[0] if address.path else "default_database", safe="")
         self._root = f"/api/v2/tenants/{tenant}/databases/{database}/collections"
@@ -86,26 +97,12 @@ class ChromaStore(AttachedStore):
         self._read: _Collection | None = None
 
     def __repr__(self) -> str:
-        return f"ChromaStore({self._server.label!r}, {self._attached.table!r})"
+        return f"ChromaStore({self._server.label!r}, {self._attachment.table!r})"
 
     @property
-    def technique(self) -> Literal["vector"]:
-        """See `AttachedStore`."""
-        return "vector"
-
-    @property
-    def info(self) -> StoreInfo:
-        """See `Store`.
-
-        Raises:
-            InputError: there is no such collection.
-        """
-        collection, attached = self._collection, self._attached
-        place = f"{self._server.label} {collection.path} {attached.text}"
-        identity = hashlib.blake2b(place.encode(), digest_size=16).hexdigest()
-        can = frozenset({Capability.FILTERS, Capability.VECTORS})
-        scales = {NEAR: Scale.FOREIGN}
-        return StoreInfo("chroma collection", identity, attached.embedder, collection.dimensions, scales, can)
+    def _facts(self) -> CollectionFacts:
+        place = f"{self._server.label} {self._collection.path} {self._attachment.text}"
+        return CollectionFacts(place, self._collection.dimensions, readable=True)
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; looks of one depth and one filter are one request."""
@@ -146,7 +143,7 @@ class ChromaStore(AttachedStore):
             ]
 
         lists, more = matching(first.filters, first.depth, _MOST, ask)
-        place, fields = self._attached.place, self._attached.metadata
+        place, fields = self._attachment.place, self._attachment.metadata
         notes = list(unknown_keys(first.filters, fields, place)) if fields else []
         if more:
             notes.append(f"{place}: the filter was looked for among the nearest {_MOST:,} documents")
@@ -209,7 +206,7 @@ class ChromaStore(AttachedStore):
         return self._documents(answer["ids"], answer["documents"], answer["metadatas"])
 
     def _documents(self, ids: Sequence[str], texts: Sequence[Any], metadatas: Sequence[Any]) -> list[Document]:
-        seen, text = self._attached.metadata, self._attached.text
+        seen, text = self._attachment.metadata, self._attachment.text
         documents = []
         for id_, words, value in zip(ids, texts, metadatas, strict=True):
             metadata = value if isinstance(value, Mapping) else {}
@@ -222,7 +219,7 @@ class ChromaStore(AttachedStore):
         """What the server says of the collection; asked again while there are no vectors."""
         with self._opening:
             if self._read is None or self._read.dimensions is None:
-                name = self._attached.table
+                name = self._attachment.table
                 about = self._server.ask("GET", f"{self._root}/{quote(name, safe='')}", accepted=(404,))
                 if about is None:
                     raise InputError(f"{self._server.label} has no collection {name!r:.80}")
@@ -230,7 +227,7 @@ class ChromaStore(AttachedStore):
                 kinds = [settings[kind] for kind in ("hnsw", "spann") if settings.get(kind)]
                 space = kinds[0].get("space", "l2") if kinds else "l2"
                 if space not in _SCORES:
-                    raise InputError(f"{self._attached.place} compares by {space!r:.40}, which is not supported")
+                    raise InputError(f"{self._attachment.place} compares by {space!r:.40}, which is not supported")
                 self._read = _Collection(f"{self._root}/{about['id']}", space, about.get("dimension"))
             return self._read
 

@@ -7,18 +7,17 @@ is the same number. Both files are read when they are first needed, and again wh
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pointsman.errors import CorruptStoreError, InputError
-from pointsman.store.attachment import AttachedStore, Row, matching, unit_rows
-from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Scale, StoreInfo
+from pointsman.store.attachment import AttachedStore, CollectionFacts, Row, matching, unit_rows
+from pointsman.store.base import NEAR, Capability, Lists, Look, Page
 from pointsman.store.prepared import direction, position
 from pointsman.types import Document
 
@@ -55,23 +54,27 @@ class FaissStore(AttachedStore):
     """Two files as a store that only reads; keys are ids.
 
     Args:
-        attached: the ``url`` is ``faiss:`` with the path of the index, the ``table`` the path of the documents, beside
-            the index unless it is absolute; ``id`` and ``text`` are keys of its lines. Read no index from somebody that
-            you do not trust: FAISS checks little of what it reads.
+        attachment: the ``url`` is ``faiss:`` with the path of the index, the ``table`` the path of the documents,
+            beside the index unless it is absolute; ``id`` and ``text`` are keys of its lines. Read no index from
+            somebody that you do not trust: FAISS checks little of what it reads.
 
     Raises:
         InputError: a path or a name is missing.
     """
 
-    def __init__(self, attached: Attachment) -> None:
-        super().__init__(attached)
-        path = unquote(attached.url.partition(":")[2])
-        if not path or not attached.table or attached.vector is None:
+    kind = "faiss file"
+    by_words = False
+    further = frozenset({Capability.LOCAL})
+
+    def __init__(self, attachment: Attachment) -> None:
+        super().__init__(attachment)
+        path = unquote(attachment.url.partition(":")[2])
+        if not path or not attachment.table or attachment.vector is None:
             raise InputError(
                 "a FAISS file is attached as faiss:PATH with the file of its documents as the table and vector='vector'"
             )
         self._path = Path(path)
-        self._listing = self._path.parent / attached.table
+        self._listing = self._path.parent / attachment.table
         self._reading = threading.Lock()
         self._read: _Files | None = None
 
@@ -79,23 +82,15 @@ class FaissStore(AttachedStore):
         return f"FaissStore({str(self._path)!r}, {str(self._listing)!r})"
 
     @property
-    def technique(self) -> Literal["vector"]:
-        """See `AttachedStore`."""
-        return "vector"
-
-    @property
-    def info(self) -> StoreInfo:
-        """See `Store`.
+    def _facts(self) -> CollectionFacts:
+        """See `AttachedStore`.
 
         Raises:
             InputError: a file is not there.
             CorruptStoreError: one cannot be read, or they do not belong together.
         """
         files = self._files
-        identity = hashlib.blake2b(f"{self._path.absolute()} {files.stamp}".encode(), digest_size=16).hexdigest()
-        can = {Capability.FILTERS, Capability.LOCAL, *([Capability.VECTORS] if files.readable else [])}
-        scales = {NEAR: Scale.FOREIGN}
-        return StoreInfo("faiss file", identity, self._attached.embedder, files.index.d, scales, frozenset(can))
+        return CollectionFacts(f"{self._path.absolute()} {files.stamp}", files.index.d, files.readable)
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; filters are compared here, over as many of the nearest as it takes."""
@@ -192,7 +187,7 @@ class FaissStore(AttachedStore):
         return _Files(stamp, index, documents, ids, index.metric_type == faiss.METRIC_INNER_PRODUCT, readable)
 
     def _lines(self) -> list[Document]:
-        id_, text, seen = self._attached.id, self._attached.text, self._attached.metadata
+        id_, text, seen = self._attachment.id, self._attachment.text, self._attachment.metadata
         documents = []
         for number, line in enumerate(self._listing.read_bytes().splitlines(), 1):
             try:

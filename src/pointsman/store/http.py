@@ -6,9 +6,9 @@ import json
 import random
 import time
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-from pointsman._http import is_here, one_line
+from pointsman._http import check_encrypted, is_here, one_line, options_of
 from pointsman.errors import InputError, MissingDependencyError, StoreError, StoreUnavailableError
 
 try:
@@ -40,27 +40,18 @@ class Address:
     def __init__(self, url: str, port: int, options: Collection[str] = ()) -> None:
         try:
             parts = urlsplit(url)
-            options_given = dict(parse_qsl(parts.query, keep_blank_values=True))
             port = parts.port or port
         except ValueError:
-            parts, options_given = urlsplit(""), {}
+            parts = urlsplit("")
         if not parts.hostname:
             raise InputError("the URL of a server cannot be read; it has a scheme, a host and a port")  # may be secret
-        if unknown := sorted(options_given.keys() - {"insecure", *options}):
-            allowed = ", ".join(sorted({"insecure", *options}))
-            raise InputError(f"unknown options {', '.join(unknown)} in the URL; known: {allowed}")
-        secure = parts.scheme.endswith("+https")
-        if not secure and not is_here(parts) and options_given.get("insecure") != "true":
-            raise InputError(
-                f"{parts.hostname} is another machine; use {parts.scheme}+https://, or add ?insecure=true to send "
-                "everything in the clear"
-            )
+        self.options = options_of(parts.query, {"insecure", *options})
+        secure = check_encrypted(parts, None if is_here(parts) else parts.hostname, self.options)
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         self.base = f"{'https' if secure else 'http'}://{host}:{port}"
         self.label = f"{parts.scheme}://{host}:{port}"
         self.key = unquote(parts.password or "")
         self.path = [unquote(part) for part in parts.path.split("/") if part]
-        self.options = options_given
 
 
 class Server:

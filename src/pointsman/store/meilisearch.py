@@ -7,7 +7,6 @@ asked what certainly lets all matching documents through, and what comes is comp
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +18,16 @@ from pointsman.filters import Equals, Exists, Filter, In, Range
 from pointsman.store.attachment import (
     TEXT,
     AttachedStore,
+    CollectionFacts,
     Row,
     matching,
     narrowed,
     one_list,
     page_of,
-    scales_of,
     unit_rows,
     unknown_keys,
 )
-from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Ranking, StoreInfo
+from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Ranking
 from pointsman.store.http import Address, Server
 from pointsman.store.prepared import storable
 from pointsman.text import repair
@@ -66,39 +65,33 @@ class MeilisearchStore(AttachedStore):
     """An index as a store that only reads; keys are ids.
 
     Args:
-        attached: where it is: ``meilisearch+https://:key@host:7700``, or ``meilisearch://`` without TLS; its ``table``
-            is the index, its ``id`` the primary key, its ``vector`` the name of an embedder of the index.
+        attachment: where it is: ``meilisearch+https://:key@host:7700``, or ``meilisearch://`` without TLS; its
+            ``table`` is the index, its ``id`` the primary key, its ``vector`` the name of an embedder of the index.
 
     Raises:
         InputError: the URL cannot be used.
     """
 
-    def __init__(self, attached: Attachment) -> None:
-        super().__init__(attached)
-        if not attached.table or not storable(attached.table):
-            raise InputError(f"an index of Meilisearch is named by a text, not {attached.table!r:.80}")
-        address = Address(attached.url, _PORT)
+    kind = "meilisearch index"
+
+    def __init__(self, attachment: Attachment) -> None:
+        super().__init__(attachment)
+        if not attachment.table or not storable(attachment.table):
+            raise InputError(f"an index of Meilisearch is named by a text, not {attachment.table!r:.80}")
+        address = Address(attachment.url, _PORT)
         self._server = Server(address, {"Authorization": f"Bearer {address.key}"} if address.key else {})
-        self._path = f"/indexes/{quote(attached.table, safe='')}"
+        self._path = f"/indexes/{quote(attachment.table, safe='')}"
         self._opening = threading.Lock()
         self._read: _Index | None = None
 
     def __repr__(self) -> str:
-        return f"MeilisearchStore({self._server.label!r}, {self._attached.table!r})"
+        return f"MeilisearchStore({self._server.label!r}, {self._attachment.table!r})"
 
     @property
-    def info(self) -> StoreInfo:
-        """See `Store`.
-
-        Raises:
-            InputError: there is no such index, field or embedder.
-        """
-        index, attached = self._index, self._attached
-        fingerprint = f"{self._server.label} {attached.table} {attached.id} {attached.text} {attached.vector}"
-        identity = hashlib.blake2b(fingerprint.encode(), digest_size=16).hexdigest()
-        can = {Capability.FILTERS, *([Capability.VECTORS] if attached.vector else [])}
-        embedder = attached.embedder if attached.vector else None
-        return StoreInfo("meilisearch index", identity, embedder, index.dimensions, scales_of(attached), frozenset(can))
+    def _facts(self) -> CollectionFacts:
+        attachment = self._attachment
+        fingerprint = f"{self._server.label} {attachment.table} {attachment.id} {attachment.text} {attachment.vector}"
+        return CollectionFacts(fingerprint, self._index.dimensions, readable=attachment.vector is not None)
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; one request for both lists of a look, unless its filter wants a further one."""
@@ -114,15 +107,15 @@ class MeilisearchStore(AttachedStore):
             results = self._server.ask("POST", "/multi-search", body)["results"]
             return [
                 [
-                    (str(hit[self._attached.id]), float(hit["_rankingScore"]), self._document(hit))
+                    (str(hit[self._attachment.id]), float(hit["_rankingScore"]), self._document(hit))
                     for hit in result["hits"]
                 ]
                 for result in results
             ]
 
         lists, more = matching(look.filters, look.depth, self._index.most, ask)
-        place = self._attached.place
-        notes = list(unknown_keys(look.filters, self._attached.metadata, place))
+        place = self._attachment.place
+        notes = list(unknown_keys(look.filters, self._attachment.metadata, place))
         if more:
             notes.append(f"{place}: the filter was looked for among the first {self._index.most:,} documents")
         rankings: dict[str, Ranking] = {
@@ -154,12 +147,12 @@ class MeilisearchStore(AttachedStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`; brought to length 1. A sample is that of the first documents."""
-        name = self._attached.vector
+        name = self._attachment.vector
         if name is None:
             raise self._cannot(Capability.VECTORS)
         query = {"limit": sample or self.count()} if keys is None else {"ids": list(keys), "limit": len(keys)}
         hits = self._fetch(retrieveVectors=True, **query) if query["limit"] else []
-        vectors = {str(hit[self._attached.id]): row for hit in hits if (row := _vector(hit, name)) is not None}
+        vectors = {str(hit[self._attachment.id]): row for hit in hits if (row := _vector(hit, name)) is not None}
         return unit_rows(vectors, keys, self._index.dimensions)
 
     def close(self) -> None:
@@ -170,12 +163,12 @@ class MeilisearchStore(AttachedStore):
 
     @property
     def _fields(self) -> list[str]:
-        return list(dict.fromkeys((self._attached.id, self._attached.text, *self._attached.metadata)))
+        return list(dict.fromkeys((self._attachment.id, self._attachment.text, *self._attachment.metadata)))
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
         """What is asked for each list."""
         common: dict[str, Any] = {
-            "indexUid": self._attached.table,
+            "indexUid": self._attachment.table,
             "attributesToRetrieve": self._fields,
             "showRankingScore": True,
         }
@@ -185,8 +178,8 @@ class MeilisearchStore(AttachedStore):
         queries: dict[str, dict[str, Any]] = {}
         if look.text is not None:
             queries[TEXT] = {**common, "q": repair(look.text)}
-        if look.vector is not None and self._attached.vector is not None:
-            hybrid = {"embedder": self._attached.vector, "semanticRatio": 1.0}
+        if look.vector is not None and self._attachment.vector is not None:
+            hybrid = {"embedder": self._attachment.vector, "semanticRatio": 1.0}
             queries[NEAR] = {**common, "vector": look.vector.tolist(), "hybrid": hybrid}
         return queries
 
@@ -216,8 +209,8 @@ class MeilisearchStore(AttachedStore):
         return list(self._server.ask("POST", f"{self._path}/documents/fetch", {**fields, **query})["results"])
 
     def _document(self, value: Mapping[str, Any]) -> Document:
-        metadata = {name: value[name] for name in self._attached.metadata if value.get(name) is not None}
-        return Document(str(value[self._attached.id]), str(value.get(self._attached.text) or ""), metadata)
+        metadata = {name: value[name] for name in self._attachment.metadata if value.get(name) is not None}
+        return Document(str(value[self._attachment.id]), str(value.get(self._attachment.text) or ""), metadata)
 
     @property
     def _index(self) -> _Index:
@@ -232,27 +225,29 @@ class MeilisearchStore(AttachedStore):
         Raises:
             InputError: there is no such index, field or embedder.
         """
-        attached, label = self._attached, self._server.label
+        attachment, label = self._attachment, self._server.label
         about = self._server.ask("GET", self._path, accepted=(404,))
         if about is None:
-            raise InputError(f"{label} has no index {attached.table!r:.80}")
-        if about.get("primaryKey") not in {None, attached.id}:
-            raise InputError(f"the id of index {attached.table!r} is {about['primaryKey']!r}, not {attached.id!r:.80}")
+            raise InputError(f"{label} has no index {attachment.table!r:.80}")
+        if about.get("primaryKey") not in {None, attachment.id}:
+            raise InputError(
+                f"the id of index {attachment.table!r} is {about['primaryKey']!r}, not {attachment.id!r:.80}"
+            )
         fields = self._server.ask("GET", f"{self._path}/stats")["fieldDistribution"]
-        for name in (attached.text, *attached.metadata) if fields else ():
+        for name in (attachment.text, *attachment.metadata) if fields else ():
             if name not in fields:
                 raise InputError(
-                    f"index {attached.table!r} has no field {name!r:.80}; it has {', '.join(sorted(fields))}"
+                    f"index {attachment.table!r} has no field {name!r:.80}; it has {', '.join(sorted(fields))}"
                 )
         settings = self._server.ask("GET", f"{self._path}/settings")
         embedders = settings.get("embedders") or {}
-        if attached.vector is not None and attached.vector not in embedders:
+        if attachment.vector is not None and attachment.vector not in embedders:
             choices = ", ".join(sorted(embedders)) or "none"
-            raise InputError(f"index {attached.table!r} has no embedder {attached.vector!r:.80}; it has {choices}")
-        dimensions = None if attached.vector is None else embedders[attached.vector].get("dimensions")
+            raise InputError(f"index {attachment.table!r} has no embedder {attachment.vector!r:.80}; it has {choices}")
+        dimensions = None if attachment.vector is None else embedders[attachment.vector].get("dimensions")
         names = frozenset(name for name in settings.get("filterableAttributes") or () if isinstance(name, str))
         most = int((settings.get("pagination") or {}).get("maxTotalHits") or 1000)
-        return _Index(names & set(attached.metadata), dimensions, most)
+        return _Index(names & set(attachment.metadata), dimensions, most)
 
 
 def _literal(value: Typed) -> str | None:

@@ -266,6 +266,24 @@ class WorkspaceConformance(TwinConformance):
             assert not ids & {"en-1", "en-2"}, f"what was deleted is found: {ids}"
             assert dataset.verify().problems == (), f"the stores do not agree: {dataset.verify()}"
 
+    def test_metadata_is_changed_alone(self) -> None:
+        """Keys are set and taken away, texts stay; where an id is unknown nothing is changed."""
+        subject, (first, second, *_) = self.make(), DOCUMENTS
+        with answering("changing metadata"), self._made(subject, indexing_technique="keyword") as dataset:
+            dataset.add([first, second])
+            result = dataset.set_metadata({first.id: {"year": 2, "new": ["信号"], "none": None}, second.id: {}})
+            assert result == AddResult(updated=1, unchanged=1), f"changing one of two is {result}"
+            expected = Document(first.id, first.text, {**first.metadata, "year": 2, "new": ["信号"]})
+            assert dataset.get(first.id) == expected, f"it was changed to {dataset.get(first.id)!r:.300}"
+            assert dataset.ids(filters={"new": "信号"}) == [first.id], "what was changed is not filtered by"
+            dataset.set_metadata({first.id: {"n": 1}}, replace=True)
+            expected = Document(first.id, first.text, {"n": 1})
+            assert dataset.get(first.id) == expected, f"it was replaced by {dataset.get(first.id)!r:.300}"
+            change = {second.id: {"n": 2}, "nobody's": {"n": 2}}
+            refused("metadata of a document that is not there", lambda: dataset.set_metadata(change))
+            assert dataset.get(second.id) == second, "one of them was changed although the other is not there"
+            assert dataset.set_metadata({}) == AddResult(), "changing nothing is something"
+
     def test_odd_documents_come_back(self) -> None:
         """Each of `ODD_TEXTS`, with lone surrogates as U+FFFD; odd ids; metadata of every kind."""
         subject = self.make()

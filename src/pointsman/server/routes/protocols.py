@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import Response
 
 from pointsman.errors import FilterError
-from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
+from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.server import schemas
 from pointsman.server.answers import Json
 from pointsman.server.problems import Problem
@@ -169,6 +169,7 @@ _OF_DIFY: Final[dict[str, Callable[[str, Any], Filter]]] = {
     "contains": Contains,
     "not contains": lambda key, value: Not(Contains(key, value)),
     "start with": StartsWith,
+    "end with": EndsWith,
     "is": Equals,
     "is not": lambda key, value: Not(Equals(key, value)),
     "in": lambda key, value: In(key, _several(value)),

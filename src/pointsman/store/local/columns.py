@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from pointsman._values import ID, TEXT
 from pointsman.filters import (
     And,
-    Contains,
     Equals,
     Exists,
     Filter,
@@ -37,6 +36,7 @@ from pointsman.filters import (
     Kind,
     Not,
     Or,
+    PartOfText,
     Range,
     StartsWith,
     Typed,
@@ -47,7 +47,7 @@ Bools = NDArray[np.bool_]
 Keys = NDArray[np.int64]
 Test = Callable[[NDArray[Any]], Bools]
 Pairs = Iterable[tuple[int, Mapping[str, Any]]]
-Condition = Equals | In | Range | Contains | StartsWith | Exists
+Condition = Equals | In | Range | PartOfText | Exists
 Scan = Callable[[Condition], Keys]
 
 _LONGEST: Final = 64
@@ -554,7 +554,7 @@ class _Table:
             case Not():
                 result = self.evaluate(filter.part, rows)
                 np.logical_not(result, out=result)
-            case Equals() | In() | Range() | Contains() | StartsWith() | Exists():
+            case Equals() | In() | Range() | PartOfText() | Exists():
                 scanned = self._takes_documents(filter)
                 result = self._scanned(filter, rows) if scanned else self._meeting(filter, rows)
             case _:
@@ -571,7 +571,7 @@ class _Table:
             case Range(interval=interval):
                 kinds = ("number", "integer") if interval.kind == "number" else (interval.kind,)
                 return self._any(condition.key, kinds, lambda column: column.within(interval), rows)
-            case Contains() | StartsWith():
+            case PartOfText():
                 test = condition.test
                 return self._any(condition.key, ("string",), lambda column: column.passing(test), rows)
             case Exists():
@@ -593,7 +593,7 @@ class _Table:
             return False
         if condition.key in (ID, TEXT):
             return True
-        if not isinstance(condition, Contains | StartsWith | Range):
+        if not isinstance(condition, PartOfText | Range):
             return False
         if isinstance(condition, Range) and condition.interval.kind != "string":
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from pointsman.store.base import (
     NEAR,
     SCALES_OF,
     WORDS,
+    WORDS_FIRST,
     BaseStore,
     Capability,
     Lists,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 _INTERNAL: Final = frozenset({"seq", "identity", "embedder", "dimensions"})
 _DELETED_TOGETHER: Final = 10_000
+_READ_TOGETHER: Final = 1000
 
 
 class LocalStore(BaseStore):
@@ -58,6 +61,7 @@ class LocalStore(BaseStore):
         technique = self.collection.manifest.get("indexing_technique", about.get("indexing_technique", "hybrid"))
         self._scales = SCALES_OF[technique]
         self._info: StoreInfo | None = None
+        self._due = -1, 0  # as of which sequence number, and how many
 
     @property
     def info(self) -> StoreInfo:
@@ -141,13 +145,22 @@ class LocalStore(BaseStore):
         page_documents = [document for document in self.fetch(allowed[:limit].tolist()) if document is not None]
         return Page(page_documents, str(allowed[limit - 1]) if len(allowed) > limit else None)
 
-    def documents(self) -> Iterator[Document]:
-        """See `BaseStore`."""
-        return self.collection.truth.documents()
+    def documents(self, filters: Filter | None = None) -> Iterator[Document]:
+        """See `Store`; which match is decided once, when the first is taken."""
+        if filters is None:
+            yield from self.collection.truth.documents()
+            return
+        for keys in batched(self._allowed(filters).tolist(), _READ_TOGETHER):
+            yield from (document for document in self.fetch(keys) if document is not None)
 
-    def ids(self, *, source: str | None = None) -> list[str]:
-        """See `Store`."""
-        return self.collection.truth.ids(source=source)
+    def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
+        """See `Store`; of documents that match, no more than their ids is read."""
+        truth = self.collection.truth
+        if filters is None:
+            return truth.ids(source=source)
+        ids = truth.ids_of(self._allowed(filters).tolist())
+        of_source = None if source is None else set(truth.ids(source=source))
+        return ids if of_source is None else [id_ for id_ in ids if id_ in of_source]
 
     def count(self, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -161,23 +174,39 @@ class LocalStore(BaseStore):
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(
-        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
     ) -> AddResult:
         """See `Store`."""
         prepared = [prepare(document) for document in documents]
         with self.collection.writer():
+            if stored_only and vectors is not None:
+                stored = self.collection.truth.unchanged(prepared)
+                prepared, vectors = list(compress(prepared, stored)), vectors[stored]
             return self.collection.write(prepared, vectors, embedder or "")
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
-        return self.collection.truth.unchanged([prepare(document) for document in documents])
+        prepared = [prepare(document) for document in documents]
+        return self.collection.truth.unchanged(prepared, with_vectors=NEAR in self._scales)
+
+    def bare(self, limit: int) -> list[Document]:
+        """See `Store`."""
+        with self.collection.pinned():
+            keys, vectors = np.array(self.collection.truth.all_keys(), np.int64), self.collection.vectors
+            if vectors is not None:
+                keys = np.setdiff1d(keys, vectors.keys(), assume_unique=True)
+        return [document for document in self.fetch(keys[:limit].tolist()) if document is not None]
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
         """See `Store`."""
         if filters is not None:
-            matching = self.collection.truth.fetch(self._allowed(filters).tolist())
             id_set = None if ids is None else set(ids)
-            ids = [d.id for d in matching if d is not None and (id_set is None or d.id in id_set)]
+            ids = [id_ for id_ in self.ids(filters=filters) if id_set is None or id_ in id_set]
         return sum(self.collection.delete(part) for part in batched(ids or (), _DELETED_TOGETHER))
 
     def writer(self) -> AbstractContextManager[None]:
@@ -196,10 +225,11 @@ class LocalStore(BaseStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`."""
-        index = self.collection.vectors
-        if index is None:
-            return np.zeros((0, 0), np.float32)
-        return index.vectors(sample) if keys is None else index.of(keys)
+        with self.collection.pinned():
+            index = self.collection.vectors
+            if index is None:
+                return np.zeros((0, 0), np.float32)
+            return index.vectors(sample) if keys is None else index.of(keys)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
@@ -215,10 +245,23 @@ class LocalStore(BaseStore):
         return self.collection.truth.changed_since(sequence, most)
 
     def statistics(self) -> Statistics:
-        """See `Store`; documents are counted by `count`."""
+        """See `Store`; documents are counted by `count`, unless vectors are still to come."""
         values = self.collection.truth.metas()
         notes = {name: value for name, value in values.items() if name not in _INTERNAL}
-        return Statistics(int(values.get("seq", 0)), None, notes)
+        sequence = int(values.get("seq", 0))
+        due = self._vectors_due(sequence) if WORDS_FIRST in notes else 0
+        return Statistics(sequence, self.count() if due else None, notes, due)
+
+    def _vectors_due(self, sequence: int) -> int:
+        """How many documents have no vector; counted once for a sequence number."""
+        if self._due[0] == sequence:
+            return self._due[1]
+        with self.collection.pinned():
+            vectors = self.collection.vectors
+            due = max(0, self.count() - (0 if vectors is None else len(vectors)))
+            if vectors is None or vectors.applied == sequence:  # else another thread is just bringing it up to date
+                self._due = sequence, due
+        return due
 
     def annotate(self, **notes: str) -> None:
         """See `Store`."""

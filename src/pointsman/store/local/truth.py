@@ -233,6 +233,10 @@ class Truth:
         """The keys of the ids that exist."""
         return {id_: key for id_, (key, _) in self._stored(ids).items()}
 
+    def all_keys(self) -> list[int]:
+        """The keys of all documents, ascending."""
+        return [key for (key,) in self._rows("SELECT key FROM documents ORDER BY key")]
+
     def is_empty(self) -> bool:
         """Whether there is no document."""
         return self._row("SELECT 1 FROM documents LIMIT 1") is None
@@ -270,6 +274,14 @@ class Truth:
             return []
         sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # the index's very words
         return [self._id(row) for row in self._rows(sql, source)]
+
+    def ids_of(self, keys: Sequence[int]) -> list[str]:
+        """The ids of these keys, of those that exist, in their order."""
+        ids: dict[int, str] = {}
+        for part in batched(keys, _VARIABLES):
+            sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({_marks(part)})"
+            ids.update((row[-1], self._id(row)) for row in self._rows(sql, *part))
+        return [ids[key] for key in keys if key in ids]
 
     def changes(self, since: int, *, texts: bool = True) -> Iterator[list[Change]]:
         """What happened to documents after transaction ``since``, the last operation per key, deletions first.
@@ -339,9 +351,16 @@ class Truth:
                 connection.execute(f"PRAGMA user_version = {_CHECKED}")
             self._checked = True
 
-    def unchanged(self, prepared: Sequence[Prepared]) -> list[bool]:
-        """Whether each document is stored just so already."""
-        return self._same(self._stored([item.document.id for item in prepared]), prepared, None)
+    def unchanged(self, prepared: Sequence[Prepared], *, with_vectors: bool = False) -> list[bool]:
+        """Whether each document is stored just so already, and has a vector where that is asked for."""
+        existing = self._stored([item.document.id for item in prepared])
+        same = self._same(existing, prepared, None)
+        if not with_vectors:
+            return same
+        having: set[int] = set()
+        for part in batched((key for key, _ in existing.values()), _VARIABLES):
+            having.update(key for (key,) in self._rows(f"SELECT key FROM vectors WHERE key IN ({_marks(part)})", *part))
+        return [equal and existing[item.document.id][0] in having for equal, item in zip(same, prepared, strict=True)]
 
     def upsert(self, prepared: Sequence[Prepared], vectors: Sequence[bytes] | None = None) -> AddResult:
         """Write documents, and their vectors where given, in one durable transaction; what is stored just so is not.

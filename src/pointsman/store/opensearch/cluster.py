@@ -10,9 +10,9 @@ import json
 import random
 import time
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-from pointsman._http import one_line
+from pointsman._http import check_encrypted, one_line, options_of
 from pointsman.errors import ConflictError, InputError, MissingDependencyError, StoreError, StoreUnavailableError
 
 try:
@@ -48,28 +48,20 @@ class Address:
     def __init__(self, url: str) -> None:
         try:
             parts = urlsplit(url)
-            options = dict(parse_qsl(parts.query, keep_blank_values=True))
             user, _, places = parts.netloc.rpartition("@")
             self.hosts = [_host(place) for place in places.split(",")]
         except ValueError:
             raise InputError(
                 "the URL of a cluster cannot be read; give one such as opensearch+https://host1:9200,host2:9200/prefix"
             ) from None  # its text may hold a password
-        if unknown := sorted(options.keys() - _OPTIONS):
-            raise InputError(f"unknown options {', '.join(unknown)} in the URL; known: {', '.join(sorted(_OPTIONS))}")
-        self.options = options
+        self.options = options_of(parts.query, _OPTIONS)
         if serverless := [host["host"] for host in self.hosts if host["host"].endswith(_SERVERLESS)]:
             raise InputError(
                 f"{serverless[0]} is OpenSearch Serverless, which gives documents ids of its own and makes writes "
                 "visible when it likes; use a domain of the OpenSearch Service, or a cluster of your own"
             )
-        self.secure = parts.scheme.endswith("+https")
-        elsewhere = [host["host"] for host in self.hosts if host["host"] not in _HERE]
-        if elsewhere and not self.secure and options.get("insecure") != "true":
-            raise InputError(
-                f"{elsewhere[0]} is another machine; use opensearch+https://, or add ?insecure=true to send everything "
-                "in the clear"
-            )
+        elsewhere = next((host["host"] for host in self.hosts if host["host"] not in _HERE), None)
+        self.secure = check_encrypted(parts, elsewhere, self.options)
         name, _, password = user.partition(":")
         self.user = (unquote(name), unquote(password)) if user else None
         self.prefix = parts.path.strip("/") or "pointsman"

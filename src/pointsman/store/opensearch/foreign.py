@@ -5,16 +5,23 @@ Types, dimensions and the distance of the vectors are read from its mapping.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError, UnmetNeedError
-from pointsman.filters import Contains, Exists, Filter, Range, StartsWith
-from pointsman.store.attachment import TEXT, AttachedStore, as_written, one_list, scales_of, unit_rows, unknown_keys
-from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Ranking, StoreInfo
+from pointsman.filters import Exists, Filter, PartOfText, Range
+from pointsman.store.attachment import (
+    TEXT,
+    AttachedStore,
+    CollectionFacts,
+    as_written,
+    one_list,
+    unit_rows,
+    unknown_keys,
+)
+from pointsman.store.base import NEAR, Capability, Lists, Look, Page, Ranking
 from pointsman.store.opensearch.cluster import Address, Cluster
 from pointsman.store.opensearch.queries import NOTHING, combined, near
 from pointsman.store.prepared import position
@@ -41,27 +48,25 @@ class _Fields:
     Attributes:
         index: the name or alias.
         exact: for each key of the metadata, the field that holds its values as they are, and their kind.
-        dimensions: of the vectors; None where there are none.
-        readable: whether vectors come back with documents.
-        identity: tells the index from others.
+        facts: for `AttachedStore.info`.
     """
 
     index: str
-    exact: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    dimensions: int | None = None
-    readable: bool = False
-    identity: str = ""
+    exact: Mapping[str, tuple[str, str]]
+    facts: CollectionFacts
 
 
 class IndexStore(AttachedStore):
     """An index as a read-only store.
 
     Args:
-        attached: where it is, and what is what in it.
+        attachment: where it is, and what is what in it.
 
     Raises:
         InputError: the URL cannot be used.
     """
+
+    kind = "opensearch index"
 
     def __init__(self, attachment: Attachment) -> None:
         address = Address(attachment.url)
@@ -79,20 +84,11 @@ class IndexStore(AttachedStore):
         self._known: _Fields | None = None
 
     def __repr__(self) -> str:
-        return f"IndexStore({self._cluster.label!r}, {self._attached.table!r})"
+        return f"IndexStore({self._cluster.label!r}, {self._attachment.table!r})"
 
     @property
-    def info(self) -> StoreInfo:
-        """See `Store`.
-
-        Raises:
-            InputError: there is no such index or field, or it is of a type that cannot be used.
-        """
-        fields, vector = self._fields, self._attached.vector is not None
-        scales = scales_of(self._attached)
-        can = {Capability.FILTERS, *({Capability.VECTORS} if fields.readable else set())}
-        embedder = self._attached.embedder if vector else None
-        return StoreInfo("opensearch index", fields.identity, embedder, fields.dimensions, scales, frozenset(can))
+    def _facts(self) -> CollectionFacts:
+        return self._fields.facts
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; one request for all looks."""
@@ -117,7 +113,7 @@ class IndexStore(AttachedStore):
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
         """See `Store`; OpenSearch returns at most 10,000 documents in this way."""
         begin, query = position(after), self._filter(filters)
-        hits = self._hits(query, size=limit, **{"from": begin, "sort": [{self._attached.id: "asc"}]})
+        hits = self._hits(query, size=limit, **{"from": begin, "sort": [{self._attachment.id: "asc"}]})
         return Page(list(map(self._document, hits)), str(begin + limit) if len(hits) == limit else None)
 
     def count(self, filters: Filter | None = None) -> int:
@@ -127,17 +123,17 @@ class IndexStore(AttachedStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`; brought to length 1."""
-        name = self._attached.vector
-        if name is None or not self._fields.readable:
+        name = self._attachment.vector
+        if name is None or not self._fields.facts.readable:
             raise self._cannot(Capability.VECTORS)
         query: dict[str, Any] = {"exists": {"field": name}}
         if keys is not None:
             query = {"bool": {"filter": [query, self._with_ids(keys)]}}
         size = sample or (len(keys) if keys is not None else 10_000)
         spread = {"function_score": {"query": query, "random_score": {"seed": 1, "field": "_seq_no"}}}
-        hits = self._hits(spread if sample else query, size=max(1, size), _source=[name, self._attached.id])
+        hits = self._hits(spread if sample else query, size=max(1, size), _source=[name, self._attachment.id])
         vectors = {self._id(hit): _at(hit["_source"], name) for hit in hits}
-        return unit_rows(vectors, keys, self._fields.dimensions)
+        return unit_rows(vectors, keys, self._fields.facts.dimensions)
 
     def close(self) -> None:
         """See `Store`."""
@@ -147,27 +143,29 @@ class IndexStore(AttachedStore):
 
     @property
     def _source(self) -> list[str]:
-        return [name for name in (self._attached.text, *self._attached.metadata, self._attached.id) if name != "_id"]
+        return [
+            name for name in (self._attachment.text, *self._attachment.metadata, self._attachment.id) if name != "_id"
+        ]
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
         """Return the query for each list."""
         filters = [] if look.filters is None else [self._filter(look.filters)]
         queries: dict[str, dict[str, Any]] = {}
         if look.text is not None:
-            match = {"match": {self._attached.text: {"query": look.text}}}
+            match = {"match": {self._attachment.text: {"query": look.text}}}
             queries[TEXT] = {"bool": {"must": [match], "filter": filters}}
-        if look.vector is not None and self._attached.vector is not None:
-            queries[NEAR] = near(look.vector, look.depth, filters, self._attached.vector)
+        if look.vector is not None and self._attachment.vector is not None:
+            queries[NEAR] = near(look.vector, look.depth, filters, self._attachment.vector)
         return queries
 
     def _lists(self, look: Look, answers: Mapping[str, Any]) -> Lists:
         rankings: dict[str, Ranking] = {}
         documents: dict[Any, Document] = {}
-        degraded = list(unknown_keys(look.filters, self._fields.exact, self._attached.place))
+        degraded = list(unknown_keys(look.filters, self._fields.exact, self._attachment.place))
         for name, answer in answers.items():
             # A shard without any live copy counts in `total`, but neither in `successful` nor in `failed`.
             if silent := answer["_shards"]["total"] - answer["_shards"]["successful"]:
-                degraded.append(f"{self._attached.place}: {silent} shards did not answer")
+                degraded.append(f"{self._attachment.place}: {silent} shards did not answer")
             hits = answer["hits"]["hits"]
             rankings[name] = [(self._id(hit), hit["_score"]) for hit in hits]
             documents |= {self._id(hit): self._document(hit) for hit in hits}
@@ -179,17 +177,17 @@ class IndexStore(AttachedStore):
         return list(answer["hits"]["hits"])
 
     def _with_ids(self, ids: Sequence[str]) -> dict[str, Any]:
-        if self._attached.id == "_id":
+        if self._attachment.id == "_id":
             return {"ids": {"values": list(ids)}}
-        return {"terms": {self._attached.id: list(ids)}}
+        return {"terms": {self._attachment.id: list(ids)}}
 
     def _id(self, hit: Mapping[str, Any]) -> str:
-        return str(hit["_id"] if self._attached.id == "_id" else _at(hit["_source"], self._attached.id))
+        return str(hit["_id"] if self._attachment.id == "_id" else _at(hit["_source"], self._attachment.id))
 
     def _document(self, hit: Mapping[str, Any]) -> Document:
         source = hit["_source"]
-        metadata = {name: value for name in self._attached.metadata if (value := _at(source, name)) is not None}
-        return Document(self._id(hit), str(_at(source, self._attached.text) or ""), metadata)
+        metadata = {name: value for name in self._attachment.metadata if (value := _at(source, name)) is not None}
+        return Document(self._id(hit), str(_at(source, self._attachment.text) or ""), metadata)
 
     def _filter(self, filters: Filter | None) -> dict[str, Any]:
         """Return a filter as a query; an unknown key matches nothing, and `search` reports it."""
@@ -197,9 +195,9 @@ class IndexStore(AttachedStore):
 
     def _of_field(self, condition: Condition) -> dict[str, Any]:
         match condition:
-            case Contains() | StartsWith():
+            case PartOfText():
                 raise UnmetNeedError(
-                    f"{self._attached.place}: an index that was attached cannot look for parts of strings"
+                    f"{self._attachment.place}: an index that was attached cannot look for parts of strings"
                 )
             case Range():
                 return self._within(condition)
@@ -238,7 +236,7 @@ class IndexStore(AttachedStore):
         Raises:
             InputError: there is no such index or field, or it is of a type that cannot be used.
         """
-        attachment, label = self._attached, self._cluster.label
+        attachment, label = self._attachment, self._cluster.label
         answer = self._cluster.ask("GET", f"/{attachment.table}/_mapping", accepted=(404,))
         if answer is None:
             raise InputError(f"{label} has no index {attachment.table!r}")
@@ -258,16 +256,15 @@ class IndexStore(AttachedStore):
         fingerprint = (
             f"{label} {attachment.table} {sorted(answer)} {attachment.id} {attachment.text} {attachment.vector}"
         )
-        identity = hashlib.blake2b(fingerprint.encode(), digest_size=16).hexdigest()
         if attachment.vector is None:
-            return _Fields(attachment.table, exact, identity=identity)
+            return _Fields(attachment.table, exact, CollectionFacts(fingerprint, None, readable=False))
         about = types[attachment.vector]
         if about.get("type") != "knn_vector" or "dimension" not in about:
             raise InputError(f"field {attachment.vector!r} of {attachment.table!r} is not a knn_vector")
         probe = {"query": {"exists": {"field": attachment.vector}}, "size": 1, "_source": [attachment.vector]}
         hits = self._cluster.ask("POST", f"/{attachment.table}/_search", probe)["hits"]["hits"]
         readable = bool(hits) and _at(hits[0].get("_source") or {}, attachment.vector) is not None
-        return _Fields(attachment.table, exact, int(about["dimension"]), readable, identity)
+        return _Fields(attachment.table, exact, CollectionFacts(fingerprint, int(about["dimension"]), readable))
 
 
 def _types(properties: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping[str, Any]]:

@@ -4,8 +4,8 @@ Filters need no mapping of their own: every value of a document's metadata is on
 together of key, kind and value so that terms sort as values do. A range is then a range of terms, and it is exact for
 any number of keys: key, NUL, ``n`` and sixteen hexadecimal digits for a number; key, NUL, ``s`` and the text for a
 string. Strings beyond `LONGEST` characters are cut, and told apart by a hash; parts of them are looked for in pieces
-that overlap by as much as a part may have. An integer between two doubles has the digits of the lower one, and its
-distance from it.
+that overlap by as much as a part may have, and what they end with in a term of its own. An integer between two doubles
+has the digits of the lower one, and its distance from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,20 @@ import numpy as np
 
 from pointsman._values import ID, TEXT, cases, facts
 from pointsman.errors import InputError, UnmetNeedError
-from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
+from pointsman.filters import (
+    And,
+    Contains,
+    EndsWith,
+    Equals,
+    Exists,
+    Filter,
+    In,
+    Not,
+    Or,
+    PartOfText,
+    Range,
+    StartsWith,
+)
 from pointsman.store.prepared import storable
 from pointsman.text import DEFAULT_ANALYZER
 
@@ -34,7 +47,7 @@ if TYPE_CHECKING:
     from pointsman.types import Document
 
 FORMAT: Final = 1
-DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 2"
+DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 3"
 """By what rules tokens and facts are made; those made by others are made anew."""
 MOST: Final = 10_000
 """OpenSearch's limit on the results of one search."""
@@ -139,7 +152,7 @@ def _terms(name: str, typed: Typed) -> list[str]:
     if kind == "string" and len(value) > LONGEST:
         pieces = [value[start : start + _PIECE] for start in range(0, len(value), _PIECE - LONGEST)]
         whole = [f"{name}s{value[:LONGEST]}\U0010ffff", f"{name}h{_hash(value)}"]
-        return [*whole, *(f"{name}p{piece}" for piece in pieces)]
+        return [*whole, *(f"{name}p{piece}" for piece in pieces), f"{name}e{value[-LONGEST:]}"]
     return [_term(name, typed)]
 
 
@@ -175,7 +188,7 @@ def _hash(value: str) -> str:
 
 
 NOTHING: Final[dict[str, Any]] = {"match_none": {}}
-Condition = Equals | In | Exists | Range | Contains | StartsWith
+Condition = Equals | In | Exists | Range | PartOfText
 
 
 def combined(filters: Filter, condition: Callable[[Condition], dict[str, Any]]) -> dict[str, Any]:
@@ -192,7 +205,7 @@ def combined(filters: Filter, condition: Callable[[Condition], dict[str, Any]]) 
             return {"bool": {"should": should, "minimum_should_match": 1}} if parts else NOTHING
         case Not(part):
             return {"bool": {"must_not": [combined(part, condition)]}}
-        case Equals() | In() | Exists() | Range() | Contains() | StartsWith():
+        case Equals() | In() | Exists() | Range() | PartOfText():
             return condition(filters)
         case _:
             raise InputError(f"a filter of the kind {type(filters).__name__} is unknown to OpenSearch stores")
@@ -214,7 +227,7 @@ def _of_facts(condition: Condition) -> dict[str, Any]:
     match condition:
         case Range():
             return _within(condition) if storable(condition.key) else NOTHING
-        case Contains() | StartsWith():
+        case PartOfText():
             return _has_part(condition) if storable(condition.key) and storable(condition.part) else NOTHING
         case Exists(key):
             return {"term": {"facts": _name(key)}} if storable(key) else NOTHING
@@ -244,7 +257,7 @@ def _within(condition: Range) -> dict[str, Any]:
     return {"range": {"facts": bounds}}
 
 
-def _has_part(condition: Contains | StartsWith) -> dict[str, Any]:
+def _has_part(condition: PartOfText) -> dict[str, Any]:
     """A part of a string, as a regular expression over whole terms, as those are in Lucene."""
     part = condition.part
     if len(part) > LONGEST or "\U0010ffff" in part:  # U+10FFFF ends cut strings
@@ -255,8 +268,8 @@ def _has_part(condition: Contains | StartsWith) -> dict[str, Any]:
     if isinstance(condition, StartsWith) and not condition.ignore_case:
         return {"prefix": {"facts": f"{name}s{part}"}}
     letters = "".join(_any_case(letter) if condition.ignore_case else _regular(letter) for letter in part)
-    place = f"[sp].*{letters}" if isinstance(condition, Contains) else f"s{letters}"
-    pattern = f"{''.join(map(_regular, name))}{place}.*"
+    place = {Contains: f"[sp].*{letters}.*", StartsWith: f"s{letters}.*", EndsWith: f"[se].*{letters}"}[type(condition)]
+    pattern = f"{''.join(map(_regular, name))}{place}"
     if len(pattern.encode("utf-16-le")) > 2 * _LONGEST_PATTERN:
         raise UnmetNeedError("OpenSearch stores cannot look for a part that is so long; shorten it")
     return {"regexp": {"facts": {"value": pattern, "flags": "NONE"}}}

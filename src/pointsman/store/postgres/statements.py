@@ -16,7 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman._values import ID, TEXT, cases, facts
 from pointsman.errors import InputError
-from pointsman.filters import And, Contains, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
+from pointsman.filters import (
+    And,
+    Contains,
+    EndsWith,
+    Equals,
+    Exists,
+    Filter,
+    In,
+    Not,
+    Or,
+    PartOfText,
+    Range,
+    StartsWith,
+)
 from pointsman.store.prepared import storable
 from pointsman.text import DEFAULT_ANALYZER
 
@@ -131,7 +144,7 @@ class Condition:
                 return f"d.facts ? {self._parameter(escaped(key))}" if storable(key) else "false"
             case Range():
                 return self._within(filters)
-            case Contains() | StartsWith():
+            case PartOfText():
                 return self._has_part(filters)
             case _:
                 raise InputError(f"a filter of the kind {type(filters).__name__} is unknown to PostgreSQL stores")
@@ -172,17 +185,20 @@ class Condition:
             return f"jsonb_build_array({self._alone[key]})"
         return f"(d.facts -> {self._parameter(escaped(key))}::text)"
 
-    def _has_part(self, condition: Contains | StartsWith) -> str:
+    def _has_part(self, condition: PartOfText) -> str:
         if not storable(condition.key) or not storable(condition.part):
             return "false"
         part, value = escaped(condition.part), "(e.v #>> '{}')"
         # The second character of an escape must not be taken for one of its own: a match begins where a character does.
-        begin = "^(?:\x01[\x01\x02]|[^\x01])*?" if isinstance(condition, Contains) else "^"
-        if condition.ignore_case or (isinstance(condition, Contains) and part[:1] in {"\x01", "\x02"}):
-            letters = map(_any_case, condition.part) if condition.ignore_case else map(_regular, part)
-            test = f'{value} collate "C" ~ {self._parameter(begin + "".join(letters))}'
+        begin = "^" if isinstance(condition, StartsWith) else "^(?:\x01[\x01\x02]|[^\x01])*?"
+        if condition.ignore_case or (not isinstance(condition, StartsWith) and part[:1] in {"\x01", "\x02"}):
+            letters = "".join(map(_any_case, condition.part) if condition.ignore_case else map(_regular, part))
+            pattern = begin + letters + "$" * isinstance(condition, EndsWith)
+            test = f'{value} collate "C" ~ {self._parameter(pattern)}'
         elif isinstance(condition, Contains):
             test = f"strpos({value}, {self._parameter(part)}) > 0"
+        elif isinstance(condition, EndsWith):
+            test = f"right({value}, {len(part)}) = {self._parameter(part)}"
         else:
             test = f"starts_with({value}, {self._parameter(part)})"
         values = self._values(condition.key)

@@ -6,7 +6,6 @@ and values parameters; sessions are read-only.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import threading
@@ -19,14 +18,14 @@ from pointsman.errors import InputError, UnmetNeedError
 from pointsman.store.attachment import (
     TEXT,
     AttachedStore,
+    CollectionFacts,
     as_written,
     keys_of,
     one_list,
-    scales_of,
     unit_rows,
     unknown_keys,
 )
-from pointsman.store.base import NEAR, Capability, Lists, Page, StoreInfo
+from pointsman.store.base import NEAR, Capability, Lists, Page
 from pointsman.store.postgres.backend import split
 from pointsman.store.postgres.connections import Connections
 from pointsman.store.postgres.statements import Condition
@@ -64,7 +63,7 @@ class _Columns:
         operator: the distance operator between the two.
         score: a format that converts their distance to a score.
         dimensions: of the vectors; None where there are none.
-        identity: tells the table from others.
+        fingerprint: tells the table from others.
         json: whether a JSON column is among the metadata.
     """
 
@@ -75,7 +74,7 @@ class _Columns:
     operator: str = ""
     score: str = "{}"
     dimensions: int | None = None
-    identity: str = ""
+    fingerprint: str = ""
     json: bool = False
 
 
@@ -83,11 +82,13 @@ class TableStore(AttachedStore):
     """A table as a read-only store.
 
     Args:
-        attached: where it is, and what is what in it.
+        attachment: where it is, and what is what in it.
 
     Raises:
         InputError: the URL cannot be used.
     """
+
+    kind = "postgresql table"
 
     def __init__(self, attachment: Attachment) -> None:
         super().__init__(attachment)
@@ -97,25 +98,12 @@ class TableStore(AttachedStore):
         self._known: _Columns | None = None
 
     def __repr__(self) -> str:
-        return f"TableStore({self._connections.label!r}, {self._attached.table!r})"
+        return f"TableStore({self._connections.label!r}, {self._attachment.table!r})"
 
     @property
-    def info(self) -> StoreInfo:
-        """See `Store`.
-
-        Raises:
-            InputError: there is no such table or column, or it is of a type that cannot be used.
-        """
-        columns, vector = self._columns, self._attached.vector is not None
-        can = {Capability.FILTERS, *({Capability.VECTORS} if vector else set())}
-        return StoreInfo(
-            "postgresql table",
-            columns.identity,
-            self._attached.embedder if vector else None,
-            columns.dimensions,
-            scales_of(self._attached),
-            frozenset(can),
-        )
+    def _facts(self) -> CollectionFacts:
+        columns = self._columns
+        return CollectionFacts(columns.fingerprint, columns.dimensions, readable=self._attachment.vector is not None)
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
         """See `Store`; one statement returns both lists and the documents of a query."""
@@ -156,7 +144,7 @@ class TableStore(AttachedStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`; brought to length 1."""
-        if self._attached.vector is None:
+        if self._attachment.vector is None:
             raise self._cannot(Capability.VECTORS)
         columns = self._columns
         sql = f"select d.key, d.v::text from {columns.rows} where d.v is not null"
@@ -202,18 +190,20 @@ class TableStore(AttachedStore):
             UnmetNeedError: a key may be a path in a JSON column.
         """
         if self._columns.json and (paths := [key for key in keys_of(filters) if self._is_path(key)]):
-            raise UnmetNeedError(f"{self._attached.place}: paths into JSON columns cannot be filtered by: {paths[0]!r}")
+            raise UnmetNeedError(
+                f"{self._attachment.place}: paths into JSON columns cannot be filtered by: {paths[0]!r}"
+            )
         return Condition(filters, values=as_written)
 
     def _is_path(self, key: str) -> bool:
-        return "." in key and key not in self._attached.metadata
+        return "." in key and key not in self._attachment.metadata
 
     def _unknown(self, look: Look) -> tuple[str, ...]:
         """Return the keys of a filter that are unknown; JSON columns may contain any key."""
         if self._columns.json:
             return ()
         return tuple(
-            dict.fromkeys(unknown_keys(look.filters, (*self._attached.metadata, ID, WHOLE), self._attached.place))
+            dict.fromkeys(unknown_keys(look.filters, (*self._attachment.metadata, ID, WHOLE), self._attachment.place))
         )
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
@@ -232,7 +222,7 @@ class TableStore(AttachedStore):
         Raises:
             InputError: there is no such table or column, or it is of a type that cannot be used.
         """
-        attachment = self._attached
+        attachment = self._attachment
         table = ".".join(map(_quoted, attachment.table.split(".", 1)))
         sql = (
             "select a.attname, t.typname, n.nspname, a.atttypmod, format_type(a.atttypid, a.atttypmod), c.oid::text "
@@ -268,7 +258,7 @@ class TableStore(AttachedStore):
             "rows": rows,
             "id_type": types[attachment.id][3],
             "configuration": configuration.replace("%", "%%"),
-            "identity": hashlib.blake2b(fingerprint.encode(), digest_size=16).hexdigest(),
+            "fingerprint": fingerprint,
             "json": any(types[name][0] in _JSON for name in attachment.metadata),
         }
         if vector is None:
