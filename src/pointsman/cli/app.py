@@ -1,7 +1,7 @@
-"""The commands. Each parses its arguments, calls the library, and hands the result to ``output``.
+"""The commands. Each parses its arguments, calls the library, and passes the result to ``output``.
 
-With ``--json`` a command prints one JSON document on standard output and nothing else there; logs and progress go to
-standard error. Exit code 2 means that the input cannot be used, 1 that something else failed.
+With ``--json`` a command prints a single JSON document to standard output; logs and progress go to standard error. Exit
+code 2 means invalid input, 1 any other failure.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def index(
 
 
 def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:
-    """Print what each round did, until Ctrl-C between two of them."""
+    """Print the report of each round, until Ctrl-C between two rounds."""
     from pointsman.indexing import IndexingInterrupted
 
     try:
@@ -522,7 +522,7 @@ def options(
 
 
 def run() -> None:
-    """Run with the arguments of this process; errors a person can act on become one line and an exit code."""
+    """Run with the arguments of this process; errors that a user can fix become one line and an exit code."""
     try:
         app()
     except InputError as error:
@@ -531,6 +531,6 @@ def run() -> None:
     except PointsmanError as error:
         sys.stderr.write(f"pointsman: {error}\n")
         sys.exit(1)
-    except BrokenPipeError:  # the reader of our output, such as head, has gone: not our failure
+    except BrokenPipeError:  # the reader of our output, such as head, has closed it: not our failure
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
