@@ -98,7 +98,7 @@ def test_it_never_changes_an_answer(tmp_path_factory: pytest.TempPathFactory, ba
         assert np.array_equal(embedder.embed_queries(batch), HashingEmbedder().embed_queries(batch))
 
 
-@pytest.mark.parametrize("damage", ["overwritten", "truncated", "middle"])
+@pytest.mark.parametrize("damage", ["overwritten", "truncated", "middle", "a letter of the schema", "its name"])
 def test_a_damaged_file_is_set_aside(
     tmp_path: Path, inner: Counting, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,6 +112,10 @@ def test_a_damaged_file_is_set_aside(
         path.write_bytes(b"no database at all" * 500)
     elif damage == "truncated":
         path.write_bytes(content[: len(content) // 3])
+    elif damage == "a letter of the schema":  # SQLite's message, which quotes it, is no UTF-8
+        path.write_bytes(content.replace(b"CREATE TABLE vectors", b"CREATE TABL\xc5 vectors"))
+    elif damage == "its name":
+        path.write_bytes(content.replace(b"vectorsvectors", b"vectorsvectorz"))
     else:
         path.write_bytes(content[:8192] + b"\xff" * (len(content) - 8192))
     fresh = CachedEmbedder(inner, tmp_path)

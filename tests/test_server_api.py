@@ -626,3 +626,44 @@ def test_only_files_are_read_as_evaluations(tmp_path: Path) -> None:
     (tmp_path / "evaluations" / "20990102.json").mkdir()
     with serving(create_app(space)) as address:
         assert httpx.get(f"{address}/api/evaluations", timeout=10).json() == {"runs": []}
+
+
+@pytest.mark.parametrize("file", ["documents.sqlite", "manifest.json"])
+def test_a_damaged_dataset_does_not_keep_others_from_answering(tmp_path: Path, file: str) -> None:
+    """What is told of it names no folder of the server."""
+    with pointsman.open(tmp_path, embedder=HashingEmbedder()) as space:
+        space.dataset("bad").add(documents())
+        space.dataset("good").add(documents())
+    (tmp_path / "datasets" / "bad" / file).write_bytes(b"noise" * 500)
+    with serving(create_app(pointsman.open(tmp_path, embedder=HashingEmbedder()))) as address:
+        answer = httpx.post(f"{address}/api/retrieval/search", json={"query": "railway", "refuse": False})
+        assert {hit["dataset"] for hit in answer.json()["results"]} == {"good"}
+        (note,) = answer.json()["degraded"]
+        assert note.startswith(f"bad: CorruptStoreError: …/{file}")
+        refused = httpx.post(f"{address}/api/retrieval/search", json={"query": "railway", "datasets": ["bad"]})
+        problem(refused, 503, "unavailable")
+        listed = httpx.get(f"{address}/api/datasets")
+        assert [one["name"] for one in listed.json()["datasets"]] == ["bad", "good"]
+        for told in (answer, refused, listed):
+            assert str(tmp_path) not in told.text
+
+
+def test_a_name_is_as_long_as_a_file_may_be_called(client: httpx.Client) -> None:
+    """64 letters may have 256 bytes."""
+    for name in ("\U0001d538" * 64, "道" * 64 + "b"):
+        problem(client.post("/api/datasets", json={"name": name}), 422, "invalid-input")
+    assert client.post("/api/datasets", json={"name": "道" * 64}).status_code == 201
+    assert client.delete(f"/api/datasets/{'道' * 64}").status_code == 200
+
+
+def test_who_may_only_write_does_not_learn_what_is_stored(tmp_path: Path) -> None:
+    space = pointsman.open(tmp_path, embedder=HashingEmbedder())
+    space.dataset("notes").add(documents())
+    key = KeyStore(tmp_path / "keys.json").create("sender", scopes="write").text
+    asked = [("tea", TEXTS["tea"]), ("tea", ("Black tea.", {})), ("new", ("Red tea.", {}))]
+    with serving(create_app(space)) as address, httpx.Client(headers={"X-API-Key": key}) as sender:
+        answers = [
+            sender.post(f"{address}/api/datasets/notes/documents", json={"documents": [document]}).json()
+            for document in ({"id": id_, "text": text, "metadata": metadata} for id_, (text, metadata) in asked)
+        ]
+    assert answers == [{"added": None, "updated": None, "unchanged": None}] * 3

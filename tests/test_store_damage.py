@@ -82,6 +82,27 @@ def test_each_part_of_a_row_has_a_checksum(workspace: Path, what: str) -> None:
             raise CorruptStoreError(" ".join(problems))
 
 
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        (b"CREATE TABLE documents", b"CREATE TABL\xc5 documents"),
+        (b"CREATE INDEX documents_seq", b"CREATE \xc9NDEX documents_seq"),
+        (b"tablemetameta", b"table\xedetameta"),
+    ],
+)
+def test_a_definition_that_is_no_text_is_named_and_repaired(workspace: Path, was: bytes, becomes: bytes) -> None:
+    """SQLite quotes it, and Python cannot decode the message."""
+    path = workspace / "datasets" / "notes" / "documents.sqlite"
+    content = path.read_bytes()
+    assert was in content
+    path.write_bytes(content.replace(was, becomes))
+    with opened(workspace) as changed:
+        with pytest.raises(CorruptStoreError, match=r"documents\.sqlite is damaged \(malformed"):
+            len(changed.dataset("notes", create=False))
+        assert changed.repair("notes").lost == 0
+        assert len(changed.dataset("notes", create=False)) == 49
+
+
 def test_a_hit_is_compared_when_it_is_read(workspace: Path) -> None:
     change(workspace, CHANGES["text"])
     with opened(workspace) as changed:

@@ -146,6 +146,7 @@ class TestDropping:
         time.sleep(0.05)  # searches look fifty times a second
         for action in (
             lambda: store.keyword.search("rail", 5),
+            lambda: store.keyword.search("rail", 5),  # at once again: not out of the old one
             lambda: store.describe(description="x"),
             lambda: store.delete(["d1"]),
             store.truth._connect,

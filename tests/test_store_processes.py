@@ -200,4 +200,4 @@ except StoreError as error:
     finally:
         for folder, mode in zip(folders, modes, strict=True):
             folder.chmod(mode)
-    assert "cannot be written to" in answer
+    assert "cannot be read or written to" in answer

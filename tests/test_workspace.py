@@ -85,7 +85,7 @@ def test_drop(tmp_path: Path, workspace: Workspace) -> None:
     workspace.dataset("gone").add(corpus(5))
     workspace.dataset("kept").add(corpus(5))
     other = Workspace(tmp_path / "work", embedder=HashingEmbedder())
-    with pytest.raises(LockedError):
+    with workspace.dataset("gone").writing(), pytest.raises(LockedError):
         other.drop("gone")
     other.close()
     workspace.drop("gone")

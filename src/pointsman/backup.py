@@ -24,10 +24,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from pointsman._sqlite import SQLITE_ERRORS
 from pointsman._version import __version__
 from pointsman.dataset import check_name
 from pointsman.errors import (
@@ -148,9 +150,9 @@ def backup(
 
     if not isinstance(workspace, Workspace):
         root = Path(workspace)
-        if not (root / "workspace.json").is_file() and not (root / "datasets").is_dir():
-            raise InputError(f"there is no workspace at {str(root)!r}; name the folder of one")
         with translated(root):
+            if not (root / "workspace.json").is_file() and not (root / "datasets").is_dir():
+                raise InputError(f"there is no workspace at {str(root)!r}; name the folder of one")
             opened_workspace = Workspace(root)
         with opened_workspace:
             return backup(opened_workspace, folder, on_progress=on_progress)
@@ -251,7 +253,8 @@ def _aside(folder: Path, mode: int = 0o777) -> Iterator[Path]:
     except OSError as error:
         if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:  # somebody started to use it in the meantime
             raise _not_empty(folder) from error
-        raise store_error(folder, error, "removing the incomplete copy") from error
+        place = Path(error.filename or folder)
+        raise store_error(place, error, "removing the incomplete copy") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         with suppress(OSError):  # it may stay: only the lock on it counts
@@ -272,7 +275,7 @@ def _not_empty(folder: Path) -> InputError:
 def _errors_told(place: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise StoreError(f"{place}: {error}") from error
 
 
@@ -308,7 +311,7 @@ def _others(root: Path) -> Iterator[tuple[Path, str]]:
         if (root / name).is_file():
             yield root / name, name
     for folder in _FOLDERS:
-        for path in sorted((root / folder).rglob("*")):
+        for path in _below(root / folder):
             relative = path.relative_to(root).as_posix()
             if not stat.S_ISREG(path.lstat().st_mode):
                 if not path.is_dir():
@@ -317,6 +320,16 @@ def _others(root: Path) -> Iterator[tuple[Path, str]]:
                 yield path, relative
             elif not path.name.startswith("."):
                 log.warning("%s is not a workspace file and is not backed up", path)
+
+
+def _below(folder: Path) -> list[Path]:
+    """Everything in a folder, sorted; ``rglob`` would pass over what must not be read."""
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    return sorted(Path(where, name) for where, *names in os.walk(folder, onerror=fail) for name in chain(*names))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -15,10 +15,10 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 from urllib.parse import quote, urlencode
 
 from pointsman import wire
@@ -38,7 +38,7 @@ from pointsman._remote import (
 )
 from pointsman._twins import in_thread
 from pointsman._values import plain
-from pointsman.errors import FilterError, InputError, PointsmanError, UnknownNameError, UnmetNeedError
+from pointsman.errors import FilterError, InputError, PointsmanError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_filter
 from pointsman.passages import SourceText
 from pointsman.request import SearchOptions, SearchRequest, WorkspaceOptions
@@ -65,6 +65,10 @@ _LOCK_SECONDS: Final = 30.0
 
 _LATE_SECONDS: Final = 5.0
 """Extra time for the round trip of a search with its own time limit."""
+
+_EMBED_POLL: Final = 0.5
+_EMBED_PATIENCE: Final = 60.0
+"""Seconds between two looks at how many vectors are to come, and without a new one before that is an error."""
 
 _QUESTIONS: Final = 10
 """Number of questions in `search_many` that share the timeout of one call; they are embedded in batches."""
@@ -491,6 +495,7 @@ class RemoteDataset:
         documents: Iterable[Document | Mapping[str, Any]],
         *,
         vectors: Any = None,
+        embed: bool | Literal["later"] = True,
         on_progress: Callable[[int], None] | None = None,
     ) -> AddResult:
         """Add documents, or update those with known ids; unchanged documents cost nothing.
@@ -502,6 +507,8 @@ class RemoteDataset:
         Args:
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
             vectors: must be None; the service embeds.
+            embed: with ``"later"``, keyword search finds the documents as soon as they are acknowledged, and the
+                service computes their vectors afterwards; False is invalid here.
             on_progress: called with the number of documents made durable since the last call.
 
         Raises:
@@ -513,11 +520,13 @@ class RemoteDataset:
         """
         if vectors is not None:
             raise InputError("the service embeds documents itself; leave vectors out, or open the workspace directly")
+        if embed not in {True, "later"}:
+            raise InputError(f"embed is True or 'later' through a service, not {embed!r:.80}")
         progress = _Progress(on_progress or (lambda _: None))
         try:
             for window in _windows(documents):
                 self.make()
-                self._send(window, progress)
+                self._send(window, progress, "" if embed is True else "?embed=later")
         except Exception as error:
             if progress.done and isinstance(error, PointsmanError):
                 error.args = (f"{error}; {progress}", *error.args[1:])
@@ -529,6 +538,49 @@ class RemoteDataset:
     async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
         """Async version of `add`."""
         return await in_thread(partial(self.add, documents, **options))
+
+    def embed(self, limit: int | None = None, *, on_progress: Callable[[int], None] | None = None) -> int:
+        """Wait until the service has computed the vectors of documents added with ``embed="later"``.
+
+        Args:
+            limit: the most vectors to wait for; all by default.
+            on_progress: called with the number of documents embedded since the last call.
+
+        Returns:
+            The number of vectors computed meanwhile.
+
+        Raises:
+            ServiceError: the service cannot be reached, or has not made one for a minute.
+        """
+        due, total, since = self.vectors_due, 0, time.monotonic()
+        while due and (limit is None or total < limit):
+            time.sleep(_EMBED_POLL)
+            before, due = due, self.vectors_due
+            if (done := before - due) > 0:
+                total, since = total + done, time.monotonic()
+                if on_progress is not None:
+                    on_progress(done)
+            elif time.monotonic() - since > _EMBED_PATIENCE:
+                raise ServiceError(f"the service has made no vector of {self.name!r} for a minute; its log says why")
+        return total
+
+    async def aembed(self, limit: int | None = None, **options: Any) -> int:
+        """Async version of `embed`."""
+        return await in_thread(partial(self.embed, limit, **options))
+
+    @property
+    def vectors_due(self) -> int:
+        """The number of documents without a vector yet; only keyword search finds those."""
+        if not self.exists:
+            return 0
+        reply = self._client.status(self.name)
+        with self._service.reading("number of vectors to come"):
+            return number_of(reply.get("vectors_due", 0))
+
+    @contextmanager
+    def writing(self, wait: float = 0.0) -> Iterator[None]:  # noqa: ARG002  (as of `Dataset.writing`)
+        """Does nothing: the service makes each write wait for the others."""
+        yield
 
     def delete(
         self, ids: str | Iterable[str] | None = None, *, filters: str | Mapping[str, Any] | Filter | None = None
@@ -850,7 +902,7 @@ class RemoteDataset:
         with self._service.reading("document"):
             return Document(value["id"], value["text"], value["metadata"])
 
-    def _send(self, window: list[_Line], progress: _Progress) -> None:
+    def _send(self, window: list[_Line], progress: _Progress, options: str) -> None:
         """Send documents until all are acknowledged.
 
         Raises:
@@ -858,7 +910,7 @@ class RemoteDataset:
         """
         remaining, attempt = window, 0
         while True:
-            request = self._request("POST", "/documents", b"".join(line.content for line in remaining))
+            request = self._request("POST", f"/documents{options}", b"".join(line.content for line in remaining))
             count, ending = self._send_once(replace(request, kind=LINES), len(remaining), progress)
             if ending is None:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import tempfile
 import threading
@@ -44,7 +45,7 @@ from pointsman.retrieval.source import (
     IndexingTechnique,
     Source,
 )
-from pointsman.store.base import NEAR, SCALES_OF, SPREAD_NOTE, Capability, EmptyStore, Look
+from pointsman.store.base import NEAR, SCALES_OF, SPREAD_NOTE, WORDS_FIRST, Capability, EmptyStore, Look
 from pointsman.types import AddResult, Document, Hit, Provenance, Query
 from pointsman.workflow import several
 
@@ -69,8 +70,13 @@ _NAME_BYTES = 200  # files have names of 255 bytes at most, and temporary ones a
 Existing = Literal["update", "keep", "refuse"]
 """What happens to documents that are added under an id that exists."""
 EXISTING: Final = ("update", "keep", "refuse")
+LATER: Final = "later"
+Embed = bool | Literal["later"]
+"""Whether documents are embedded when they are added."""
 
 _BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
+_SOON = 64  # the same where searches wait for the vectors: two seconds of embedding
+_PATIENCE = 60.0  # seconds to wait for another process that is writing before a vector is given up
 _WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one that it is written in
 _BATCH_CHARACTERS = 32_000_000  # a transaction, and what embedding it takes, must fit into memory
 _BM25 = {"k1": 1.2, "b": 0.75}
@@ -145,7 +151,7 @@ class Dataset(Source):
         documents: Iterable[Document | Mapping[str, Any]],
         *,
         vectors: NDArray[np.float32] | None = None,
-        embed: bool = True,
+        embed: Embed = True,
         existing: Existing = "update",
         on_progress: Callable[[int], None] | None = None,
         batch_size: int | None = None,
@@ -162,6 +168,8 @@ class Dataset(Source):
             vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder, brought to length 1;
                 embedded here unless given.
             embed: with False, documents that come without vectors are stored without them; words alone find those.
+                With ``"later"`` too, but answers say how many vectors are still to come, until `embed` has made them;
+                where words are not searched, or the store cannot have vectors follow, that is the same as True.
             existing: what happens to documents whose id is known: ``"update"`` them, ``"keep"`` what is stored (they
                 count as unchanged), or ``"refuse"`` the batch. Another process may add an id in between where a store
                 has many writers.
@@ -175,8 +183,7 @@ class Dataset(Source):
                 batch and those after it are not written.
             LockedError: another process is writing to the dataset.
         """
-        if existing not in EXISTING:
-            raise InputError(f"existing is one of {', '.join(EXISTING)}, not {existing!r:.80}")
+        _check_choices(existing, embed)
         report = on_progress or (lambda _: None)
         total, position = AddResult(), 0
         most = (_BATCH if vectors is None else 20 * _BATCH) if batch_size is None else batch_size
@@ -187,6 +194,8 @@ class Dataset(Source):
         if first is None:
             return total
         store = self.make()
+        if embed == LATER:
+            embed = not self._goes_words_first(store)
         with _writer(store):
             for batch in chain([first], batches):
                 rows = None if vectors is None else vectors[position : position + len(batch)]
@@ -198,14 +207,63 @@ class Dataset(Source):
                     total += AddResult(unchanged=len(batch) - len(new))
                     report(len(batch) - len(new))
                 if new:
-                    total += self._add_batch(store, new, rows, report, embed=embed)
+                    total += self._add_batch(store, new, rows, report, embed=bool(embed))
                 position += len(batch)
                 if on_commit is not None:
                     on_commit(total)
             if vectors is not None and len(vectors) != position:
                 raise InputError(f"{len(vectors)} vectors for {position} documents; give one row for each")
-        self._measure_spread(store, embed=embed and vectors is None)
+        self._measure_spread(store, embed=bool(embed) and vectors is None)
         return total
+
+    def embed(self, limit: int | None = None, *, on_progress: Callable[[int], None] | None = None) -> int:
+        """Give vectors to documents that have none: those added with ``embed="later"``, or with ``embed=False``.
+
+        They are committed in batches of 64, so what is cut short goes on where it was. Others may read and write
+        meanwhile: who changes a document changes it, and its vector comes in a later round. Several processes share
+        the work, since each takes documents at random.
+
+        Args:
+            limit: how many documents at most; all of them unless given.
+            on_progress: called with the number of documents embedded since the last call.
+
+        Returns:
+            How many got a vector.
+
+        Raises:
+            InputError: the dataset holds vectors of another embedder.
+            LockedError: another process has been writing to the dataset for a minute.
+            ModelError: the embedder failed.
+        """
+        store, total, stuck = self.store, 0, set[str]()
+        if self.indexing_technique == "keyword" or not store.info.can(Capability.LATER):
+            return 0
+        while (limit is None or total < limit) and (documents := store.bare(_BATCH)):
+            self._check_embedder(store)
+            random.shuffle(documents)
+            count = 0
+            for batch in _batches(documents[: None if limit is None else limit - total], _SOON):
+                vectors = self._document_embedder.embed_documents([document.searchable for document in batch])
+                with self.writing(_PATIENCE):
+                    count += store.write(batch, vectors, self.embedder.name, stored_only=True).updated
+                self._measure_spread(store, embed=True)
+                if on_progress is not None:
+                    on_progress(len(batch))
+            total += count
+            ids = {document.id for document in documents}
+            if not count and ids == stuck:  # twice the same, and none of them was still there when it was embedded
+                break
+            stuck = set() if count else ids
+        return total
+
+    async def aembed(self, limit: int | None = None, **options: Any) -> int:
+        """`embed`, awaited."""
+        return await in_thread(partial(self.embed, limit, **options))
+
+    @property
+    def vectors_due(self) -> int:
+        """How many documents were added with ``embed="later"`` and have no vector yet; words alone find those."""
+        return self.store.statistics().vectors_due
 
     async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
         """`add`, awaited."""
@@ -681,17 +739,38 @@ class Dataset(Source):
         report(count - len(fresh))
         result = AddResult(unchanged=len(documents) - len(fresh))
         if fresh:
-            stored_name = store.info.embedder  # checked before the work, not after it
-            if stored_name not in {None, self.embedder.name}:
-                raise InputError(
-                    f"{self.name!r} holds vectors of {stored_name!r}, not of {self.embedder.name!r}; "
-                    "open it with that embedder, or index the documents into a new dataset"
-                )
+            self._check_embedder(store)  # before the work, not after it
             vectors = self._document_embedder.embed_documents(
                 [document.searchable for document in fresh], on_progress=report
             )
             result += store.write(fresh, vectors, self.embedder.name)
         return result
+
+    def _goes_words_first(self, store: Store) -> bool:
+        """Whether vectors are to follow their documents; that they do is noted for whoever searches.
+
+        Raises:
+            InputError: the dataset holds vectors of another embedder.
+        """
+        if self.indexing_technique != "hybrid" or not store.info.can(Capability.LATER):
+            return False
+        self._check_embedder(store)
+        if WORDS_FIRST not in store.statistics().notes:
+            store.annotate(**{WORDS_FIRST: "1"})
+        return True
+
+    def _check_embedder(self, store: Store) -> None:
+        """Refuse to add vectors to those of another embedder.
+
+        Raises:
+            InputError: there are such.
+        """
+        stored_name = store.info.embedder
+        if stored_name is not None and stored_name != self.embedder.name:
+            raise InputError(
+                f"{self.name!r} holds vectors of {stored_name!r}, not of {self.embedder.name!r}; "
+                "open it with that embedder, or index the documents into a new dataset"
+            )
 
     @cached_property
     def _document_embedder(self) -> CachedEmbedder:
@@ -708,7 +787,8 @@ class Dataset(Source):
         """
         if store.info.embedder is None or not store.info.can(Capability.VECTORS):
             return
-        count, notes = store.count(), store.statistics().notes
+        statistics = store.statistics()
+        count, notes = store.count() - statistics.vectors_due, statistics.notes
         if not count or count < 2 * int(notes.get(_SPREAD_AT) or 0):
             return
         ids, sample = store.ids(), store.vectors(sample=DRAWN)
@@ -754,6 +834,18 @@ def _writer(store: Store) -> AbstractContextManager[None]:
     """Be the writer for several batches, where the store has one writer at a time."""
     writer = getattr(store, "writer", None)
     return nullcontext() if writer is None else writer()
+
+
+def _check_choices(existing: object, embed: object) -> None:
+    """Check the options of `Dataset.add`.
+
+    Raises:
+        InputError: there is no such choice.
+    """
+    if existing not in EXISTING:
+        raise InputError(f"existing is one of {', '.join(EXISTING)}, not {existing!r:.80}")
+    if embed not in (True, False, LATER):
+        raise InputError(f"embed is True, False or {LATER!r}, not {embed!r:.80}")
 
 
 def _new_ones(

@@ -1,11 +1,18 @@
-"""Bringing a dataset in step with files and folders: what is new or changed goes in, what is gone goes out."""
+"""Bringing a dataset in step with files and folders: what is new or changed goes in, what is gone goes out.
+
+Words come first: passages are committed as they are read, a second after one another, and found by their words from
+then on. Their vectors follow, in batches of their own, and until all of them are there answers say how many are still
+to come. Whatever ends it, what was committed stays; the next indexing embeds what is left.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from pointsman.errors import MissingDependencyError
@@ -19,10 +26,13 @@ if TYPE_CHECKING:
     from pointsman.dataset import Dataset
 
 _BATCH = 64
-"""Passages that are embedded and committed together: found by a search two seconds after they were read."""
+"""Passages that are embedded and committed together where words are not searched: two seconds of embedding."""
 
 _WORDS_BATCH = 1000
-"""The same where nothing is embedded, and a commit takes longer than the rest."""
+"""Passages that are committed together where words are."""
+
+_SECONDS = 1.0
+"""After so long what was read is committed, however little it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +43,15 @@ class IndexProgress:
         passages: that are done: committed, or stored just so before.
         expected: passages in all, as far as the files read until now tell; None at the beginning.
         path: the file that is being read; empty at the end.
+        vectors: that were made since the files are read.
+        vectors_due: those that are still to come then.
     """
 
     passages: int
     expected: int | None
     path: str
+    vectors: int = 0
+    vectors_due: int = 0
 
 
 Progress = Callable[[IndexProgress], None]
@@ -53,12 +67,14 @@ class IndexReport:
         passages: by fate.
         deleted: passages whose file, or place in it, is gone.
         problems: files, and parts of files, that were not indexed, and why.
+        vectors_due: documents of the dataset whose vector is still to come; words alone find those.
     """
 
     files: int
     passages: AddResult
     deleted: int
     problems: tuple[Problem, ...]
+    vectors_due: int = 0
 
     @property
     def nothing_read(self) -> bool:
@@ -70,7 +86,8 @@ class IndexingInterrupted(KeyboardInterrupt):
     """Ctrl-C while indexing; ``report`` says what is kept. Indexing the same paths again goes on from there."""
 
     def __init__(self, report: IndexReport) -> None:
-        super().__init__(f"{report.passages.added + report.passages.updated} passages are kept")
+        due = f", the vectors of {report.vectors_due} are still to come" if report.vectors_due else ""
+        super().__init__(f"{report.passages.added + report.passages.updated} passages are kept{due}")
         self.report = report
 
 
@@ -87,9 +104,10 @@ def index_paths(
     """Make a dataset hold just what is under ``paths`` now; other paths indexed into it before stay as they are.
 
     Each passage remembers the path it was indexed under in ``metadata["root"]``, so only passages of these very paths
-    are taken out when their file, or their place in it, is gone. Passages are committed in small batches and can be
-    searched from then on. A file that cannot be read, or costs more than it may, is reported, keeps what is stored of
-    it, and never stops the others.
+    are taken out when their file, or their place in it, is gone. Passages are committed in small batches and found by
+    their words from then on; when all are there, whatever has no vector gets it, also what an earlier run has left. A
+    file that cannot be read, or costs more than it may, is reported, keeps what is stored of it, and never stops the
+    others.
 
     Args:
         dataset: where to.
@@ -102,14 +120,16 @@ def index_paths(
 
     Raises:
         InputError: a path does not exist, or a size is out of range.
-        LockedError: another process is writing to the dataset.
+        LockedError: another process has been writing to the dataset for a minute.
         IndexingInterrupted: Ctrl-C; what was committed until then stays.
     """
     roots = [str(Path(path).resolve()) for path in paths]
     stored = (document for document in dataset if document.metadata.get("root") in roots)
     run = _Run(dataset, roots, list(find_files(roots, hidden=hidden)), stored, on_progress or (lambda _: None))
     with FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
-        return run.index(reader)
+        run.index(reader)
+    run.embed()
+    return run.report()
 
 
 def watch_paths(
@@ -127,7 +147,7 @@ def watch_paths(
 
     Changes that come within a fifth of a second of each other, up to two seconds of them, are one round. A round reads
     the files that have changed or are new, and takes out what is gone; the others are not looked at. Between rounds
-    other processes may write to the dataset.
+    vectors are made, as long as nothing changes, and other processes may write to the dataset.
 
     Args:
         dataset: where to.
@@ -140,7 +160,8 @@ def watch_paths(
         stop: ends it from another thread.
 
     Yields:
-        A report of the first indexing, and of each round.
+        A report of the first indexing, and of each round: words find what was read. Another one, when the last vector
+        that was still to come is there.
 
     Raises:
         InputError: a path does not exist, or a size is out of range.
@@ -160,24 +181,27 @@ def watch_paths(
         yield_on_timeout=True, rust_timeout=200,
     )  # fmt: skip
     before: set[str] | None = None
+    run: _Run | None = None
     for changes in events:  # the first ones are none: the folders are watched from here on, so nothing falls in between
         if not changes and before is not None:
+            if run is not None and run.vectors_due and run.embed(_BATCH):
+                yield IndexReport(0, AddResult(), 0, ())
             continue
         found = list(find_files(roots, hidden=hidden))
         now = {item.id for item in found if isinstance(item, FoundFile)}
         if before is None:
             stored: Iterable[Document] = (one for one in dataset if one.metadata.get("root") in roots)
         else:
-            files = _changed(found, {path for _, path in changes})
-            sources = {file.id for file in files} | (before - now)
+            files, gone = _changed(found, {path for _, path in changes}), before - now
+            sources = {file.id for file in files} | gone
             if not sources:
                 continue
-            found, stored = [*files], _stored_of(dataset, sources, roots)
+            found, stored = [*files, *_explaining(found, gone)], _stored_of(dataset, sources, roots)
         before = now
         run = _Run(dataset, roots, found, stored, on_progress or (lambda _: None))
         with dataset.writing(_PATIENCE), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
-            report = run.index(reader)
-        yield report
+            run.index(reader)
+        yield run.report()
 
 
 _PATIENCE = 60.0
@@ -202,6 +226,12 @@ def _changed(found: Iterable[FoundFile | Problem], paths: Collection[str]) -> li
     return [file for file in files if any(str(one) in paths for one in (file.path, *file.path.parents))]
 
 
+def _explaining(found: Iterable[FoundFile | Problem], gone: Collection[str]) -> list[Problem]:
+    """The problems because of which files seem to be gone: theirs, or of a folder that they are in."""
+    problems = (item for item in found if isinstance(item, Problem))
+    return [one for one in problems if one.path == "." or any(f"{id_}/".startswith(f"{one.path}/") for id_ in gone)]
+
+
 def _stored_of(dataset: Dataset, sources: Iterable[str], roots: Sequence[str]) -> Iterator[Document]:
     for source in sorted(sources):
         documents = dataset.get_many(dataset.ids(source=source))
@@ -222,22 +252,47 @@ class _Run:
         self._dataset, self._roots, self._on_progress = dataset, roots, on_progress
         self._sync = Sync(stored)
         self._problems = [item for item in items if isinstance(item, Problem)]
+        for problem in self._problems:
+            self._sync.changed(Ingested(problem.path, problems=(problem,)))  # keeps what is stored of it
         self._files = [item for item in items if isinstance(item, FoundFile)]
         self._bytes = sum(file.size for file in self._files)
-        self._batch = _WORDS_BATCH if dataset.indexing_technique == "keyword" else _BATCH
+        self._batch = _BATCH if dataset.indexing_technique == "vector" else _WORDS_BATCH
         self._waiting: list[Document] = []
+        self._committed = monotonic()
         self._passages = AddResult()
-        self._deleted = self._done = self._read = 0
+        self._deleted = self._done = self._read = self._vectors = self.vectors_due = 0
         self._bytes_done = self._bytes_of_file = 0
         self._path = ""
 
-    def index(self, reader: FileReader) -> IndexReport:
+    def index(self, reader: FileReader) -> None:
+        """Store what is new, and take out what is gone."""
+        with self._interruptible():
+            self._index(reader)
+            self.vectors_due = self._dataset.vectors_due
+
+    def embed(self, limit: int | None = None) -> bool:
+        """Make vectors for what has none, at most ``limit``; whether the last one is there."""
+        with self._interruptible():
+            self._tell()
+            if self.vectors_due:
+                self._dataset.embed(limit, on_progress=self._embedded)
+                self.vectors_due = self._dataset.vectors_due
+                self._tell()
+        return not self.vectors_due
+
+    def _embedded(self, count: int) -> None:
+        self._vectors, self.vectors_due = self._vectors + count, max(0, self.vectors_due - count)
+        self._tell()
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
         try:
-            return self._index(reader)
+            yield
         except KeyboardInterrupt as error:
+            self.vectors_due = self._dataset.vectors_due
             raise IndexingInterrupted(self.report()) from error
 
-    def _index(self, reader: FileReader) -> IndexReport:
+    def _index(self, reader: FileReader) -> None:
         for file in self._files:
             self._path = file.id
             self._tell()
@@ -249,13 +304,15 @@ class _Run:
             self._read += 1
             self._bytes_done, self._bytes_of_file = self._bytes_done + file.size, 0
         self._commit()
-        self._deleted = self._dataset.delete(self._sync.gone())
+        if gone := self._sync.gone():
+            with self._dataset.writing(_PATIENCE):
+                self._deleted = self._dataset.delete(gone)
         self._path = ""
         self._tell()
-        return self.report()
 
     def report(self) -> IndexReport:
-        return IndexReport(self._read, self._passages, self._deleted, tuple(self._problems))
+        """What was done until now."""
+        return IndexReport(self._read, self._passages, self._deleted, tuple(self._problems), self.vectors_due)
 
     def _take(self, part: Ingested, root: str) -> None:
         self._problems += part.problems
@@ -265,21 +322,24 @@ class _Run:
         self._passages += AddResult(unchanged=unchanged)
         self._done += unchanged
         self._waiting += fresh
-        while len(self._waiting) >= self._batch:
+        while len(self._waiting) >= self._batch or (self._waiting and monotonic() - self._committed > _SECONDS):
             self._commit()
 
     def _commit(self) -> None:
         batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
         if batch:
-            self._passages += self._dataset.add(batch)
+            with self._dataset.writing(_PATIENCE):
+                self._passages += self._dataset.add(batch, embed="later")
             self._done += len(batch)
+            self._committed = monotonic()
             self._tell()
 
     def _tell(self) -> None:
         bytes_read = self._bytes_done + self._bytes_of_file
         total = self._done + len(self._waiting)
         expected = max(total, total * self._bytes // bytes_read) if bytes_read and total else None
-        self._on_progress(IndexProgress(self._done, expected if self._path else self._done, self._path))
+        expected = expected if self._path else self._done
+        self._on_progress(IndexProgress(self._done, expected, self._path, self._vectors, self.vectors_due))
 
 
 def _root_of(file: FoundFile, roots: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
-from pointsman.errors import ConflictError, CorruptStoreError, InputError, UnknownNameError, UnmetNeedError
+from pointsman.errors import ConflictError, CorruptStoreError, InputError, StoreError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
@@ -365,6 +365,8 @@ class Workspace:
     def status(self, name: str) -> dict[str, Any]:
         """What a dataset holds and how it is kept: documents, embedder, bytes on disk, and whether its index is behind.
 
+        ``vectors_due`` says how many documents only words find so far; see `Dataset.embed`.
+
         Raises:
             UnknownNameError: there is none of this name.
         """
@@ -381,6 +383,7 @@ class Workspace:
             "indexing_technique": dataset.indexing_technique,
             "documents": len(dataset),
             "embedder": info.embedder,
+            "vectors_due": statistics.vectors_due,
             "sequence": statistics.sequence,
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
             "bytes": size,
@@ -400,6 +403,8 @@ class Workspace:
     ) -> IndexReport:
         """Make a dataset hold just what is in files and folders now; see `pointsman.indexing.index_paths`.
 
+        Words find what is in them from the first second on; when this returns, all vectors are there too.
+
         Args:
             paths: one file or folder, or several.
             dataset: which; it is made if it is not there.
@@ -412,8 +417,8 @@ class Workspace:
 
         Raises:
             InputError: a path does not exist, or a size is out of range.
-            LockedError: another process is writing to the dataset.
-            IndexingInterrupted: Ctrl-C; what was committed until then stays.
+            LockedError: another process has been writing to the dataset for a minute.
+            IndexingInterrupted: Ctrl-C; what was committed until then stays, and indexing again goes on from there.
         """
         from pointsman.indexing import index_paths
 
@@ -502,7 +507,20 @@ class Workspace:
     def _sources(self, request: SearchRequest) -> list[Dataset]:
         """The datasets that a request names; all unless it names some."""
         names = self.names() if request.datasets is None else request.datasets
-        return [self.dataset(name, create=False) for name in names]
+        return [self.source(name) for name in names]
+
+    def source(self, name: str) -> Dataset:
+        """A dataset to search beside others: one whose manifest cannot be read fails by itself, and the others answer.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
+        try:
+            return self.dataset(name, create=False)
+        except StoreError:
+            if not isinstance(self.backend, LocalBackend):
+                raise  # nothing there can be reached
+            return Dataset(name, backend=self.backend, embedder=self._embedder, engine=lambda: self.engine)
 
     @property
     def engine(self) -> Engine:

@@ -70,9 +70,10 @@ def index(
     """Parse, cut, embed and index files and folders.
 
     Reads text, Markdown, reStructuredText, HTML, PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, e-mail, notebooks,
-    JSON, JSON lines, CSV, source code and, with an OCR engine, pictures. Run again, it indexes only what has changed
-    and takes out what is gone. A file that cannot be read is reported and the rest goes in; where nothing could be
-    read, the exit code is 1. With --watch it goes on with every change, a report a round (with --json a line each).
+    JSON, JSON lines, CSV, source code and, with an OCR engine, pictures. Words find what was read at once; vectors
+    follow. Run again, it indexes only what has changed, takes out what is gone, and goes on where it was stopped. A
+    file that cannot be read is reported and the rest goes in; where nothing could be read, the exit code is 1. With
+    --watch it goes on with every change, a report a round (with --json a line each).
     """
     from pointsman.indexing import IndexingInterrupted, index_paths, watch_paths
 

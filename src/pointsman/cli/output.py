@@ -46,11 +46,11 @@ def print_json(value: object, indent: int | None = 2) -> None:
 
 
 def say(value: object, sentence: str, *, as_json: bool) -> None:
-    """A plain result: JSON, or a sentence."""
+    """A plain result: JSON, or a text whose lines stay as they are."""
     if as_json:
         print_json(value)
     else:
-        console().print(sentence, markup=False)
+        console().print(sentence, markup=False, soft_wrap=True)
 
 
 def console() -> Console:
@@ -80,27 +80,50 @@ def progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
 
 @contextmanager
 def indexing_progress() -> Iterator[Callable[[IndexProgress], None]]:
-    """A bar on standard error: passages, the time left, and the file; silent where that is no terminal."""
+    """A bar on standard error: passages, then vectors, with the time left; silent where that is no terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        """The time left, in words."""
+
+        def render(self, task: Task) -> Text:
+            return Text(_time_left(task.time_remaining))
 
     errors = Console(stderr=True)
-    columns = (
-        TextColumn("Indexing"),
-        BarColumn(),
-        TextColumn("{task.completed} of {task.fields[about]} passages,"),
-        TimeRemainingColumn(),
-        TextColumn("left [dim]{task.fields[path]}", markup=True),
-    )
+    columns = (BarColumn(24), TextColumn("{task.description}"), Left(), TextColumn("[dim]{task.fields[path]}"))
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task("", total=None, about="?", path="")
+        reading = bar.add_task("", total=None, path="", visible=False)
+        embedding = bar.add_task("", total=None, path="", visible=False, start=False)
 
         def advance(now: IndexProgress) -> None:
-            about = "?" if now.expected is None else f"about {now.expected}"
+            about = "" if now.expected is None else f" of about {now.expected:,}"
             path = _shortened(now.path, 40).replace("[", r"\[")
-            bar.update(task, completed=now.passages, total=now.expected, about=about, path=path, visible=bool(now.path))
+            bar.update(
+                reading, description=f"{now.passages:,}{about} passages searchable by words,", completed=now.passages,
+                total=now.expected, path=path, visible=bool(now.path),
+            )  # fmt: skip
+            vectors = now.vectors + now.vectors_due
+            if now.vectors_due and not now.path:
+                bar.start_task(embedding)
+            bar.update(
+                embedding, description=f"words searchable; vectors {now.vectors:,} of {vectors:,},",
+                completed=now.vectors, total=vectors, visible=now.vectors_due > 0 and not now.path,
+            )  # fmt: skip
 
         yield advance
+
+
+def _time_left(seconds: float | None) -> str:
+    """A time as somebody who waits wants it.
+
+    >>> [_time_left(seconds) for seconds in (None, 3.2, 41, 130, 5000)]
+    ['time left unknown', 'about 5 s left', 'about 45 s left', 'about 3 min left', 'about 84 min left']
+    """
+    if seconds is None:
+        return "time left unknown"
+    return f"about {-(-seconds // 60):.0f} min left" if seconds > 60 else f"about {-(-seconds // 5) * 5:.0f} s left"
 
 
 def index_report(
@@ -118,6 +141,7 @@ def index_report(
                 "unchanged": passages.unchanged,
                 "deleted": report.deleted,
                 "documents": len(dataset),
+                "vectors_due": report.vectors_due,
                 "problems": [{"path": problem.path, "reason": problem.reason} for problem in report.problems],
                 "interrupted": interrupted,
             },
@@ -127,10 +151,18 @@ def index_report(
     out = console()
     if interrupted:
         out.print("Stopped. The passages below are stored and searchable; run the same command to continue.")
+    if one_line and not (report.files or report.deleted or report.problems or interrupted):  # only vectors were made
+        out.print(f"[bold]{dataset.name}[/]: all vectors are made")
+        return
+    fates = {"updated": passages.updated, "deleted": report.deleted, "unchanged": passages.unchanged}
+    others = "".join(f", {count:,} {fate}" for fate, count in fates.items() if count)
     out.print(
-        f"[bold]{dataset.name}[/]: {passages.added} passages added, {passages.updated} updated, "
-        f"{report.deleted} deleted, {passages.unchanged} unchanged; {len(dataset)} in all, from {report.files} files"
+        f"[bold]{dataset.name}[/]: {passages.added:,} passages added{others}; {len(dataset):,} in all. "
+        f"Files read: {report.files:,}",
+        soft_wrap=True,
     )
+    if report.vectors_due:
+        out.print(f"  Words find all of them; the vectors of {report.vectors_due:,} are still to come.", markup=False)
     for problem in report.problems[:20]:
         out.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False)
     if len(report.problems) > 20:
@@ -319,9 +351,11 @@ def status(workspace: Workspace, *, as_json: bool) -> None:
                 row["indexing_technique"],
                 "" if row["bytes"] is None else f"{row['bytes'] / 1e6:.1f} MB",
                 row["embedder"] or "none",
-                "up to date"
-                if row["sequence"] == row["keyword_index_sequence"]
-                else "behind; the next write updates it",
+                "behind; the next write updates it"
+                if row["sequence"] != row["keyword_index_sequence"]
+                else f"{row['vectors_due']:,} vectors to come; index again"
+                if row.get("vectors_due")
+                else "up to date",
             ]
             for row in rows
         ],

@@ -393,7 +393,14 @@ function degradation(causes) {
   return h("section.degraded", { "aria-label": () => t("degraded.title") },
     h("h2", {}, sign("warning"), " ", () => t("degraded.title")),
     h("p", {}, () => t("degraded.about")),
-    h("ul", { lang: "en" }, causes.map((cause) => h("li", {}, plain(cause)))));
+    h("ul", {}, causes.map((cause) => {
+      const item = h("li", {});
+      live(item, () => {
+        const { text, lang } = said(cause);
+        item.replaceChildren(h("span", { lang }, plain(text)));
+      });
+      return item;
+    })));
 }
 
 function refusal(refused, asked, insist) {

@@ -59,6 +59,7 @@ customElements.define("pm-datasets", DatasetsView);
 function row(dataset) {
   const { name, description, documents, embedder, indexing_technique: technique } = dataset;
   const behind = dataset.sequence - dataset.keyword_index_sequence;
+  const due = dataset.vectors_due;
   const verdict = h("div.checked", { "aria-live": "polite" });
   const verify = async () => {
     button.disabled = true;
@@ -81,7 +82,8 @@ function row(dataset) {
     h("td", {}, h("span", {}, () => (has(`technique.${technique}`) ? t(`technique.${technique}`) : technique)),
       embedder ? h("code.about", {}, embedder) : null),
     h("td", {}, h("span", { class: behind ? "warn" : "good" },
-      () => (behind ? t("datasets.behind", { n: behind }) : t("datasets.current")))),
+      () => (behind ? t("datasets.behind", { n: behind }) : t("datasets.current"))),
+      due ? h("span.about.warn", {}, () => t("datasets.due", { n: due })) : null),
     h("td", {}, button, verdict));
 }
 

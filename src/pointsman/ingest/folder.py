@@ -51,14 +51,16 @@ def find_files(
         hidden: Whether to read what starts with a dot.
 
     Raises:
-        InputError: A path does not exist, or none is given.
+        InputError: A path does not exist, or is a folder that must not be read, or none is given.
     """
     roots = list(dict.fromkeys(Path(path).absolute() for path in paths))
     if not roots:
         raise InputError("no path given; give at least one file or folder")
     for root in roots:
-        if not root.exists():
+        if not os.access(root, os.F_OK, effective_ids=True):  # nor in a folder that must not be looked into
             raise InputError(f"no file or folder at {str(root)!r}; check the path")
+        if root.is_dir() and not os.access(root, os.R_OK | os.X_OK, effective_ids=True):
+            raise InputError(f"the folder {str(root)!r} cannot be read: permission denied; check its permissions")
     roots = list(dict.fromkeys(root.resolve() for root in roots))
     return _walk(roots, max_bytes, frozenset(skip), hidden)
 
@@ -129,8 +131,8 @@ class Sync:
             dataset.add(sync.changed(item))
         dataset.delete(sync.gone())
 
-    A file that could not be read to its end this time, or a folder that could not be listed, keeps what is stored of
-    it.
+    A file that could not be read to its end this time, or a folder that could not be listed (``.`` is the one that was
+    given), keeps what is stored of it.
     """
 
     def __init__(self, documents: Iterable[Document]) -> None:
@@ -160,7 +162,7 @@ class Sync:
     def gone(self) -> list[str]:
         """The ids stored before and not met again, in the order in which they were stored."""
         failed = (self._failed - self._gave) | self._stopped
-        folders = tuple(f"{path}/" for path in failed)
+        folders = tuple("" if path == "." else f"{path}/" for path in failed)
         return [
             identity
             for identity, (source, _) in self._stored.items()
@@ -202,7 +204,7 @@ def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool)
                     yield FoundFile(Path(path), identity, status.st_size, alone)
             except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
                 reason = getattr(error, "strerror", None) or str(error)
-                yield Problem(identity or name, f"cannot be read: {reason}")
+                yield Problem(identity or ".", f"cannot be read: {reason}")
 
 
 def _children(path: str, identity: str, skip: frozenset[str], hidden: bool) -> list[tuple[str, str]]:
@@ -222,7 +224,10 @@ def _children(path: str, identity: str, skip: frozenset[str], hidden: bool) -> l
 def _is_machinery(folder: Path) -> bool:
     """Whether it is a virtual environment, a workspace or a dataset: whoever indexes a folder does not mean those."""
     marks = (("pyvenv.cfg",), ("workspace.json", "datasets"), ("manifest.json", "documents.sqlite"))
-    return any(all((folder / name).exists() for name in names) for names in marks)
+    try:
+        return any(all((folder / name).exists() for name in names) for names in marks)
+    except PermissionError:
+        return False  # what cannot be looked into is a problem of its own
 
 
 def _readable_name(name: str) -> str:

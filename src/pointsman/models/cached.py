@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 import xxhash
 
+from pointsman._sqlite import SQLITE_ERRORS, damage
 from pointsman.models._cache import cache_directory
 from pointsman.models.base import BaseEmbedder, Progress, text_list
 
@@ -199,10 +200,11 @@ class _VectorFile:
         with self._lock:
             try:
                 return action(self._open())
-            except (sqlite3.OperationalError, OSError) as error:  # locked for long, full or read-only disk
-                log.warning("the embedding cache %s cannot be used now: %s", self._path, error)
-            except sqlite3.DatabaseError as error:
-                self._set_aside(error)
+            except (*SQLITE_ERRORS, OSError) as error:
+                if (what := damage(error)) is not None:
+                    self._set_aside(what)
+                else:  # locked for long, full or read-only disk
+                    log.warning("the embedding cache %s cannot be used now: %s", self._path, error)
             return otherwise
 
     def _open(self) -> sqlite3.Connection:
@@ -223,7 +225,7 @@ class _VectorFile:
         weakref.finalize(self, connection.close)  # when the cache is collected, at the latest at process exit
         return connection
 
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+    def _set_aside(self, what: str) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -235,9 +237,9 @@ class _VectorFile:
             for suffix in ("-wal", "-shm"):
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         except OSError as trouble:
-            log.warning("the embedding cache %s is damaged (%s) and cannot be moved: %s", self._path, error, trouble)
+            log.warning("the embedding cache %s is damaged (%s) and cannot be moved: %s", self._path, what, trouble)
         else:
-            log.warning("the embedding cache %s is damaged (%s); set aside as %s", self._path, error, aside.name)
+            log.warning("the embedding cache %s is damaged (%s); set aside as %s", self._path, what, aside.name)
         finally:
             self._inode = 0
 

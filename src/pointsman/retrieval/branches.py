@@ -6,7 +6,7 @@ import logging
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pointsman.store.base import Scores, Statistics
 
 log = logging.getLogger(__name__)
+
+UNTIL_THEN: Final = "words alone find those until then"
+"""The end of a note about vectors still to come."""
 
 _PATIENCE = 1.0  # seconds that a branch must have had before a timeout counts as its failure
 _AT_ONCE = 8  # concurrent calls when retrievers are asked many questions
@@ -141,10 +144,18 @@ class SourceBranch:
         lists: Sequence[Lists],
         statistics: Statistics,
     ) -> list[Results]:
+        due = self._vectors_due(statistics)
         return [
-            StoreResults(self.source, look, store_lists, statistics, degraded)
+            StoreResults(self.source, look, store_lists, statistics, (*degraded, *due))
             for (look, degraded), store_lists in zip(looks, lists, strict=True)
         ]
+
+    def _vectors_due(self, statistics: Statistics) -> tuple[str, ...]:
+        """What an answer says while vectors are still to come."""
+        if not statistics.vectors_due:
+            return ()
+        due = f"the vectors of {statistics.vectors_due} of {statistics.documents} documents are still to come"
+        return (f"{self.name}: {due}; {UNTIL_THEN}",)
 
 
 class RetrieverBranch:

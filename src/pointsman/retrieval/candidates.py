@@ -72,7 +72,7 @@ class Results:
     def with_scores(self, added: Scores) -> Results:
         """A copy with additional raw scores, by list and key."""
         scores = {source: {**added.get(source, {}), **scores} for source, scores in self.pool.scores.items()}
-        return self.with_pool(Pool(self.pool.lists, scores))
+        return self.with_pool(replace(self.pool, scores=scores))
 
     def with_pool(self, pool: Pool[Any]) -> Results:
         """A copy with another pool over the same keys."""
@@ -112,7 +112,8 @@ class StoreResults(Results):
     def __init__(
         self, source: Source, look: Look, lists: Lists, statistics: Statistics, degraded: tuple[str, ...] = ()
     ) -> None:
-        super().__init__(_pool(source, lists), degraded=(*degraded, *lists.degraded))
+        pool = replace(_pool(source, lists), vectors_due=statistics.vectors_due > 0)
+        super().__init__(pool, degraded=(*degraded, *lists.degraded))
         self.source, self.look, self.statistics, self.documents = source, look, statistics, dict(lists.documents)
         self.idf = lists.idf
 
@@ -254,7 +255,7 @@ class MergedResults(Results):
                 name: [(own.get(key, key), score) for key, score in ranking] if own else ranking
                 for name, ranking in others.pool.lists.items()
             }
-        super().__init__(Pool(lists, merged.scores), degraded=degraded)
+        super().__init__(replace(merged, lists=lists), degraded=degraded)
         self._stores, self._others = stores, others
 
     def fetch(self, keys: Sequence[Any], places: Sequence[Place]) -> list[Hit | None]:

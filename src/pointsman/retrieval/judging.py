@@ -1,7 +1,9 @@
 """What stores have found becomes evidence, and the evidence probabilities: `Hit.relevance` (M1).
 
 Every dataset is judged by its own candidates, whatever else was searched and whatever ranked them. What one list alone
-was searched for is judged by that list alone.
+was searched for is judged by that list alone. While vectors are still to come, words are heard too, by themselves: what
+they find is not doubted because it has no vector yet; and questions in a script that the documents are not in, which
+words cannot judge, are not judged.
 """
 
 from __future__ import annotations
@@ -145,9 +147,14 @@ def judge(
         if not any(one.embedder == embedder_of(part) for one in judges):
             continue  # nobody could use the evidence
         evidence, place = evidence_of(part, whole, {own: key for own, (key, _) in mine.items()}, script, terms)
+        by_words = replace(evidence, cosine=None)
         views = [evidence]
         if evidence.form == "both" and evidence.terms <= LOOKED_UP:
-            views.append(replace(evidence, cosine=None))
+            views.append(by_words)
+        due = part.statistics.vectors_due > 0
+        if due and evidence.cosine is not None:
+            # Who answers may not have a vector yet: words say what they say beside vectors; if they cannot, nobody can.
+            views = [] if by_words.form is None or evidence.across else [evidence, by_words]
         own_hits = {own: hit for own, (_, hit) in mine.items() if own in place}
         places, letters = [place[own] for own in own_hits], [letters_of(hit.document.text) for hit in own_hits.values()]
         judgements = [
@@ -156,7 +163,7 @@ def judge(
         if not judgements:
             continue
         judgement, calibration = judgements[0]
-        if len(judgements) > 1 and judgements[1][0].answerable > max(SURE, judgement.answerable):
+        if len(judgements) > 1 and judgements[1][0].answerable > max(0.0 if due else SURE, judgement.answerable):
             judgement, calibration = judgements[1]
         answerable[name], used[name] = judgement.answerable, calibration
         relevance.update(zip((hit.key for hit in own_hits.values()), judgement.relevance, strict=True))
@@ -204,6 +211,9 @@ def evidence_of(
             if None in values[name]:
                 values[name] = [absent if value is None else value for value in values[name]]
             values[name] += [further[name].get(keys[own], absent) for own in added]
+    if part.statistics.vectors_due and "vector" in values:  # those that are to come, as the ranking has them
+        known = [value for value in values["vector"] if not math.isnan(value)]
+        values["vector"] = [max(known, default=value) if math.isnan(value) else value for value in values["vector"]]
     place = {own: number for number, own in enumerate((*candidates, *added))}
     evidence = Evidence(
         script,

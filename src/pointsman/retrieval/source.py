@@ -149,11 +149,14 @@ class Source(ABC):
         """The cosines that unrelated questions have here; None if vectors cannot be read.
 
         It is noted in the store when documents are embedded. Without a note, as with vectors that were imported,
-        it is measured on the first search, cached in this process, and measured again when the writes have doubled.
+        it is measured on the first search, cached in this process, and measured again when the writes have doubled;
+        but not while vectors are still to come.
 
         Raises:
             ModelError: the embedder failed.
         """
+        if statistics.vectors_due and not statistics.notes.get(BACKGROUND_NOTE):
+            return None  # who embeds will measure it
         note = statistics.notes.get(BACKGROUND_NOTE) or f"{self.store.info.identity} {statistics.sequence.bit_length()}"
         if self._background is None or self._background[0] != note:
             from pointsman.retrieval.background import measured

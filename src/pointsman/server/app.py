@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import BaseRoute, Match
 
 from pointsman._version import __version__
-from pointsman.errors import PointsmanError
+from pointsman.errors import PointsmanError, StoreError
 from pointsman.server import problems
 from pointsman.server.answers import Json
 from pointsman.server.keys import KeyStore, keys_of
@@ -154,6 +154,7 @@ def _lifespan(state: State, settings_file: str | Path | None) -> Any:
             with reloader.on_hangup():
                 group.start_soon(reloader.run)
                 group.start_soon(_warm, state)
+                group.start_soon(_embed, state)
                 yield
             state.ready, state.not_ready = False, "the service is stopping"
             group.cancel_scope.cancel()
@@ -170,6 +171,36 @@ async def _warm(state: State) -> None:
         log.exception("a dataset cannot be opened; the others are served")
     state.ready = True
     await anyio.to_thread.run_sync(_read_words, state.workspace, abandon_on_cancel=True)
+
+
+_EMBED_AGAIN: Final = 60.0
+"""Seconds until the service looks again for vectors that are to be made, unless it is told of some before."""
+
+
+async def _embed(state: State) -> None:
+    """Make the vectors that are still to come, also those that an earlier service, or somebody else, has left."""
+
+    def embed_some(name: str) -> bool:
+        """A batch of a dataset; whether there was one."""
+        dataset = state.workspace.dataset(name, create=False)
+        return dataset.vectors_due > 0 and dataset.embed(64) > 0
+
+    async def embed_all() -> None:
+        for name in await anyio.to_thread.run_sync(state.workspace.names):
+            try:
+                while await anyio.to_thread.run_sync(embed_some, name):
+                    pass
+            except Exception:
+                log.exception("vectors of %s cannot be made now; words are searched, and it is tried again", name)
+
+    while True:
+        state.vectors_due.clear()
+        try:
+            await embed_all()
+        except StoreError as error:
+            log.warning("whether vectors are to be made is not known now: %s", error)
+        with anyio.move_on_after(_EMBED_AGAIN):
+            await state.vectors_due.wait()
 
 
 def _read_words(workspace: Workspace) -> None:

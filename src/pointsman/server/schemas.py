@@ -445,6 +445,9 @@ class Dataset(Open):
     indexing_technique: str
     documents: int | None
     embedder: str | None
+    vectors_due: Annotated[
+        int | None, Field(description="Documents whose vector is still to come; words alone find those.")
+    ]
     sequence: int | None
     keyword_index_sequence: int | None
     bytes: int | None

@@ -48,6 +48,7 @@ class State:
         not_ready: why not.
         store_away: whether the server in which the workspace lives does not answer.
         writers: threads for what writes.
+        vectors_due: set when documents were added whose vectors are to be made.
     """
 
     workspace: Workspace
@@ -59,6 +60,7 @@ class State:
     not_ready: str = "the service is starting"
     store_away: Callable[[], bool] = lambda: False
     writers: Executor = field(default_factory=lambda: ThreadPoolExecutor(_WRITERS, "pointsman-writer"))
+    vectors_due: asyncio.Event = field(default_factory=asyncio.Event)
 
     def datasets(self, access: Access, names: list[str] | None = None) -> list[Dataset]:
         """The datasets that are asked for, or all that the key is for.
@@ -67,7 +69,7 @@ class State:
             Problem: one of them does not exist for the key.
         """
         selection = access.chosen(names, self.workspace.names())
-        return [self.workspace.dataset(name, create=False) for name in selection]
+        return [self.workspace.source(name) for name in selection]
 
     def dataset(self, access: Access, name: str) -> Dataset:
         """The dataset of this name.

@@ -164,7 +164,7 @@ class AttachedStore(BaseStore):
     @property
     @abstractmethod
     def _facts(self) -> CollectionFacts:
-        """What its database says of it.
+        """What its database says about it.
 
         Raises:
             InputError: there is no such collection, or what the attachment names is not in it.

@@ -232,11 +232,7 @@ class LocalBackend(BaseBackend):
 
     def datasets(self) -> list[DatasetRecord]:
         """See `Backend`."""
-        from pointsman.store.local.files import translated
-
-        with translated(self.path):
-            folders = sorted((self.path / _DATASETS).glob("*"))
-        records = (self.about(path.name) for path in folders)
+        records = (self.about(name) for name in self.names())
         return [record for record in records if record is not None]
 
     def create(self, name: str, about: Mapping[str, Any]) -> LocalStore:
@@ -285,10 +281,7 @@ class LocalBackend(BaseBackend):
 
     def records(self, kind: str) -> dict[str, Record]:
         """See `Backend`."""
-        from pointsman.store.local.files import translated
-
-        with translated(self.path):
-            files = [self._file(kind, ""), *sorted((self.path / kind).glob("*.json"))]
+        files = [self._file(kind, ""), *(path for path in _listed(self.path / kind) if path.suffix == ".json")]
         records = ((unquote(path.stem) if path.parent != self.path else "", self._read(path)) for path in files)
         return {name: record for name, record in records if record is not None}
 
@@ -334,11 +327,8 @@ class LocalBackend(BaseBackend):
 
     def names(self) -> list[str]:
         """The names of all datasets, sorted."""
-        from pointsman.store.local.files import translated
-
-        with translated(self.path):
-            manifests = list((self.path / _DATASETS).glob("*/manifest.json"))
-        return sorted(path.parent.name for path in manifests if not path.parent.name.startswith("."))  # being deleted
+        folders = _listed(self.path / _DATASETS)
+        return [path.name for path in folders if not path.name.startswith(".") and _holds_dataset(path)]
 
     def about(self, name: str) -> DatasetRecord | None:
         """Returns the record of a dataset; None if no dataset has this name."""
@@ -358,6 +348,8 @@ class LocalBackend(BaseBackend):
     def _check(self) -> None:
         from pointsman.store.local.files import translated
 
+        if _SURROGATE.search(str(self.path)):
+            raise InputError(f"the path {str(self.path)!r} is not UTF-8, which the index needs; name another path")
         manifest = self.path / _MANIFEST
         with translated(self.path):
             if not manifest.exists():
@@ -380,6 +372,29 @@ class LocalBackend(BaseBackend):
                 f"{manifest}: the workspace is in format {version!r}, this version of pointsman knows format {FORMAT}; "
                 "open it with the version that wrote it"
             )
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What is in a folder, sorted; nothing where there is none. In one that must not be read ``glob`` sees nothing.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    from pointsman.store.local.files import translated
+
+    with translated(folder):
+        try:
+            return sorted(folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+def _holds_dataset(folder: Path) -> bool:
+    """Whether a folder is a dataset's; one that must not be looked into is not taken for none."""
+    try:
+        return (folder / "manifest.json").exists()
+    except PermissionError:
+        return True
 
 
 @contextmanager

@@ -47,6 +47,9 @@ NEAR: Final = "vector"
 SPREAD_NOTE: Final = "cosine_spread"
 """The note that holds the mean and deviation of the cosines, as a JSON list."""
 
+WORDS_FIRST: Final = "words_first"
+"""The note of a dataset whose documents are stored before their vectors: each that is without one is to get it."""
+
 
 class Scale(StrEnum):
     """What the scores of a list mean."""
@@ -79,6 +82,8 @@ class Capability(StrEnum):
     """`Store.vectors`: stored vectors can be read."""
     TERMS = "terms"
     """`Store.frequencies`: how many documents contain a word."""
+    LATER = "later"
+    """`Store.bare`, and `Store.write` with ``stored_only``: vectors can follow their documents."""
     CHANGES = "changes"
     """`Store.changes`: what was written since a sequence number."""
     LOCAL = "local"
@@ -167,11 +172,14 @@ class Statistics:
         sequence: grows with every write, so that values computed from the store can be dated.
         documents: their number.
         notes: small texts saved with `Store.annotate`, such as the spread of cosines.
+        vectors_due: documents whose vector is still to come; 0 without the note `WORDS_FIRST`. If it is above 0,
+            ``documents`` is known too.
     """
 
     sequence: int
     documents: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
+    vectors_due: int = 0
 
 
 class Store(Protocol):
@@ -202,11 +210,18 @@ class Store(Protocol):
         ...
 
     def write(
-        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
     ) -> AddResult:
         """Add or update documents with distinct ids durably; identical stored documents are skipped (``WRITE``).
 
-        A document written without a vector loses the one it had.
+        A document written without a vector loses the one it had. With ``stored_only`` only vectors are written, and
+        only for documents that are stored identically; those changed or deleted meanwhile are skipped and not counted
+        (``LATER``).
 
         Raises:
             InputError: a document cannot be stored, or the vectors are from another embedder; nothing is written.
@@ -215,6 +230,10 @@ class Store(Protocol):
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """Whether each document is already stored identically and completely, so that it need not be embedded again."""
+        ...
+
+    def bare(self, limit: int) -> list[Document]:
+        """At most ``limit`` documents that have no vector, those that came first (``LATER``)."""
         ...
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
@@ -234,7 +253,7 @@ class Store(Protocol):
         ...
 
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
-        """Returns all ids in the order of `page`, or those of documents with this ``source``, or that match."""
+        """Returns all ids in the order of `page`, or those of documents with this ``source`` or that match."""
         ...
 
     def count(self, filters: Filter | None = None) -> int:
@@ -356,6 +375,8 @@ class BaseStore(ABC):
         documents: Sequence[Document],  # noqa: ARG002
         vectors: NDArray[np.float32] | None = None,  # noqa: ARG002
         embedder: str | None = None,  # noqa: ARG002
+        *,
+        stored_only: bool = False,  # noqa: ARG002
     ) -> AddResult:
         """See `Store`."""
         raise self._cannot(Capability.WRITE)
@@ -363,6 +384,10 @@ class BaseStore(ABC):
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`; here every document counts as changed unless known otherwise."""
         return [False] * len(documents)
+
+    def bare(self, limit: int) -> list[Document]:  # noqa: ARG002
+        """See `Store`."""
+        raise self._cannot(Capability.LATER)
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:  # noqa: ARG002
         """See `Store`."""
@@ -407,7 +432,7 @@ class EmptyStore(BaseStore):
     """
 
     def __init__(self, scales: Mapping[str, Scale]) -> None:
-        can = frozenset(Capability) - {Capability.WRITE, Capability.CHANGES}
+        can = frozenset(Capability) - {Capability.WRITE, Capability.LATER, Capability.CHANGES}
         self._info = StoreInfo("empty", "", None, None, scales, can)
 
     @property

@@ -120,11 +120,21 @@ class SlowStore(BaseStore):
         return self._far("count", lambda: self.store.count(filters))
 
     def write(
-        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
     ) -> AddResult:
         """See `Store`."""
         self._known = None
-        return self._far("write", lambda: self.store.write(documents, vectors, embedder))
+        options = {"stored_only": True} if stored_only else {}
+        return self._far("write", lambda: self.store.write(documents, vectors, embedder, **options))
+
+    def bare(self, limit: int) -> list[Document]:
+        """See `Store`."""
+        return self._far("bare", lambda: self.store.bare(limit))
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""

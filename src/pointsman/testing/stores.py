@@ -16,7 +16,7 @@ import numpy as np
 from pointsman._twins import wait_for
 from pointsman.errors import InputError, PointsmanError, StoreError, UnmetNeedError
 from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
-from pointsman.store.base import NEAR, WORDS, Capability, Lists, Look, Page, Scale, Statistics, StoreInfo
+from pointsman.store.base import NEAR, WORDS, WORDS_FIRST, Capability, Lists, Look, Page, Scale, Statistics, StoreInfo
 from pointsman.testing._shared import (
     DOCUMENTS,
     ODD_TEXTS,
@@ -795,6 +795,36 @@ class StoreConformance(TwinConformance):
                 _ = self._write(store, [document]) if with_vector else store.write([document])
                 lengths.append(len(store.search([Look(None, vector_of("signal"))])[0].rankings.get(NEAR, ())))
         assert lengths == [0, 1, 0], f"without, with and without a vector it is found {lengths} times"
+
+    def test_vectors_follow(self) -> None:
+        """Documents without a vector are known, and get it only as long as they are what they were."""
+        store = self._empty()
+        self._needs(store, Capability.LATER)
+        same, changed, gone, other = (Document(str(n), f"signal {n}") for n in range(4))
+        with answering("writing vectors after their documents"):
+            store.write([same, changed, gone])
+            self._write(store, [other])
+            counts = [store.statistics().vectors_due]
+            store.annotate(**{WORDS_FIRST: "1"})
+            counts.append(store.statistics().vectors_due)
+            bare, first = store.bare(10), store.bare(2)
+            store.write([Document(changed.id, "lamp")])
+            store.delete([gone.id])
+            result = store.write(bare, vectors_of(bare), EMBEDDER, stored_only=True)
+            again = store.write(bare, vectors_of(bare), EMBEDDER, stored_only=True)
+            left, statistics = store.bare(10), store.statistics()
+            texts = [document and document.text for document in store.get([same.id, changed.id, gone.id])]
+            near = store.search([Look(None, vector_of(same.text))])[0].rankings[NEAR]
+            words = store.search([Look("signal")])[0].rankings[WORDS]
+        assert counts == [0, 3], f"before and after the note {counts} vectors are to come"
+        assert ([d.id for d in bare], len(first)) == (["0", "1", "2"], 2), f"without a vector are {bare} and {first}"
+        assert (result.added, result.updated) == (0, 1), f"of three vectors one is still wanted, not {result}"
+        assert (again.added, again.updated) == (0, 0), f"written again they are the same, not {again}"
+        assert [d.id for d in left] == [changed.id], f"without a vector are then {left}"
+        assert statistics.vectors_due == 1, f"then {statistics.vectors_due} vectors are to come"
+        assert statistics.documents == 3, f"and there are {statistics.documents} documents"
+        assert texts == [same.text, "lamp", None], f"the texts are {texts}"
+        assert (len(near), len(words)) == (2, 2), f"{len(near)} are found by vectors and {len(words)} by words"
 
     def test_statistics(self) -> None:
         """The sequence number grows only with writes; notes are kept."""

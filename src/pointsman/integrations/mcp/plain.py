@@ -9,6 +9,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final
 from urllib.parse import quote
 
+from pointsman.retrieval.branches import UNTIL_THEN
 from pointsman.server.logs import line_of
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,12 @@ def source_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def parts(degraded: Sequence[str]) -> list[str]:
-    """Which parts of a search did not work. Why goes to the log: causes may name files, addresses and models."""
-    if degraded:
-        log.warning("a search was incomplete: %s", "; ".join(degraded))
-    return list(dict.fromkeys(cut(note.partition(":")[0], 80) for note in degraded))[:COMPLAINTS]
+    """Which parts of a search did not work. Why goes to the log: causes may name files, addresses and models.
+
+    How many vectors of a dataset are still to come is told in full.
+    """
+    failed = [note for note in degraded if not note.endswith(UNTIL_THEN)]
+    if failed:
+        log.warning("a search was incomplete: %s", "; ".join(failed))
+    notes = (cut(note.partition(":")[0], 80) if note in failed else cut(note, TITLE_CHARS) for note in degraded)
+    return list(dict.fromkeys(notes))[:COMPLAINTS]

@@ -279,7 +279,13 @@ class SearchAnswer(Noticed):
     strategy: Annotated[str, Field(description="How it was searched.")]
     reason: Annotated[str, Field(description="Why so.")]
     datasets: Annotated[list[str], Field(description="Where it was searched.")]
-    incomplete: Annotated[list[str], Field(description="Parts of the search that failed; normally empty.")]
+    incomplete: Annotated[
+        list[str],
+        Field(
+            description="Parts of the search that failed, and datasets whose vectors are still being made; normally "
+            "empty."
+        ),
+    ]
 
 
 class Choice(Answer):

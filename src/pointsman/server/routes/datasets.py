@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
@@ -44,10 +44,13 @@ Name = Annotated[str, Path(max_length=64, pattern=NAME, description="The dataset
 
 Filters = Annotated[str | None, Query(description="Only documents that match, such as `year >= 2020 and lang = ru`.")]
 
+When = Literal["now", "later"]
+"""When documents get their vectors."""
+
 _READS = problem_responses("not-found", "invalid-input")
 _WRITES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 
-_NUMBERS = ("documents", "sequence", "keyword_index_sequence", "bytes")
+_NUMBERS = ("documents", "vectors_due", "sequence", "keyword_index_sequence", "bytes")
 _UNOPENED = {"description": "", "indexing_technique": "hybrid", "embedder": None}
 
 _CHARACTERS = 1_000_000
@@ -241,7 +244,19 @@ async def list_ids(
     },
     operation_id="add_documents",
 )
-async def add_documents(state: Shared, access: Caller, name: Name, request: Request) -> Response:
+async def add_documents(
+    state: Shared,
+    access: Caller,
+    name: Name,
+    request: Request,
+    embed: Annotated[
+        When,
+        Query(
+            description="`later`: words find the documents as soon as they are acknowledged, and the service makes "
+            "their vectors after that; `vectors_due` of the dataset, and every answer over it, say how many are to come"
+        ),
+    ] = "now",
+) -> Response:
     """Add documents, or update those whose id exists; unchanged documents cost nothing.
 
     As `application/x-ndjson` there is a document on each line, and no end to how many; the answer has a line for each
@@ -253,12 +268,12 @@ async def add_documents(state: Shared, access: Caller, name: Name, request: Requ
     dataset = await in_thread(_writable, state, access, name)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == NDJSON:
-        return Lines(await _begun(_ingested(state, access, dataset, request)), media_type=NDJSON)
+        return Lines(await _begun(_ingested(state, access, dataset, request, embed)), media_type=NDJSON)
     if kind != JSON:
         raise Problem("unsupported-media-type", f"a body here is {JSON} or {NDJSON}, in UTF-8")
     body = DocumentsRequest.model_validate(await read_json(await request.body()))
     _check_number(state, len(body.documents), f"; or send {NDJSON}")
-    return Json(_added(await in_writer(state, _add, state, dataset, body.documents), access))
+    return Json(_added(await _add(state, dataset, body.documents, embed), access))
 
 
 async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]:
@@ -281,7 +296,7 @@ async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]
 
 
 async def _ingested(
-    state: State, access: Access, dataset: Dataset, request: Request
+    state: State, access: Access, dataset: Dataset, request: Request, embed: When
 ) -> AsyncGenerator[bytes | Problem]:
     """Totals after each batch of a stream of documents; each line of the answer is out before more is read.
 
@@ -294,7 +309,7 @@ async def _ingested(
 
     async def write() -> None:
         nonlocal total, count, batch
-        total += await in_writer(state, _add, state, dataset, batch)
+        total += await _add(state, dataset, batch, embed)
         count += len(batch)
         batch = []
 
@@ -390,11 +405,18 @@ def _check_writable(state: State, access: Access, name: str) -> None:
     access.require_write(name)
 
 
-def _add(state: State, dataset: Dataset, documents: list[DocumentRequest]) -> AddResult:
+async def _add(state: State, dataset: Dataset, documents: list[DocumentRequest], embed: When) -> AddResult:
     """Add a batch durably, and let other processes write after it."""
-    with dataset.writing(WRITE_PATIENCE):
-        result = dataset.add([Document(document.id, document.text, document.metadata) for document in documents])
+
+    def added() -> AddResult:
+        new = [Document(document.id, document.text, document.metadata) for document in documents]
+        with dataset.writing(WRITE_PATIENCE):
+            return dataset.add(new, embed="later" if embed == "later" else True)
+
+    result = await in_writer(state, added)
     state.metrics.written(result)
+    if embed == "later":
+        state.vectors_due.set()
     return result
 
 

@@ -171,7 +171,9 @@ def drop_collection(directory: Path) -> bool:
         LockedError: another process is writing to it.
         StoreError: the operating system does not let it go.
     """
-    if not directory.is_dir() or directory.is_symlink():
+    with translated(directory):
+        is_folder = directory.is_dir() and not directory.is_symlink()
+    if not is_folder:
         with translated(directory):
             try:
                 directory.unlink()
@@ -332,9 +334,9 @@ class Collection:
             return
         now = monotonic()
         if now > self._look_again:
-            self._look_again = now + _LOOK_SECONDS
             if file_stamp(self._manifest_path) != self._stamp and self.replaced:
                 raise _replaced(self._directory)
+            self._look_again = now + _LOOK_SECONDS  # not where it is replaced: the next one is told as well
         seq = self.truth.sequence()
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
             return

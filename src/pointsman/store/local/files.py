@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NOT_FOR_US: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NOT_FOR_US: Final = frozenset({errno.EACCES, errno.EPERM})
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _LEAST_ROOM: Final = 1 << 20  # bytes; with less, what fails for no reason that is told fails for this one
 _HOLD_SECONDS: Final = 10.0  # for whoever has a directory under its hands; that takes milliseconds
@@ -49,8 +49,10 @@ def store_error(place: Path, error: OSError, note: str = "") -> StoreError:
     if error.errno in _FULL:
         return full(place, note)
     reason = error.strerror or str(error)
-    if error.errno in _NOT_FOR_US:
+    if error.errno == errno.EROFS:
         return StoreError(f"{place} cannot be written to: {reason}")
+    if error.errno in _NOT_FOR_US:
+        return StoreError(f"{place} cannot be read or written to: {reason}; check its owner and permissions")
     if error.errno in _NO_HANDLES:
         return StoreError(f"{place}: {reason}; close what is open, or raise the limit ('ulimit -n'), and try again")
     note = note or "what was acknowledged is kept"
@@ -375,7 +377,8 @@ class WriterLock:
     @property
     def is_noise(self) -> bool:
         """Whether what has the lock's name is nothing that anybody could hold."""
-        return self._lock.path.is_dir()
+        with translated(self._directory):
+            return self._lock.path.is_dir()
 
     def acquire(self) -> None:
         """Become the writer, at once or not at all.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from pointsman._batched import batched
+from pointsman._sqlite import SQLITE_ERRORS
 from pointsman.errors import CorruptStoreError, UnknownNameError
 from pointsman.store.local.collection import FORMAT, MANIFEST, TRUTH, Collection, read_manifest, write_manifest
 from pointsman.store.local.files import WriterLock, directory_aside, steady, sync_directory, translated
@@ -68,8 +69,9 @@ def repair_collection(directory: Path) -> Repair:
         LockedError: another process is writing to it.
         StoreError: it cannot be read or written.
     """
-    if not (directory / TRUTH).exists():
-        raise UnknownNameError("dataset", directory.name, ())
+    with translated(directory):
+        if not (directory / TRUTH).exists():
+            raise UnknownNameError("dataset", directory.name, ())
     problems = _problems(directory)
     if not problems:
         with closing(Collection(directory)) as collection:
@@ -179,7 +181,7 @@ def _listed(path: Path) -> bool:
     try:
         with closing(_connected(path)) as connection:
             return schema_rows() <= set(connection.execute("SELECT name, sql FROM sqlite_master").fetchall())
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         log.info("the head of %s is damaged: %s", path, error)
         return False
 
@@ -240,7 +242,7 @@ def _between(connection: sqlite3.Connection, sql: str, first: int, last: int) ->
     """The rows of a range of keys that can be read."""
     try:
         return connection.execute(sql, (first, last)).fetchall()
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         if first == last:
             log.debug("key %d cannot be read: %s", first, error)
             return []
@@ -251,7 +253,7 @@ def _between(connection: sqlite3.Connection, sql: str, first: int, last: int) ->
 def _all(connection: sqlite3.Connection, sql: str, *values: object) -> list[Any]:
     try:
         return connection.execute(sql, values).fetchall()
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         log.warning("%s: %s", sql, error)
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from pointsman.store.base import (
     NEAR,
     SCALES_OF,
     WORDS,
+    WORDS_FIRST,
     BaseStore,
     Capability,
     Lists,
@@ -59,6 +61,7 @@ class LocalStore(BaseStore):
         technique = self.collection.manifest.get("indexing_technique", about.get("indexing_technique", "hybrid"))
         self._scales = SCALES_OF[technique]
         self._info: StoreInfo | None = None
+        self._due = -1, 0  # as of which sequence number, and how many
 
     @property
     def info(self) -> StoreInfo:
@@ -171,16 +174,33 @@ class LocalStore(BaseStore):
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(
-        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
     ) -> AddResult:
         """See `Store`."""
         prepared = [prepare(document) for document in documents]
         with self.collection.writer():
+            if stored_only and vectors is not None:
+                stored = self.collection.truth.unchanged(prepared)
+                prepared, vectors = list(compress(prepared, stored)), vectors[stored]
             return self.collection.write(prepared, vectors, embedder or "")
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
         """See `Store`."""
-        return self.collection.truth.unchanged([prepare(document) for document in documents])
+        prepared = [prepare(document) for document in documents]
+        return self.collection.truth.unchanged(prepared, with_vectors=NEAR in self._scales)
+
+    def bare(self, limit: int) -> list[Document]:
+        """See `Store`."""
+        with self.collection.pinned():
+            keys, vectors = np.array(self.collection.truth.all_keys(), np.int64), self.collection.vectors
+            if vectors is not None:
+                keys = np.setdiff1d(keys, vectors.keys(), assume_unique=True)
+        return [document for document in self.fetch(keys[:limit].tolist()) if document is not None]
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -205,10 +225,11 @@ class LocalStore(BaseStore):
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
         """See `Store`."""
-        index = self.collection.vectors
-        if index is None:
-            return np.zeros((0, 0), np.float32)
-        return index.vectors(sample) if keys is None else index.of(keys)
+        with self.collection.pinned():
+            index = self.collection.vectors
+            if index is None:
+                return np.zeros((0, 0), np.float32)
+            return index.vectors(sample) if keys is None else index.of(keys)
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
         """See `Store`."""
@@ -224,10 +245,23 @@ class LocalStore(BaseStore):
         return self.collection.truth.changed_since(sequence, most)
 
     def statistics(self) -> Statistics:
-        """See `Store`; documents are counted by `count`."""
+        """See `Store`; documents are counted by `count`, unless vectors are still to come."""
         values = self.collection.truth.metas()
         notes = {name: value for name, value in values.items() if name not in _INTERNAL}
-        return Statistics(int(values.get("seq", 0)), None, notes)
+        sequence = int(values.get("seq", 0))
+        due = self._vectors_due(sequence) if WORDS_FIRST in notes else 0
+        return Statistics(sequence, self.count() if due else None, notes, due)
+
+    def _vectors_due(self, sequence: int) -> int:
+        """How many documents have no vector; counted once for a sequence number."""
+        if self._due[0] == sequence:
+            return self._due[1]
+        with self.collection.pinned():
+            vectors = self.collection.vectors
+            due = max(0, self.count() - (0 if vectors is None else len(vectors)))
+            if vectors is None or vectors.applied == sequence:  # else another thread is just bringing it up to date
+                self._due = sequence, due
+        return due
 
     def annotate(self, **notes: str) -> None:
         """See `Store`."""

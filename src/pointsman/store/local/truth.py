@@ -29,6 +29,7 @@ from urllib.parse import quote
 import xxhash
 
 from pointsman._batched import batched
+from pointsman._sqlite import SQLITE_ERRORS, damage, error_code
 from pointsman.errors import CorruptStoreError, LockedError, ReplacedError, StoreError
 from pointsman.store.local.files import full, room, steady, store_error, sync_directory
 from pointsman.store.prepared import digest, metadata_of, storable
@@ -232,6 +233,10 @@ class Truth:
         """The keys of the ids that exist."""
         return {id_: key for id_, (key, _) in self._stored(ids).items()}
 
+    def all_keys(self) -> list[int]:
+        """The keys of all documents, ascending."""
+        return [key for (key,) in self._rows("SELECT key FROM documents ORDER BY key")]
+
     def is_empty(self) -> bool:
         """Whether there is no document."""
         return self._row("SELECT 1 FROM documents LIMIT 1") is None
@@ -346,9 +351,16 @@ class Truth:
                 connection.execute(f"PRAGMA user_version = {_CHECKED}")
             self._checked = True
 
-    def unchanged(self, prepared: Sequence[Prepared]) -> list[bool]:
-        """Whether each document is stored just so already."""
-        return self._same(self._stored([item.document.id for item in prepared]), prepared, None)
+    def unchanged(self, prepared: Sequence[Prepared], *, with_vectors: bool = False) -> list[bool]:
+        """Whether each document is stored just so already, and has a vector where that is asked for."""
+        existing = self._stored([item.document.id for item in prepared])
+        same = self._same(existing, prepared, None)
+        if not with_vectors:
+            return same
+        having: set[int] = set()
+        for part in batched((key for key, _ in existing.values()), _VARIABLES):
+            having.update(key for (key,) in self._rows(f"SELECT key FROM vectors WHERE key IN ({_marks(part)})", *part))
+        return [equal and existing[item.document.id][0] in having for equal, item in zip(same, prepared, strict=True)]
 
     def upsert(self, prepared: Sequence[Prepared], vectors: Sequence[bytes] | None = None) -> AddResult:
         """Write documents, and their vectors where given, in one durable transaction; what is stored just so is not.
@@ -449,7 +461,7 @@ class Truth:
         """
         if not self._path.exists():
             return "mode=rwc" if create else "mode=rw"
-        if os.access(self._path.parent, os.W_OK):
+        if os.access(self._path.parent, os.W_OK, effective_ids=True):
             return "mode=rw"
         log = self._path.with_name(f"{self._path.name}-wal")
         if log.exists() and log.stat().st_size:
@@ -487,7 +499,7 @@ class Truth:
         connection = self._lend()
         try:
             return connection.execute(sql, values).fetchone()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
@@ -496,7 +508,7 @@ class Truth:
         connection = self._lend()
         try:
             return connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
@@ -513,7 +525,7 @@ class Truth:
         connection = self._lend()
         try:
             yield connection
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         finally:
             self._take_back(connection)
@@ -553,12 +565,12 @@ class Truth:
                 try:
                     connection, identity = self._connect_so(how, _SETTINGS, create=create)
                 except sqlite3.OperationalError as error:
-                    if _code(error) not in _NO_ROOM or create:
+                    if error_code(error) not in _NO_ROOM or create:
                         raise
                     # There is no room for SQLite's table of who reads what. Who has the file alone needs none.
                     connection, identity = self._connect_so(how, _ALONE + _SETTINGS, create=False)
                     connection.alone = True
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise self._translated_error(error) from error
         except OSError as error:
             raise store_error(self._path, error) from error
@@ -665,11 +677,11 @@ class Truth:
     def _replaced(self) -> ReplacedError:
         return ReplacedError(f"{self._path.parent} was deleted or recreated by another process; open it again")
 
-    def _translated_error(self, error: sqlite3.Error) -> StoreError:
+    def _translated_error(self, error: Exception) -> StoreError:
         """SQLite's error in terms of the file."""
-        code = _code(error)
-        if code in _DAMAGE or "decode to UTF-8" in str(error):
-            return self._damaged(str(error))
+        if (what := damage(error)) is not None:
+            return self._damaged(what)
+        code = error_code(error)
         if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not room(self._path.parent)):
             return full(self._path, "nothing of this batch was written, and what was acknowledged before is kept")
         if code == sqlite3.SQLITE_BUSY:
@@ -679,21 +691,6 @@ class Truth:
         return StoreError(f"{self._path}: {error}")
 
 
-def _code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it tells kinds of the same
-
-
-# Our statements are right, and what they write keeps to the rules: where SQLite complains of either, a page is wrong.
-_DAMAGE = frozenset(
-    {
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_ERROR,
-        sqlite3.SQLITE_CONSTRAINT,
-        sqlite3.SQLITE_MISMATCH,
-        sqlite3.SQLITE_TOOBIG,
-    }
-)
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 
 

@@ -16,6 +16,7 @@ from pointsman.errors import ConflictError, FormatVersionError, InputError, Stor
 from pointsman.store.base import (
     NEAR,
     WORDS,
+    WORDS_FIRST,
     BaseStore,
     Capability,
     Lists,
@@ -72,6 +73,8 @@ _TOGETHER_BYTES: Final = 8_000_000
 _TRIES: Final = 20  # times that a write is begun anew when others have changed the same documents
 _SHOWN: Final = {"includes": ["id", "text", "metadata"]}
 _ORDER_BITS: Final = 20  # documents of one write are numbered below this
+_BARE: Final[Mapping[str, Any]] = {"term": {"embedded": False}}
+"""Of what has no vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +327,12 @@ class OpenSearchStore(BaseStore):
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(
-        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
     ) -> AddResult:
         """See `Store`."""
         prepared = [prepare(document) for document in documents]
@@ -336,7 +344,7 @@ class OpenSearchStore(BaseStore):
         total = AddResult()
         for places in _parts(prepared):
             part = None if rows is None else rows[places]
-            total += self._write([prepared[place] for place in places], part)
+            total += self._write([prepared[place] for place in places], part, stored_only=stored_only)
         return total
 
     @contextmanager
@@ -353,7 +361,9 @@ class OpenSearchStore(BaseStore):
     def _refresh(self) -> None:
         self._cluster.ask("POST", f"/{self._alias}/_refresh")
 
-    def _write(self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None) -> AddResult:
+    def _write(
+        self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, *, stored_only: bool = False
+    ) -> AddResult:
         """Write until nobody else has written the same meanwhile."""
         pending = [
             (
@@ -368,6 +378,13 @@ class OpenSearchStore(BaseStore):
             records = self._records(
                 [key_of(item.document.id) for item, _, _ in pending], ["digest", "vector_digest", "order"]
             )
+            if stored_only:
+                pending = [
+                    (item, vector, digest)
+                    for item, vector, digest in pending
+                    if (record := records.get(key_of(item.document.id))) is not None
+                    and record["_source"]["digest"] == digest[0]
+                ]
             fresh = []
             for item, vector, digest in pending:
                 record = records.get(key_of(item.document.id))
@@ -466,6 +483,11 @@ class OpenSearchStore(BaseStore):
             for item in prepared
         ]
 
+    def bare(self, limit: int) -> list[Document]:
+        """See `Store`."""
+        body = {"size": min(limit, MOST), "_source": _SHOWN, "sort": [{"order": "asc"}], "query": _BARE}
+        return [_document(hit["_source"]) for hit in self._searched(body)["hits"]["hits"]]
+
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
         """See `Store`."""
         if ids is None and filters is None:
@@ -562,7 +584,11 @@ class OpenSearchStore(BaseStore):
             return cached[1]
         now, record = time.monotonic(), self._about()
         self._embedder, self._dimensions = record.get("embedder"), record.get("dimensions")
-        statistics = Statistics(record["seq"], None, dict(record["notes"]))
+        notes, due = dict(record["notes"]), 0
+        if WORDS_FIRST in notes:
+            answer = self._searched({"size": 0, "track_total_hits": True, "query": _BARE})
+            due = int(answer["hits"]["total"]["value"])
+        statistics = Statistics(record["seq"], self.count() if due else None, notes, due)
         self._statistics = now, statistics
         return statistics
 

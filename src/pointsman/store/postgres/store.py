@@ -21,6 +21,7 @@ from pointsman.errors import FormatVersionError, InputError, StoreError
 from pointsman.store.base import (
     NEAR,
     WORDS,
+    WORDS_FIRST,
     BaseStore,
     Capability,
     Lists,
@@ -124,6 +125,7 @@ class PostgresStore(BaseStore):
         self._embedder, self._dimensions = about.embedder, about.dimensions
         self._documents = about.documents  # as far as is known; it decides what is quicker, and nothing else
         self._statistics: tuple[float, Statistics] | None = None
+        self._due = -1, 0  # as of which sequence number, and how many
         self._bulk = threading.local()
         if about.analyzer != DERIVED:
             log.warning("%s: what is derived was made by other rules; it is made anew", connections.label)
@@ -332,14 +334,26 @@ class PostgresStore(BaseStore):
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(
-        self, documents: Sequence[Document], vectors: NDArray[np.float32] | None = None, embedder: str | None = None
+        self,
+        documents: Sequence[Document],
+        vectors: NDArray[np.float32] | None = None,
+        embedder: str | None = None,
+        *,
+        stored_only: bool = False,
     ) -> AddResult:
         """See `Store`."""
         prepared = [prepare(document) for document in documents]
         rows = None if vectors is None else directions(vectors, prepared)
         if not prepared:
             return AddResult()
-        result = self._connections.run(lambda connection: self._write(connection, prepared, rows, embedder or ""))
+        name = embedder or ""
+        result = self._connections.run(
+            lambda connection: (
+                self._embed(connection, prepared, rows, name)
+                if stored_only and rows is not None
+                else self._write(connection, prepared, rows, name)
+            )
+        )
         if result.added or result.updated:
             self._statistics = None
             self._documents += result.added
@@ -392,6 +406,28 @@ class PostgresStore(BaseStore):
             before = sum(counter.total() for _, counter in old_tokens)
             self._advance(cursor, len(items) - len(replaced), sum(lengths) - before)
         return AddResult(len(items) - len(replaced), len(replaced), unchanged)
+
+    def _embed(
+        self, connection: Connection[Any], prepared: Sequence[Prepared], vectors: NDArray[np.float32], name: str
+    ) -> AddResult:
+        """Write the vectors of those documents that are stored just so, and nothing else."""
+        digests = [_vector_digest(row) for row in vectors]
+        with connection.transaction(), connection.cursor(binary=True) as cursor:
+            state = self._locked(cursor)
+            self._fix_embedder(cursor, state, name, vectors.shape[1])
+            existing = self._existing(cursor, prepared, with_vectors=True)
+            stored = [
+                (place, old)
+                for place, item in enumerate(prepared)
+                if (old := existing.get(item.document.id)) is not None and old.digest == item.digest
+            ]
+            fresh = [(place, old.id) for place, old in stored if old.vector != digests[place]]
+            if fresh:
+                places, ids = [place for place, _ in fresh], [id_ for _, id_ in fresh]
+                cursor.execute(_sql(f"delete from {self._tables.vec} where id = any(%s::bigint[])"), (ids,))
+                _copy_vectors(cursor, self._tables.vec, ids, [digests[place] for place in places], vectors[places])
+                self._advance(cursor, 0, 0)
+        return AddResult(0, len(fresh), len(stored) - len(fresh))
 
     def _locked(self, cursor: Cursor[Any]) -> _State:
         """Be the writer until the transaction ends."""
@@ -552,6 +588,15 @@ class PostgresStore(BaseStore):
             and (not with_vectors or old.vector is not None)
             for item in prepared
         ]
+
+    def bare(self, limit: int) -> list[Document]:
+        """See `Store`."""
+        if self._dimensions is None:
+            self.statistics()
+        has_vector = f"exists (select from {self._tables.vec} e where e.id = d.id)"
+        where = "true" if self._dimensions is None else f"not {has_vector}"
+        rows = self._rows(f"{self._select} where {where} order by d.id limit %(limit)s", limit=limit)
+        return [_document(*row[1:]) for row in rows]
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
         """See `Store`."""
@@ -734,9 +779,17 @@ class PostgresStore(BaseStore):
         )
         seq, documents, self._embedder, self._dimensions, notes = self._only_row(self._rows(sql))
         values = {name: unescaped(value) for name, value in metadata_of(notes or "{}").items()}
-        self._documents, statistics = documents, Statistics(seq, documents, values)
+        if WORDS_FIRST in values and self._due[0] != seq:
+            self._due = seq, documents - self._vector_count()
+        due = max(0, self._due[1]) if WORDS_FIRST in values else 0
+        self._documents, statistics = documents, Statistics(seq, documents, values, due)
         self._statistics = now, statistics
         return statistics
+
+    def _vector_count(self) -> int:
+        if self._dimensions is None:
+            return 0
+        return int(self._rows(f"select count(*) from {self._tables.vec}")[0][0])
 
     def annotate(self, **notes: str) -> None:
         """See `Store`."""
