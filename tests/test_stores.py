@@ -265,6 +265,8 @@ MUTANTS = (
     Mutant("test_bad_documents_are_refused", "write", lambda _: lambda *__: AddResult()),
     Mutant("test_bad_vectors_are_refused", "write", lambda method: lambda docs, rows=None, name=None: method(docs)),
     Mutant("test_vectors_come_and_go", "search", ranking(lambda pairs: [])),
+    Mutant("test_vectors_follow", "bare", after(lambda found: found[:-1])),
+    Mutant("test_vectors_follow", "statistics", after(lambda told: replace(told, vectors_due=0))),
     Mutant("test_statistics", "statistics", after(lambda told: replace(told, sequence=1))),
     Mutant("test_statistics", "annotate", lambda method: lambda **notes: method(**dict.fromkeys(notes, "x"))),
     Mutant("test_writers_at_once", "write", forgetful),
