@@ -14,6 +14,7 @@ import random
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from pointsman import Dataset
 from pointsman.evaluation.collection import read_collection
@@ -33,7 +34,7 @@ def furthest(_: Pool[object], __: Iterable[float], otherwise: float) -> float:
     return otherwise
 
 
-WAYS = {
+WAYS: dict[str, tuple[Any, Any]] = {
     "nearest": ("hybrid", Pool._unknown),
     "mean": ("hybrid", mean),
     "furthest": ("hybrid", furthest),
