@@ -5,7 +5,8 @@ best documents by BM25 and its 100 best by cosine, both scores of each, and the 
 over the analyser's tokens, so nothing here needs an index on disk.
 
 Kept in ``$POINTSMAN_STUDY`` (default: a folder beside the embeddings) under the embedder's name; delete it to work
-everything out again.
+everything out again. ``$POINTSMAN_STUDY_MOST`` limits how many passages are taken of a collection: those that are
+relevant to the questions, and others drawn evenly.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ PARALLEL = (
 """Questions of the first have the same answers, under the same names, in the second: asked across languages."""
 TRANSLATED = ("ru_faq_java", "zh_domainrag", "en_scifact", "en_wikiqa", "zh_cmrc2018", "xl_debian_ru")
 MOST = 600  # questions of a collection
+PASSAGES = int(os.environ.get("POINTSMAN_STUDY_MOST") or 0)  # of a collection; 0: all
 DEPTH = 100
 CROSS = 200  # questions of a parallel collection
 
@@ -84,7 +86,7 @@ class Judged:
         lengths: of the candidates, in tokens.
         idf: the sum over the question's terms of their idf: what BM25 stays below.
         terms: how many different terms the question has.
-        chance: its mean cosine to documents drawn evenly.
+        vector: its embedding.
         mean: the dataset's `CosineSpread.mean`.
         more: other scores by name.
     """
@@ -100,7 +102,7 @@ class Judged:
     lengths: NDArray[np.float64]
     idf: float
     terms: int
-    chance: float
+    vector: NDArray[np.float32]
     mean: float
     more: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
@@ -120,7 +122,6 @@ class Corpus:
         self.words = _Postings(tokens)
         self.scripts = np.array([script_of(document.searchable) for document in documents])
         even = vectors[np.linspace(0, len(vectors) - 1, min(1000, len(vectors))).astype(int)]
-        self.centroid = even.mean(axis=0)
         cosines = stand_ins @ even.T
         self.mean, self.sigma = float(cosines.mean()), float(cosines.std(axis=1).mean())
 
@@ -135,7 +136,7 @@ class Corpus:
             text, places, bm25[places], cosine[places], judged,
             tuple(sorted((grade for grade in grades.values() if grade > 0), reverse=True)),
             script_of(text), self.scripts[places], self.lengths[places], idf, len(terms),
-            float(self.centroid @ vector), self.mean,
+            vector, self.mean,
         )  # fmt: skip
 
 
@@ -183,7 +184,7 @@ def embedder() -> CachedEmbedder:
 
 def kept(name: str, make: Callable[[], T]) -> T:
     """What ``make`` gave when it was first asked for, from disk."""
-    path = KEPT / f"{name}@{embedder().name}.pickle"
+    path = KEPT / f"{name}@{embedder().name}{f'-{PASSAGES}' if PASSAGES else ''}.pickle"
     if path.exists():
         found: T = pickle.loads(path.read_bytes())
         return found
@@ -217,7 +218,18 @@ def labels(name: str) -> tuple[dict[str, str], dict[str, Mapping[str, int]]]:
 
 def documents(name: str) -> Sequence[Document]:
     """What a collection, or a part of the demo, consists of."""
-    return kept("demo-" + name, lambda: _demo(name)) if name in DEMO else read_collection(DATA / name).documents
+    if name in DEMO:
+        return kept("demo-" + name, lambda: _demo(name))
+    every = read_collection(DATA / name).documents
+    if not 0 < PASSAGES < len(every):
+        return every
+    judged = read_collection(DATA / name).qrels
+    asked = {*labels(name)[0], *(row[1] for row in tsv("cross_lingual.tsv") if row[0] == name)}
+    relevant = {id_ for query in asked for id_, grade in judged[query].items() if grade > 0}
+    others = [document.id for document in every if document.id not in relevant]
+    more = max(0, PASSAGES - len(relevant))
+    drawn = relevant | {others[place * len(others) // more] for place in range(more)}
+    return [document for document in every if document.id in drawn]
 
 
 def corpus(name: str) -> Corpus:
@@ -235,6 +247,7 @@ def corpus(name: str) -> Corpus:
     return kept("corpus-" + name, make)
 
 
+@cache
 def background(name: str) -> Background:
     """As a dataset measures it when it is embedded."""
 

@@ -12,9 +12,9 @@ import argparse
 import math
 import random
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from pointsman import Dataset
 from pointsman.evaluation.collection import read_collection
@@ -34,7 +34,7 @@ def furthest(_: Pool[object], __: Iterable[float], otherwise: float) -> float:
     return otherwise
 
 
-WAYS: dict[str, tuple[Any, Any]] = {
+WAYS: dict[str, tuple[Literal["hybrid", "rrf", "bm25"], Callable[..., float]]] = {
     "nearest": ("hybrid", Pool._unknown),
     "mean": ("hybrid", mean),
     "furthest": ("hybrid", furthest),

@@ -25,14 +25,14 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import _judged
 import pointsman
-from _judged import DEMO, SETS, Judged, across, background, everyday, family, foreign, own
+from _judged import DEMO, PASSAGES, SETS, Judged, across, background, everyday, family, foreign, own
 from pointsman.calibrate import BINS, ece
 from pointsman.evaluation import read_collection
 from pointsman.request import SearchRequest
@@ -60,11 +60,12 @@ ROUND = 4  # digits that are kept
 UNLIKE = "tool_metatool_train"  # its own questions are everyday ones: no negatives can be had for it
 NAMED = ("demo_python", "zh_domainrag", "ru_faq_java", "en_scifact")
 LANGUAGE = {"latin": "en", "cyrillic": "ru", "han": "zh"}
+PASSAGES_SAID = f" (at most {PASSAGES:,} passages each, beside the relevant ones)" if PASSAGES else ""
 LABELLED = 5  # questions whose labels would do
 LABELLINGS = 6  # draws of them
 BASE_RATES = 0.75  # the standard deviation of collections' base rates as logits, which is printed
 KINDS = ("own", "everyday", "foreign")
-MINIMUM: dict[Form, float] = {"both": 0.4, "vector": 0.4, "words": 0.25}
+MINIMUM: dict[Form, float] = {"both": 0.35, "vector": 0.35, "words": 0.25}
 FORMS: tuple[Form, ...] = ("both", "vector", "words")
 
 
@@ -100,7 +101,7 @@ def evidence_of(judged: Judged, dataset: str, form: Form = "both") -> Evidence:
         judged.bm25 if words else None,
         judged.idf if words else None,
         judged.cosine if near else None,
-        judged.chance if near else None,
+        background(dataset).nearness(judged.vector) if near else None,
         background(dataset) if near else None,
     )
 
@@ -485,20 +486,31 @@ def _lost(made: pointsman.Workspace, name: str) -> None:
 
 
 def _price(made: pointsman.Workspace) -> bool:
-    """What judging adds to a search, with the vectors of the questions at hand."""
-    usual, dataset = made.engine, made.dataset("en_scifact")
+    """What judging and refusing add to a search, with the vectors of the questions at hand.
+
+    Milliseconds of the processor, as others use it too; each the least of several runs.
+    """
+    usual, dataset = made.engine, made.dataset("ru_faq_java")
     without = replace(usual, stages=replace(usual.stages, calibrations=()))
-    taken: dict[str, list[float]] = {"with": [], "without": []}
-    for one in own("en_scifact")[:150]:
-        request = SearchRequest.of(one.text, 5, {"refuse": False})
-        usual.search(request, [dataset])
+    least: dict[str, list[float]] = {"with": [], "without": []}
+    for one in own("ru_faq_java")[:150]:
+        requests = {
+            name: SearchRequest.of(one.text, 5, options)
+            for name, options in (("with", {}), ("without", {"refuse": False}))
+        }
+        usual.search(requests["with"], [dataset])
+        taken: dict[str, list[float]] = {"with": [], "without": []}
         for _ in range(6):
             for name, engine in (("with", usual), ("without", without)):
-                began = perf_counter()
-                engine.search(request, [dataset])
-                taken[name].append((perf_counter() - began) * 1e3)
-    more = median(taken["with"]) - median(taken["without"])
-    return held(more <= 0.3, f"at most .3 ms a search: {more:.3f} of {median(taken['with']):.2f}")
+                began = process_time()
+                engine.search(requests[name], [dataset])
+                taken[name].append((process_time() - began) * 1e3)
+        for name, some in taken.items():
+            least[name].append(min(some))
+    whole, bare = median(least["with"]), median(least["without"])
+    return held(
+        whole - bare <= 0.3, f"at most .3 ms a search: {whole - bare:.3f} of {whole:.2f}, {whole / bare:.3f} times"
+    )
 
 
 # ── cost ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -512,12 +524,12 @@ def cost() -> bool:
         for one in questions:
             evidence, size = evidence_of(one, name), letters(one)
             order = np.argsort(-one.cosine)[:count]
-            began = perf_counter()
+            began = process_time()
             found = calibration.judge(evidence, order.tolist(), size[order].tolist())
             assert found is not None
             never_increasing(found.relevance)
             calibration.confidence(found)
-            times.append((perf_counter() - began) * 1e3)
+            times.append((process_time() - began) * 1e3)
         taken[count] = median(times)
     print({count: f"{value:.3f} ms" for count, value in taken.items()})
     return held(max(taken.values()) <= 0.3, f"at most .3 ms for 5 to 100 hits: {max(taken.values()):.3f}")
@@ -538,8 +550,8 @@ def fitting(write: bool) -> bool:
         found.append(values)
     about = (
         "Read by pointsman.retrieval.relevance, which says what the features are. Fitted by: python "
-        "benchmarks/relevance.py fit --write. Collections: " + ", ".join(SETS) + ", and the 200 everyday questions "
-        "against each and against what pointsman demo indexes."
+        f"benchmarks/relevance.py fit --write. Collections: {', '.join(SETS)}{PASSAGES_SAID}, and the 200 everyday "
+        "questions against each and against what pointsman demo indexes."
     )
     text = json.dumps({"about": about, "calibrations": found}, indent=2) + "\n"
     if write:

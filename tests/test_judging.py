@@ -190,6 +190,15 @@ def test_m1_vectors_from_somewhere_else_are_measured_on_the_first_search(tmp_pat
         assert chances(workspace.search(ANSWERED[0][0], 3))["switch"] > 0.5
 
 
+def test_m1_what_an_earlier_version_measured_is_measured_again(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        rails = workspace.dataset("rails")
+        rails.add([Document(id_, text) for id_, text in RAILS.items()])
+        rails.store.annotate(**{BACKGROUND_NOTE: "", "background": '{"embedder": "e", "centroid": [0.1]}'})
+    with Workspace(tmp_path) as workspace:
+        assert chances(workspace.search(ANSWERED[0][0], 3))["switch"] > 0.5
+
+
 # ── what later stages do ─────────────────────────────────────────────────────────────────────────────────────────────
 
 

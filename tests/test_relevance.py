@@ -19,6 +19,7 @@ from pointsman.retrieval.relevance import (
     Evidence,
     Labelled,
     Relevance,
+    Script,
     fit_relevance,
     for_evidence,
     judge_by,
@@ -36,9 +37,10 @@ BACKGROUND = Background(
     mean=0.80,
     sigma=0.019,
     best={"latin": 0.82, "cyrillic": 0.79, "han": 0.80},
-    chance={"latin": 0.75, "cyrillic": 0.71, "han": 0.72},
     scripts={"latin": 1.0},
-    centroid=(1.0, 0.0),
+    direction=(20.0, 0.0),
+    chance={"latin": 15.0, "cyrillic": 14.0, "han": 14.5},
+    subject=5.0,
 )
 
 
@@ -46,7 +48,7 @@ def evidence(best: float = 0.9, words: float = 8.0, count: int = 100, **changes:
     """One candidate stands out, the others fall off evenly."""
     cosine = np.r_[best, np.linspace(0.80, 0.74, count - 1)]
     bm25 = np.r_[words, np.linspace(5.0, 0.0, count - 1)]
-    return replace(Evidence("latin", 5, bm25, 14.0, cosine, 0.80, BACKGROUND), **changes)
+    return replace(Evidence("latin", 5, bm25, 14.0, cosine, 18.5, BACKGROUND), **changes)
 
 
 def judge(one: Evidence, places: list[int] | None = None) -> Any:
@@ -60,7 +62,7 @@ def judge(one: Evidence, places: list[int] | None = None) -> Any:
 
 
 def test_what_stands_out_is_relevant_and_what_does_not_is_not() -> None:
-    good, bad = judge(evidence(0.93, 11.0)), judge(evidence(0.801, 5.1, nearness=0.74))
+    good, bad = judge(evidence(0.93, 11.0)), judge(evidence(0.801, 5.1, nearness=15.0))
     assert good.answerable > 0.9
     assert good.relevance[0] > 0.7
     assert max(good.relevance[1:]) < 0.1
@@ -180,9 +182,26 @@ def test_background() -> None:
     )
     assert found.best == {"latin": 0.2}
     assert found.mean == pytest.approx(0.5)
-    assert found.chance["han"] == pytest.approx(0.5)  # the median of .5, .5 and .7
-    assert found.nearness(np.array([0, 1], np.float32)) == pytest.approx(0.5)
     assert Background.from_json(found.to_json()) == found
+
+
+def test_a_language_has_no_say_in_where_a_dataset_lies() -> None:
+    """Texts are made of a subject (first), a language (second) and noise; Russian documents are about something."""
+    chance = np.random.default_rng(0)
+
+    def texts(subject: float, language: float, count: int) -> Any:
+        return np.column_stack([np.full(count, subject), np.full(count, language), np.zeros(count)]) + chance.normal(
+            0, 0.1, (count, 3)
+        )
+
+    languages: dict[Script, float] = {"latin": 0.0, "cyrillic": 3.0, "han": -2.0}
+    unrelated: Any = {script: texts(0.0, language, 40) for script, language in languages.items()}
+    found = Background.measured("e", 0.02, texts(1.0, 3.0, 200), texts(1.0, 3.0, 30), unrelated, {}, {"cyrillic": 1.0})
+    assert found.subject == pytest.approx(10, rel=0.2)
+    for script, language in languages.items():
+        for subject in (0.0, 0.5, 1.0):
+            [question] = texts(subject, language, 1)
+            assert found.nearness(question) - found.chance[script] == pytest.approx(10 * subject, abs=3.5)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"embedder": 1}', "null"])
@@ -241,7 +260,7 @@ def labelled(chance: np.random.Generator, *, answered: bool) -> Labelled:
     if answered:
         cosine[0] += 0.06
         bm25[0] += 5
-    one = Evidence("latin", 5, bm25, 16.0, cosine, 0.8 if answered else 0.74, BACKGROUND)
+    one = Evidence("latin", 5, bm25, 16.0, cosine, 18.5 if answered else 15.0, BACKGROUND)
     return Labelled(one, list(range(10)), [400] * 10, [answered and place == 0 for place in range(10)], answered)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -106,6 +107,24 @@ def test_behind_for_longer_than_a_moment(made: Path, monkeypatch: pytest.MonkeyP
     assert reader.lagging() is None
     sound(reader)
     reader.close()
+
+
+def test_a_clock_that_jumps(made: Path) -> None:
+    """Nobody goes by the age of a file alone."""
+    writer, reader = opened(made), opened(made)
+    for number, moment in enumerate((10**9, 0, 2**31, 10**9)):
+        add(writer, [Document(f"new{number}", f"tunnel{number}")])
+        writer.describe(description=f"{number}")
+        for path in made.rglob("*"):
+            os.utime(path, (moment, moment))
+        assert len(reader.keyword.search(f"tunnel{number}", 5)) == 1
+        again = opened(made)
+        assert again.manifest["description"] == f"{number}"
+        sound(again)
+        again.close()
+    for store in (writer, reader):
+        sound(store)
+        store.close()
 
 
 def test_an_empty_dataset_is_not_behind(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from syscall_kit import OPERATIONS, STRACE, Bench
+from syscall_kit import OPERATIONS, STRACE, Bench, Case
 
 pytestmark = pytest.mark.skipif(STRACE is None, reason="strace, which lets calls fail, is not installed")
 
@@ -27,3 +27,9 @@ def test_a_sample_of_the_cases(bench: Bench, operation: str) -> None:
     assert [f"{one.case}: {one.problems}" for one in outcomes if one.problems] == []
     if operation != "embed":  # a cache that fails costs time, and no call
         assert any(one.error for one in outcomes), "nothing has failed"
+
+
+def test_a_base_file_that_cannot_be_removed(bench: Bench) -> None:
+    """The sample may miss what there is once."""
+    outcome = bench.run(Case("rebuild", "unlink", "EIO", 1, for_good=False))
+    assert (outcome.error.partition(":")[0], outcome.problems) == ("StoreError", ())

@@ -202,6 +202,7 @@ MUTANTS = (
     Mutant("test_words_score_as_the_formula_says", "search", ranking(lambda pairs: pairs[:-1])),
     Mutant("test_words_score_as_the_formula_says", "search", ranking(lambda pairs: pairs[1:])),
     Mutant("test_words_after_changes", "delete", lambda _: len),
+    Mutant("test_the_weight_of_words", "search", after(lambda found: [replace(one, idf=2.2) for one in found])),
     Mutant("test_words_after_changes", "write", forgetful),
     Mutant("test_the_nearest_are_found", "search", ranking(lambda pairs: [(key, (1 + s) / 2) for key, s in pairs])),
     Mutant("test_the_nearest_are_found", "search", ranking(lambda pairs: pairs[:-1])),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.retrieval.candidates import StoreResults
@@ -28,6 +29,9 @@ from pointsman.types import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from pointsman.retrieval.candidates import Results
     from pointsman.retrieval.dataset_calibration import Calibration
@@ -200,27 +204,25 @@ def evidence_of(
     if near is not None and part.look.vector is not None:
         background = part.source.background_in(part.statistics)
         nearness = None if background is None else background.nearness(part.look.vector)
-    candidates = dict.fromkeys([*(words or ()), *(near or ())])
-    values: dict[str, list[float]] = {}
+    candidates = {**(words or {}), **(near or {})}
+    values: dict[str, NDArray[np.float64]] = {}
     further = {name: whole.pool.scores.get(name, {}) for name in scores}
     added = [own for own in keys if own not in candidates and any(keys[own] in some for some in further.values())]
     for name, some in (("bm25", words), ("vector", near)):
         if some is not None:
-            absent = 0.0 if name == "bm25" else math.nan
-            values[name] = list(map(some.get, candidates))  # type: ignore[arg-type]  # None goes in the next line
-            if None in values[name]:
-                values[name] = [absent if value is None else value for value in values[name]]
-            values[name] += [further[name].get(keys[own], absent) for own in added]
+            absent = repeat(0.0 if name == "bm25" else math.nan)
+            every = chain(map(some.get, candidates, absent), map(further[name].get, map(keys.get, added), absent))
+            values[name] = np.fromiter(every, float, len(candidates) + len(added))
     if part.statistics.vectors_due and "vector" in values:  # those that are to come, as the ranking has them
-        known = [value for value in values["vector"] if not math.isnan(value)]
-        values["vector"] = [max(known, default=value) if math.isnan(value) else value for value in values["vector"]]
-    place = {own: number for number, own in enumerate((*candidates, *added))}
+        cosines = values["vector"]
+        cosines[np.isnan(cosines)] = np.fmax.reduce(cosines, initial=math.nan)
+    place = dict(zip((*candidates, *added), count(), strict=False))
     evidence = Evidence(
         script,
         terms,
-        np.asarray(values["bm25"]) if "bm25" in values else None,
+        values.get("bm25"),
         part.idf,
-        np.asarray(values["vector"]) if "vector" in values else None,
+        values.get("vector"),
         nearness,
         background,
     )

@@ -156,7 +156,10 @@ def _marked(hit: Hit, rank: int) -> Hit:
     """The hit with its relevance in the provenance, if it has one."""
     if hit.relevance is None:
         return hit
-    return replace(hit, provenance=(*hit.provenance, Provenance("refuse", rank, hit.relevance)))
+    provenance = (*hit.provenance, Provenance("refuse", rank, hit.relevance))
+    if type(hit) is Hit:  # several times as fast as `replace`
+        return Hit(hit.document, hit.score, hit.dataset, provenance, hit.excerpt, hit.relevance)
+    return replace(hit, provenance=provenance)
 
 
 def _divided(hits: Sequence[Hit], threshold: Threshold) -> tuple[list[Hit], dict[HitKey, str]]:

@@ -5,9 +5,10 @@ Two things are estimated for each dataset that was searched, both from what its 
 - **Can it answer the question at all?** Every dataset has some passage nearest to *how do I bake bread*. Where the best
   cosines of such *unrelated* questions lie is measured when a dataset is embedded (`Background`), for each script of
   questions apart, since a Russian question is further from every English text than an English one. ``above`` is how
-  many σ the best cosine lies above that. ``domain`` says whether the question is as near to the dataset as a whole as
-  its own subjects are, which tells much where all documents are about one thing, and nothing where they are about
-  anything. ``peak`` is how far the best candidate stands out of the others.
+  many σ the best cosine lies above that. ``towards`` is how far the question lies from unrelated ones of its script in
+  the direction in which the documents lie from those of theirs: what all texts of a language have in common is taken
+  out on both sides, so it means the same across languages. ``within`` is that as a share of where the documents' own
+  sentences lie. ``peak`` is how far the best candidate stands out of the others.
 - **Is this hit an answer, if there is one?** That is decided by its competitors: what share of the evidence it has
   among all candidates, how far it lies behind or before the best other one, how much of the question's weight in words
   it has (``coverage``: BM25 as a share of the sum of the words' idf, which it cannot reach).
@@ -23,9 +24,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
@@ -58,8 +60,8 @@ PASSAGE: Final = 360
 """Letters from which on a text counts as a passage; a Han character counts as three."""
 
 _QUESTION: Final[Mapping[Form, tuple[str, ...]]] = {
-    "both": ("above", "domain", "peak", "across"),
-    "vector": ("above", "domain", "peak", "across"),
+    "both": ("above", "towards", "within", "peak", "across"),
+    "vector": ("above", "towards", "within", "peak", "across"),
     "words": ("coverage", "peak", "terms"),
 }
 _HIT: Final[Mapping[Form, tuple[str, ...]]] = {
@@ -73,6 +75,7 @@ _HIT: Final[Mapping[Form, tuple[str, ...]]] = {
         *("han", "cyrillic"),
     ),
 }  # fmt: skip
+_HAN: Final = re.compile("[\u3400-\u9fff]")
 _CONFIDENCE: Final = ("answerable", "any")
 _LIMIT: Final = 4.0  # the logit of "answerable" beyond which it says nothing more of a hit
 _RIDGE: Final = 1e-3
@@ -82,7 +85,7 @@ _LEAST: Final = 20  # questions of either kind below which nothing can be fitted
 # ── what is known ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: the centroid is kept as an array
 class Background:
     """Where the cosines of questions lie that a dataset has no answer to; measured once, and kept with it.
 
@@ -91,18 +94,21 @@ class Background:
         mean: of cosines between questions on the dataset's subjects and its documents drawn evenly.
         sigma: the standard deviation of such cosines; see `pointsman.retrieval.calibration.CosineSpread`.
         best: by script of the question, the median over unrelated questions of their best cosine.
-        chance: by script, the median over unrelated questions of their mean cosine to documents drawn evenly.
         scripts: the share of documents that are mainly in each script.
-        centroid: the mean of the vectors of documents drawn evenly, shape ``(dimensions,)``.
+        direction: from unrelated questions in the documents' scripts to the documents, shape ``(dimensions,)``; so long
+            that unrelated questions have a standard deviation of 1 along it.
+        chance: by script, where unrelated questions lie along it on average.
+        subject: how much further stand-ins for questions on the dataset's subjects lie than those in their scripts.
     """
 
     embedder: str
     mean: float
     sigma: float
     best: Mapping[Script, float]
-    chance: Mapping[Script, float]
     scripts: Mapping[Script, float]
-    centroid: tuple[float, ...] = field(repr=False)
+    direction: tuple[float, ...] = field(repr=False)
+    chance: Mapping[Script, float]
+    subject: float
 
     @classmethod
     def measured(
@@ -129,23 +135,37 @@ class Background:
         import numpy as np
 
         centroid = documents.mean(axis=0)
+        usual = {script: vectors.mean(axis=0) for script, vectors in unrelated.items()}
+        total = sum(scripts.get(script, 0.0) for script in usual)
+        weights = {script: scripts.get(script, 0.0) / total if total else 1 / len(usual) for script in usual}
+        own = sum(weight * usual[script] for script, weight in weights.items())
+        direction = centroid - own
+        others = np.concatenate([(vectors - usual[script]) @ direction for script, vectors in unrelated.items()])
+        direction /= max(float(others.std()), 1e-9)
         return cls(
             embedder,
             float((likely @ centroid).mean()),
             sigma,
             {script: float(np.median(cosines)) for script, cosines in best.items()},
-            {script: float(np.median(vectors @ centroid)) for script, vectors in unrelated.items()},
             dict(scripts),
-            tuple(float(value) for value in centroid),
+            tuple(direction.tolist()),
+            {script: float(vector @ direction) for script, vector in usual.items()},
+            float((likely @ direction).mean() - own @ direction),
         )
 
     def nearness(self, vector: NDArray[np.float32]) -> float:
-        """The mean cosine of a question to documents drawn evenly.
+        """How far a question lies along `direction`.
 
         Args:
             vector: the question's, shape ``(dimensions,)``.
         """
-        return float(_array(self.centroid) @ vector)
+        return float(self._direction @ vector)
+
+    @cached_property
+    def _direction(self) -> NDArray[np.float32]:
+        import numpy as np
+
+        return np.array(self.direction, np.float32)
 
     def to_json(self) -> str:
         """The background as `from_json` reads it."""
@@ -160,16 +180,9 @@ class Background:
         """
         try:
             values = json.loads(text)
-            return cls(**{**values, "centroid": tuple(values["centroid"])})
+            return cls(**{**values, "direction": tuple(values["direction"])})
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"this is no background of a dataset: {error}") from None
-
-
-@lru_cache(maxsize=1024)
-def _array(values: tuple[float, ...]) -> NDArray[np.float32]:
-    import numpy as np
-
-    return np.asarray(values, np.float32)
 
 
 @cache
@@ -231,7 +244,7 @@ def letters_of(text: str) -> int:
     """How long a text is in letters, a Han character counting as three; exact below `PASSAGE`."""
     if len(text) >= PASSAGE or text.isascii():
         return len(text)
-    return sum(3 if "\u3400" <= letter <= "\u9fff" else 1 for letter in text)
+    return len(text) + 2 * len(_HAN.findall(text))
 
 
 # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -246,7 +259,14 @@ class Logistic:
 
     def logits(self, features: Mapping[str, Any]) -> Any:
         """Before the exponential; of arrays where features are arrays."""
-        return self.intercept + sum(slope * features[name] for name, slope in self.slopes.items())
+        constant, varying = self.intercept, 0.0
+        for name, slope in self.slopes.items():
+            value = features[name]
+            if type(value) is float:  # added up apart: an array takes ten times as long to add to
+                constant += slope * value
+            else:
+                varying = varying + slope * value
+        return constant + varying
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +467,7 @@ class Candidates:
         form: which scores to look at.
     """
 
-    __slots__ = ("coverage", "evidence", "form", "near", "scores", "terms")
+    __slots__ = ("_sums", "best", "coverage", "evidence", "form", "near", "scores", "terms")
 
     def __init__(self, evidence: Evidence, form: Form) -> None:
         import numpy as np
@@ -468,6 +488,10 @@ class Candidates:
                 near = np.where(np.isnan(near), np.nanmin(near, initial=0.0), near)
             self.near = near
             self.scores = KAPPA * near if form == "vector" else self.scores + KAPPA * near
+        self.best = float(self.scores.max())
+        falls = np.exp((self.scores - self.best) / 8)
+        squares = falls * falls
+        self._sums = {8: float(falls.sum()), 4: float(squares.sum()), 2: float(squares @ squares)}
 
     def question(self) -> dict[str, float]:
         """What tells whether a dataset holds an answer."""
@@ -479,21 +503,18 @@ class Candidates:
         background, script = evidence.background, evidence.script
         assert background is not None, "it is in the form"
         assert evidence.nearness is not None, "so is this"
-        own = max(background.scripts, key=background.scripts.__getitem__, default=script)
-        near = (evidence.nearness - background.chance[script]) / background.sigma
-        subject = (background.mean - background.chance[own]) / background.sigma  # how far its own lie from all others
+        towards = evidence.nearness - background.chance[script]
         return {
             **features,
             "above": float(self.near.max()) + (background.mean - background.best[script]) / background.sigma,
-            "domain": min(max(near * subject - subject * subject / 2, -8.0), 8.0),
+            "towards": min(max(towards, -2.0), 5.0),
+            "within": min(max(towards / max(background.subject, 1.0), -0.5), 1.2),
             "across": float(evidence.across),
         }
 
-    def _competition(self, width: float) -> float:
+    def _competition(self, width: Literal[2, 4, 8]) -> float:
         """The logarithm of the evidence of all candidates, as a multiple of the best one's."""
-        import numpy as np
-
-        others = float(np.exp((self.scores - self.scores.max()) / width).sum()) - 1
+        others = self._sums[width] - 1
         if self.near is not None and 1 < len(self.scores) <= LEAST:  # a dataset of five has few to stand out of
             others *= LEAST / (len(self.scores) - 1)
         return math.log1p(others)
@@ -508,18 +529,17 @@ class Candidates:
         import numpy as np
 
         evidence, scores = self.evidence, self.scores
+        behind = scores[places] - self.best
         features: dict[str, Any] = {
             "terms": self.terms,
             "brief": np.maximum(0.0, 1 - letters / PASSAGE),
             "han": float(evidence.script == "han"),
             "cyrillic": float(evidence.script == "cyrillic"),
+            "share_2": behind / 2 - self._competition(2),
+            "share_8": behind / 8 - self._competition(8),
             "lead": np.minimum(np.maximum(_lead(scores, places), -5.0), 5.0),
             "across": 0.0,
         }
-        behind = scores - scores.max()
-        for width in (2, 8):
-            share = behind[places] / width
-            features[f"share_{width}"] = share - self._competition(width)
         if self.near is not None:
             features["across"] = float(evidence.across)
             features["cosine_lead"] = _lead(self.near, places)
@@ -539,9 +559,12 @@ def _lead(scores: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.
 
     if len(scores) < 2:
         return np.zeros(len(places))
-    second, best = np.partition(scores, -2)[-2:]
-    mine = scores[places]
-    return np.asarray(mine - np.where(mine == best, second, best))
+    ordered = scores.copy()
+    ordered.partition(-2)
+    second, best = ordered[-2], ordered[-1]
+    lead: NDArray[np.float64] = scores[places] - best
+    lead[lead == 0] = best - second
+    return lead
 
 
 def _sigmoid(logits: Any) -> Any:

@@ -32,7 +32,8 @@ USUAL_SIGMA: Final = 0.05
 """The standard deviation of cosines assumed until it can be measured, if the embedder does not state its own."""
 
 SCRIPTS_NOTE: Final = "scripts"
-BACKGROUND_NOTE: Final = "background"
+BACKGROUND_NOTE: Final = "background2"
+"""The number is that of its fields: what another version has noted is passed over, and measured again."""
 
 
 class Source(ABC):
