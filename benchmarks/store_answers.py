@@ -1,8 +1,9 @@
 """The same questions to a folder, to servers and over HTTP: ``python benchmarks/store_answers.py``.
 
 Datasets are indexed into a folder once and copied with their vectors. Whole answers (``auto``, nothing refused) are
-compared with the folder's: nDCG@10, the share of the first five that are the same, and how far ``relevance`` is apart
-for the same document. ``--places`` leaves some out.
+compared with the folder's: nDCG@10 (wanted within .003), the share of the first five that are the same (.98), how far
+``relevance`` is apart for the same document (.02 on average), and how many questions are refused in one place only.
+``--places`` leaves some out. Exit status 1: a bound was missed.
 """
 
 from __future__ import annotations
@@ -28,39 +29,45 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 COLLECTIONS = ("en_scifact", "ru_faq_java", "zh_cmrc2018")
 PLACES = ("postgresql", "opensearch", "http")
-Answers = dict[str, list[tuple[str, float, float]]]
+Answers = dict[str, tuple[bool, list[tuple[str, float]]]]
 
 
 def answers(workspace: Any, name: str, queries: dict[str, str]) -> Answers:
-    """Ids with their scores and relevance, by question."""
-    return {
-        key: [
-            (hit.id, hit.score, hit.relevance or 0.0)
-            for hit in workspace.search(query, 10, datasets=[name], refuse=False)
-        ]
-        for key, query in queries.items()
-    }
+    """By question whether it is refused, and ids with their relevance."""
+    found = {}
+    for key, query in queries.items():
+        answer = workspace.search(query, 10, datasets=[name])
+        hits = answer.hits if answer.refused is None else answer.refused.near_misses
+        assert all(hit.relevance is not None for hit in hits), f"{name}: nothing judges {query!r}"
+        found[key] = answer.refused is not None, [(hit.id, hit.relevance) for hit in hits]
+    return found
 
 
-def compared(name: str, place: str, qrels: Any, first: Answers, other: Answers) -> str:
-    """A line of figures."""
+def compared(name: str, place: str, qrels: Any, first: Answers, other: Answers) -> bool:
+    """Print a line of figures; whether all bounds are met."""
     ndcg = [
-        measure(qrels, {key: [id_ for id_, _, _ in hits] for key, hits in one.items()}).means["ndcg@10"]
+        measure(qrels, {key: [id_ for id_, _ in hits] for key, (_, hits) in one.items()}).means["ndcg@10"]
         for one in (first, other)
     ]
-    overlaps, apart = [], []
-    for key, hits in first.items():
-        mine, theirs = ([id_ for id_, _, _ in one[:5]] for one in (hits, other[key]))
+    overlaps, apart, differently = [], [], 0
+    for key, (refused, hits) in first.items():
+        elsewhere, there = other[key]
+        mine, theirs = ([id_ for id_, _ in one[:5]] for one in (hits, there))
         overlaps.append(len({*mine} & {*theirs}) / max(len(mine), len(theirs), 1))
-        relevance = {id_: value for id_, _, value in hits}
-        apart += [abs(relevance[id_] - value) for id_, _, value in other[key] if id_ in relevance]
-    return (
-        f"{name}, {place}: nDCG@10 {ndcg[1]:.4f} (folder {ndcg[0]:.4f}), top 5 the same {np.mean(overlaps):.4f}, "
-        f"relevance apart {np.mean(apart):.4f} on average, {np.quantile(apart, 0.99):.3f} at p99"
+        relevance = dict(hits)
+        apart += [abs(relevance[id_] - value) for id_, value in there if id_ in relevance]
+        differently += refused != elsewhere
+    met = abs(ndcg[1] - ndcg[0]) <= 0.003 and np.mean(overlaps) >= 0.98 and np.mean(apart) <= 0.02
+    print(
+        f"{'ok' if met else 'MISSED':7}{name}, {place}: nDCG@10 {ndcg[1]:.4f} (folder {ndcg[0]:.4f}), "
+        f"top 5 the same {np.mean(overlaps):.4f}, relevance apart {np.mean(apart):.4f} on average, "
+        f"{np.quantile(apart, 0.99):.3f} at p99; {differently} of {len(first)} refused in one place only",
+        flush=True,
     )
+    return bool(met)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collections", nargs="+", default=COLLECTIONS)
     parser.add_argument("--places", nargs="+", choices=PLACES, default=PLACES)
@@ -96,13 +103,15 @@ def main() -> None:
 
             served = stack.enter_context(Served(folder, embedder="default")).ready()
             places["http"] = stack.enter_context(closing(pointsman.Client(f"http://127.0.0.1:{served.port}")))
+        met = True
         for name, collection in collections.items():
             queries = dict(list(collection.queries.items())[: options.questions])
             qrels = {key: value for key, value in collection.qrels.items() if key in queries}
             first = answers(here, name, queries)
             for place, workspace in places.items():
-                print(compared(name, place, qrels, first, answers(workspace, name, queries)), flush=True)
+                met &= compared(name, place, qrels, first, answers(workspace, name, queries))
+    return 0 if met else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

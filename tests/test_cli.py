@@ -316,3 +316,12 @@ def test_search_says_why(indexed: Cli) -> None:
     assert found["why"][1]["verdict"] == "no dataset that was searched has a document with this id"
     text = indexed("search", "tea", "-k", "1", "--no-refuse", "--why", ids[-1]).stdout
     assert "the answer has 1" in text
+
+
+def test_serving_without_its_packages_says_what_to_install() -> None:
+    """What ``pip install pointsman`` brings has no server."""
+    code = "import sys; sys.modules['starlette'] = None; from pointsman.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "serve"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'pointsman[server]'" in done.stderr
+    assert "Traceback" not in done.stderr

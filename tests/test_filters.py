@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -409,3 +410,20 @@ def test_filters_are_values() -> None:
         tree & "a = 1"  # type: ignore[operator]
     with pytest.raises(FilterError, match="parse_filter"):
         And(("a = 1",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ignore_case", [False, True])
+def test_ends_of_strings_in_the_terms_of_opensearch(ignore_case: bool) -> None:
+    """Lucene's expressions match whole terms, as `re.fullmatch` does; so this needs no server."""
+    pytest.importorskip("opensearchpy")
+    from pointsman.store.opensearch.queries import clause, facts_of
+
+    sizes = (0, 1, 144, 145, 146, 845, 851, 995, 1000, 1850)
+    for value in ("", "x.PDF", *("в" * size + "x.pdf" for size in sizes)):
+        document = Document("1", "x", {"a": value, "b": f"{value} ends otherwise"})
+        terms = facts_of(document)
+        for part in ("", ".pdf", "xpdf", "PDF", "в" * 20 + "x.pdf", "в" * 145 + "x.pdf", "в"):
+            wanted = EndsWith("a", part, ignore_case)
+            pattern = clause(wanted)["regexp"]["facts"]["value"]
+            matched = any(re.fullmatch(pattern, term, re.DOTALL) for term in terms)
+            assert matched is wanted.matches(document.fields), (value[:20], len(value), part)

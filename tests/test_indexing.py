@@ -153,7 +153,9 @@ def test_watching_indexes_what_changes_comes_and_goes(tmp_path: Path) -> None:
         with pointsman.open(
             folder / ".pointsman", embedder=load_embedder("hashing")
         ) as workspace:  # which another process may write to meanwhile
-            workspace.dataset("notes").add([Document("by hand", "Written by somebody else.")])
+            notes = workspace.dataset("notes")
+            with notes.writing(30):  # vectors may just be made
+                notes.add([Document("by hand", "Written by somebody else.")])
         shutil.rmtree(folder / "old")
         passages(0, 2)
         process.send_signal(signal.SIGINT)

@@ -105,6 +105,14 @@ class TestCorrecting:
         assert found.query.text == "whistle of the engine"
         assert found.detail == "corrected by the documents' own words: whistel → whistle, enigne → engine"
 
+    def test_a_common_word_that_no_document_has_is_searched_beside_what_was_written(self, dataset: Dataset) -> None:
+        found = Corrector([dataset]).transform("whistle of the wisdmo")
+        assert found.query.text == "whistle of the wisdom"
+        assert [variant.text for variant in found.variants] == ["whistle of the wisdmo"]
+        assert found.spelling is not None
+        assert found.spelling.both
+        assert found.detail.startswith("corrected by the documents' own words and common ones: wisdmo → wisdom")
+
     @pytest.mark.parametrize("text", ["whistle engine", "rail", "", "X9-77", "信号", "lamps"])
     def test_what_is_right_or_unknown_stays(self, dataset: Dataset, text: str) -> None:
         query = Query(text)

@@ -265,6 +265,42 @@ def test_words_of_the_language_are_left_alone(text: str, corrected: str) -> None
     assert words.correct(text).text == corrected
 
 
+COMMON = Lexicon(
+    {"файлы": 3.9, "сети": 4.8, "вообще": 5.6, "среда": 4.2, "серна": 2.2, "load": 4.6, "poem": 4.1, "government": 5.6}
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "alternative"),
+    [
+        ("айлы", "файлы"),  # the first letter
+        ("рткрыть ыайлы", "рткрыть файлы"),
+        ("фйлы", "файлы"),  # short, and in few documents
+        ("вобще", "вообще"),  # in no document
+        ("wovernment", "government"),
+        ("серна", None),  # a rare word, and not rare enough for a slip
+        ("поем", None),  # of the other script
+        ("фай", None),  # too short
+        ("файл", None),  # a form of a word
+        ("Вобще вообще", "Вообще вообще"),
+        ("он Вобще", None),  # may be a name of which no document knows
+        ("poad lozd", "load load"),
+        ("poad lozd lpad", None),  # three such words are of another language
+    ],
+)
+def test_for_what_only_the_language_speaks_is_searched_in_both_forms(text: str, alternative: str | None) -> None:
+    words = Speller({"файлы": 2, "сеть": 20, "среды": 3, "load": 4}, lexicon=COMMON)
+    correction = words.correct(text)
+    assert (correction.text, correction.alternative) == (text, alternative)
+
+
+def test_the_commoner_of_two_words_one_slip_away_is_meant() -> None:
+    words = Speller({"сайты": 3, "файлы": 3}, lexicon=Lexicon({"сайты": 2.6, "файлы": 4.9}))
+    assert words.correct("сайлы").alternative == "файлы"
+    words = Speller({"сайты": 3000, "файлы": 3}, lexicon=Lexicon({"сайты": 4.6, "файлы": 4.9}))
+    assert words.correct("сайлы").text == "сайты", "and the one that fills the corpus, for sure"
+
+
 def test_what_may_be_a_name_is_searched_in_both_forms() -> None:
     found = speller.correct("the Neurla retreival")
     assert found.text == "the Neurla retrieval"

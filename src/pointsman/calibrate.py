@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.errors import InputError
 from pointsman.request import SearchRequest
+from pointsman.reranking import Judged, first_hits, labelled_questions, measured_reranking, without_models
 from pointsman.retrieval.background import spread_evenly
 from pointsman.retrieval.branches import Question, SourceBranch
 from pointsman.retrieval.candidates import StoreResults
-from pointsman.retrieval.dataset_calibration import MOST_HITS, Calibration, Coverage
+from pointsman.retrieval.dataset_calibration import MOST_HITS, Calibration, Coverage, Reranking
+from pointsman.retrieval.fusion import KAPPA
 from pointsman.retrieval.judging import evidence_of
 from pointsman.retrieval.relevance import (
     FIRST,
@@ -113,12 +115,14 @@ class Calibrating:
         questions: answered ones.
         fits: by form of evidence.
         reason: in words, with the figures.
+        reranking: whether the reranker of the settings gains; None where they name none.
     """
 
     calibration: Calibration | None
     questions: int
     fits: tuple[Fit, ...]
     reason: str
+    reranking: Reranking | None = None
 
 
 def calibrate(
@@ -133,7 +137,7 @@ def calibrate(
     Two fits are tried, one that moves and stretches the odds of the calibration that comes with Pointsman, and, with
     labels, one of all coefficients; the better one by cross-validation is adopted where its log loss and its
     calibration error are lower than those so far. Unanswered questions are those whose labels are all 0, and 120 on
-    anything.
+    anything. Before that the reranker that the settings name is adopted if it ranks these questions better.
 
     Args:
         dataset: whose hits.
@@ -146,9 +150,15 @@ def calibrate(
     """
     study = _Study(dataset, on_progress or (lambda *_: None))
     labelled = queries is not None
+    study.reranking = reranking = study.measured_reranking(queries, qrels or {})
+    previous = dataset.engine.stages.fitted.get(dataset.name, Calibration(""))
+    if reranking is not None:
+        previous = replace(previous, reranking=reranking)
+    said = [] if reranking is None else [reranking.reason]
     if not labelled and _is_calibrated(dataset):
         reason = "what comes with Pointsman was fitted to people's questions, which goes before any made from documents"
-        return Calibrating(None, 0, (), f"nothing was fitted: {reason}; give labels")
+        reason = "; ".join([f"nothing was fitted: {reason}; give labels", *said])
+        return Calibrating(None if reranking is None else previous, 0, (), reason, reranking)
     if queries is None:
         rows = study.made()
         origin = f"{len(rows)} questions made from the documents"
@@ -166,10 +176,12 @@ def calibrate(
         coverage = study.coverage(queries, qrels or {}, halves)
     if coverage is not None:
         parts.append(f"coverage of up to {coverage.most:.2f} can be promised")
-    reason = f"{origin}; {'; '.join(parts)}"
+    reason = f"{origin}; {'; '.join(parts + said)}"
     origin = f"fitted to {origin} by pointsman calibrate" if kept else f"kept as it was after {origin}"
-    calibration = Calibration(origin, tuple(kept), coverage) if kept or coverage else None
-    return Calibrating(calibration, count, tuple(fits), reason)
+    calibration = None if reranking is None else previous
+    if kept or coverage:
+        calibration = Calibration(origin, tuple(kept), coverage, previous.reranking)
+    return Calibrating(calibration, count, tuple(fits), reason, reranking)
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -222,6 +234,7 @@ class _Study:
 
     def __init__(self, dataset: Dataset, told: Progress) -> None:
         self.dataset, self.told = dataset, told
+        self.reranking: Reranking | None = None  # what the answers are to be reranked by
         policy = dataset.engine.stages.policy
         self.branch = SourceBranch(dataset, "auto", 0.0 if policy is None else policy.absent_script)
 
@@ -233,6 +246,42 @@ class _Study:
             if row is not None:
                 rows.append(replace(row, half=half))
         return rows
+
+    def measured_reranking(self, queries: Mapping[str, str] | None, qrels: Grades) -> Reranking | None:
+        """Whether the reranker of the settings gains on labelled questions, or on those made from documents."""
+        engine = without_models(self.dataset)
+        if queries is not None:
+            questions = labelled_questions(engine, self.dataset, queries, qrels)
+            return measured_reranking(engine, questions, "labelled questions")
+        return measured_reranking(engine, self._made_rankings(engine), "questions made from the documents")
+
+    def _made_rankings(self, engine: Engine) -> Iterator[Judged]:
+        """Questions made from documents with their hits, where the document stands as what is left of it does."""
+        for document, text, rest in _taken_out(self.dataset):
+            query, hits = first_hits(engine, self.dataset, text)
+            if any(hit.id == document.id for hit in hits):
+                less = [self._hit_without(hit, text, document, rest) if hit.id == document.id else hit for hit in hits]
+                yield Judged(query, tuple(sorted(less, key=lambda hit: -hit.score)), {document.id: 1})
+
+    def _hit_without(self, hit: Hit, question: str, document: Document, rest: Document) -> Hit:
+        """The hit of a document that lacks the question, with the score that it has then."""
+        lists = {step.source: step for step in hit.provenance}
+        words, near = lists.get("bm25"), lists.get("vector")
+        share = self._share_of_words(question, document, rest)
+        cosine = self._cosine(question, rest) if near is not None else 0.0
+        if words is None or near is None or words.score is None or near.score is None:
+            score = hit.score * share if near is None else cosine
+        else:
+            spread = self.dataset.cosine_spread
+            assert spread is not None, "there are vectors"
+            chance = near.score - spread.mean
+            slope = (near.normalised or 0.0) / chance if chance else KAPPA / spread.sigma
+            score = hit.score - (1 - share) * (words.normalised or 0.0) - slope * (near.score - cosine)
+        return replace(hit, document=rest, score=score)
+
+    def _cosine(self, question: str, document: Document) -> float:
+        vectors = self.dataset.embedder.embed_documents([document.searchable])
+        return float(vectors[0] @ self.dataset.query_vectors(question))
 
     def coverage(self, queries: Mapping[str, str], qrels: Grades, halves: Halves) -> Coverage | None:
         """How many hits hold an answer; None where not every hit has a relevance."""
@@ -267,7 +316,7 @@ class _Study:
     def _engine(self, kept: Sequence[Relevance]) -> Engine:
         """The dataset's own with these calibrations and no others that were fitted."""
         engine = self.dataset.engine
-        fitted = {self.dataset.name: Calibration("", tuple(kept))} if kept else {}
+        fitted = {self.dataset.name: Calibration("", tuple(kept), None, self.reranking)}
         return replace(engine, stages=replace(engine.stages, fitted=fitted))
 
     def _request(self, text: str) -> SearchRequest:
@@ -324,9 +373,8 @@ class _Study:
             bm25 = bm25.copy()
             bm25[mine] *= self._share_of_words(question, document, rest)
         if cosine is not None:
-            vectors = self.dataset.embedder.embed_documents([rest.searchable])
             cosine = cosine.copy()
-            cosine[mine] = float(vectors[0] @ self.dataset.query_vectors(question))
+            cosine[mine] = self._cosine(question, rest)
         letters = row.letters.copy()
         letters[mine] = letters_of(rest.text)
         return replace(row, evidence=replace(evidence, bm25=bm25, cosine=cosine), letters=letters)

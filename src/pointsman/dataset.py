@@ -1,4 +1,4 @@
-"""A dataset: documents in a store, the embedder that serves them, and the ways to search them."""
+"""A dataset: documents in a store, with the embedder for them and ways to search them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from pointsman.types import RetrievalContext
 
 _NAME = re.compile(r"(?!\.)[\w.\-]{1,64}(?<!\.)", re.UNICODE)
-_NAME_BYTES = 200  # files have names of 255 bytes at most, and temporary ones are longer than the dataset's
+_NAME_BYTES = 200  # file names have at most 255 bytes, and temporary ones are longer than the dataset's
 Existing = Literal["update", "keep", "refuse"]
 """What happens to documents that are added under an id that exists."""
 EXISTING: Final = ("update", "keep", "refuse")
@@ -87,27 +87,27 @@ _SPREAD_AT = "cosine_spread_at"
 class Dataset(Source):
     """Documents under a name, with their own store and settings (R1).
 
-    Nothing is opened before it is needed, and nothing is made before something is written: reading a dataset that does
-    not exist finds nothing, and leaves nothing behind. Without a ``path`` the documents live in a temporary directory
-    that goes with the object.
+    Nothing is opened before it is needed, and nothing is created before the first write: reading a dataset that does
+    not exist returns nothing and leaves no trace. Without a ``path`` the documents are in a temporary directory that is
+    deleted with the object.
 
     Args:
         name: 1 to 64 letters, digits, ``_``, ``-`` or ``.``; any script.
-        description: what is in it, for those who choose where to look.
+        description: its contents, for routers and people who choose where to search.
         indexing_technique: ``"vector"``, ``"keyword"`` (full text) or ``"hybrid"``; a keyword dataset embeds nothing.
         path: its directory.
-        store: where its documents are, instead of a directory.
-        backend: what has, or makes, the store of this name, instead of either.
-        embedder: anything with ``embed(text)``; the default embedder unless given.
-        bm25_k1: term frequency saturation of BM25; a stored dataset keeps its own where this is 1.2.
-        bm25_b: length normalisation of BM25; a stored dataset keeps its own where this is 0.75.
-        query_vectors: embeds queries, by the same embedder; datasets that are searched together share one, so that a
+        store: the store with its documents, instead of a directory.
+        backend: opens or creates the store of this name, instead of either.
+        embedder: anything with ``embed(text)``; by default the default embedder.
+        bm25_k1: term frequency saturation of BM25; if this is 1.2, a stored dataset keeps its own.
+        bm25_b: length normalisation of BM25; if this is 0.75, a stored dataset keeps its own.
+        query_vectors: embeds queries with the same embedder; datasets that are searched together share one, so that a
             query is embedded once.
-        engine: how searches are put together; a workspace gives its own.
-        on_make: called when the dataset has been made.
+        engine: returns the engine for searches; a workspace passes its own.
+        on_make: called when the dataset has been created.
 
     Raises:
-        InputError: name, technique or embedder cannot be used.
+        InputError: name, technique or embedder is invalid.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Dataset(Source):
         self._backend = backend
         self._embedder = None if embedder is None else as_embedder(embedder)
         self._bm25 = {"k1": bm25_k1, "b": bm25_b}
-        # A stored dataset keeps its constants; only others than the usual ones are meant to replace them.
+        # A stored dataset keeps its constants; only values other than the defaults replace them.
         self._bm25_changed = {name: value for name, value in self._bm25.items() if value != _BM25[name]}
         self._store: Store | None = store
         self._opening = threading.RLock()
@@ -266,23 +266,23 @@ class Dataset(Source):
         return self.store.statistics().vectors_due
 
     async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
-        """`add`, awaited."""
+        """Async version of `add`."""
         return await in_thread(partial(self.add, documents, **options))
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:
-        """Be the writer within the block: wait for other processes that write, and keep them out until it ends.
+        """Be the writer within the block: wait for other writing processes, and keep them out until it ends.
 
-        Without it a write does not wait, and lets others write when it ends. Blocks may be nested, and threads may be
-        inside together; the end of the last one releases the lock, and readers stay open. Processes that wait take
-        turns, so a long import that has a block for every batch lets others in. Stores with many writers need none of
-        this, and wait for nobody.
+        Without it, a write does not wait, and lets others write when it ends. Blocks may be nested, and several threads
+        may be inside; the end of the last block releases the lock, and readers stay open. Waiting processes take turns,
+        so a long import with a block for every batch lets others in. Stores with many writers need no such block and
+        never wait.
 
         Args:
             wait: seconds to wait for another process.
 
         Raises:
-            LockedError: another process is the writer, and still is after that time.
+            LockedError: another process is still the writer after that time.
             UnknownNameError: another process has deleted the dataset.
         """
         self._follow_manifest()
@@ -293,10 +293,10 @@ class Dataset(Source):
     def delete(
         self, ids: str | Iterable[str] | None = None, *, filters: str | Mapping[str, Any] | Filter | None = None
     ) -> int:
-        """Delete documents by id, or those that match a filter; unknown ids are passed over.
+        """Delete documents by id, or those that match a filter; unknown ids are skipped.
 
         Returns:
-            How many there were.
+            The number of deleted documents.
 
         Raises:
             InputError: neither ids nor filters are given.
@@ -309,19 +309,19 @@ class Dataset(Source):
         return self.make().delete(several_ids, _parsed(filters))
 
     async def adelete(self, ids: str | Iterable[str] | None = None, **options: Any) -> int:
-        """`delete`, awaited."""
+        """Async version of `delete`."""
         return await in_thread(partial(self.delete, ids, **options))
 
     async def aget(self, id: str) -> Document | None:  # noqa: A002  (see get)
-        """`get`, awaited."""
+        """Async version of `get`."""
         return await in_thread(self.get, id)
 
     def get_many(self, ids: Sequence[str]) -> list[Document | None]:
-        """Returns the documents with these ids in order, None for unknown ids."""
+        """Return the documents with these ids in order, None for unknown ids."""
         return self.store.get(list(ids))
 
     async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
-        """`get_many`, awaited."""
+        """Async version of `get_many`."""
         return await in_thread(self.get_many, ids)
 
     def text(
@@ -332,38 +332,38 @@ class Dataset(Source):
         start: int = 0,
         end: int | None = None,
     ) -> SourceText:
-        """The text that citations point into, put together out of the stored passages; no file is read.
+        """Return the text that citations refer to, reassembled from the stored passages; no file is read.
 
         ``dataset.text(citation.source, hash=citation.hash).text[citation.start : citation.end]`` is the quote.
 
         Args:
-            source: a file as its citations name it, or the id of a document that is from no file.
-            hash: as the citation has it; without it, of the content that most of the stored passages are from.
-            start: of the part that is wanted.
-            end: after it; what goes beyond the end of the text is left out.
+            source: a file as named in citations, or the id of a document that is not from a file.
+            hash: the citation's hash; None selects the content that most of the stored passages come from.
+            start: start of the requested part.
+            end: end of the requested part; it may exceed the end of the text.
 
         Raises:
-            UnknownNameError: nothing of this source, or of it with this hash, is stored.
-            InputError: the places are out of range, or more than 100,000,000 characters apart.
+            UnknownNameError: no document of this source, or of this source with this hash, is stored.
+            InputError: the offsets are out of range, or more than 100,000,000 characters apart.
         """
         return source_text(self.store, source, hash=hash, start=start, end=end)
 
     async def atext(self, source: str, **options: Any) -> SourceText:
-        """`text`, awaited."""
+        """Async version of `text`."""
         return await in_thread(partial(self.text, source, **options))
 
     def get_vectors(self, ids: Sequence[str]) -> list[NDArray[np.float32] | None]:
-        """Returns the stored unit vectors of these ids in order, None where no vector is stored.
+        """Return the stored unit vectors of these ids in order, None if no vector is stored.
 
         Raises:
-            UnmetNeedError: the store does not give vectors back.
+            UnmetNeedError: the store does not return vectors.
         """
         store = self.store
         keys = store.keys(list(ids))
         rows = store.vectors(list(keys.values())) if keys else ()
         if len(rows) == len(keys):
             vectors = dict(zip(keys, rows, strict=True))
-        else:  # the store passes over documents without a vector, and does not say which they are
+        else:  # the store skips documents without a vector, and does not say which
             vectors = {id_: row for id_, key in keys.items() for row in store.vectors([key])}
         return [vectors.get(id_) for id_ in ids]
 
@@ -372,11 +372,11 @@ class Dataset(Source):
         return self.store.ids(source=source, filters=_parsed(filters))
 
     def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
-        """Change the metadata of documents; their texts and vectors stay, and only a new title is embedded.
+        """Change the metadata of documents; texts and vectors stay, and only a new title is embedded.
 
         Args:
-            metadata: by id, what to set; a value of None takes its key away.
-            replace: whether what else a document has goes.
+            metadata: values to set, by id; None removes the key.
+            replace: whether to remove all other metadata of these documents.
 
         Raises:
             InputError: an id is unknown, or the metadata cannot be stored; nothing is changed.
@@ -409,22 +409,22 @@ class Dataset(Source):
         return total
 
     async def aset_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
-        """`set_metadata`, awaited."""
+        """Async version of `set_metadata`."""
         return await in_thread(partial(self.set_metadata, metadata, replace=replace))
 
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
-        """How many documents there are, or match."""
+        """Return the number of documents, or of those that match."""
         return self.store.count(_parsed(filters))
 
     def page(
         self, after: int = 0, limit: int = 100, *, filters: str | Mapping[str, Any] | Filter | None = None
     ) -> tuple[list[Document], int | None]:
-        """At most ``limit`` documents in the order of first arrival, and where the next page begins; None at the end.
+        """Return up to ``limit`` documents in order of first arrival, and the next page's start; None at the end.
 
         Args:
-            after: what the page before said; 0 for the first.
-            limit: from 1 up.
-            filters: which documents count.
+            after: the value returned with the previous page; 0 for the first.
+            limit: at least 1.
+            filters: restricts the documents.
 
         Raises:
             InputError: a number is out of range.
@@ -443,7 +443,7 @@ class Dataset(Source):
         return self.store.count()
 
     def __bool__(self) -> bool:
-        return True  # an empty dataset is a dataset
+        return True  # an empty dataset is true too
 
     def __contains__(self, id_: str) -> bool:
         return self.get(id_) is not None
@@ -451,19 +451,19 @@ class Dataset(Source):
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def retriever(self, method: str = "auto") -> DatasetRetriever:
-        """A retriever over this dataset alone: ``"bm25"``, ``"vector"``, ``"hybrid"`` or a fusion method's name.
+        """Return a retriever for this dataset: ``"bm25"``, ``"vector"``, ``"hybrid"`` or a fusion method's name.
 
         Raises:
-            InputError: the dataset does not keep what the method needs.
+            InputError: the dataset lacks what the method needs.
         """
         return DatasetRetriever(self, method)
 
     def search(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
-        """Search this dataset alone; options and answer are those of `Workspace.search`."""
+        """Search only this dataset; options and result are those of `Workspace.search`."""
         return self._engine().search(SearchRequest.of(query, k, options), [self])
 
     async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[SearchOptions]) -> RetrievalContext:
-        """The same, awaited."""
+        """Async version of `search`."""
         return await self._engine().asearch(SearchRequest.of(query, k, options), [self])
 
     def search_vector(
@@ -473,19 +473,19 @@ class Dataset(Source):
         *,
         filters: str | Mapping[str, Any] | Filter | None = None,
     ) -> list[Hit]:
-        """The documents whose vectors are nearest to this one, best first; nothing is embedded, and nothing refused.
+        """Return the documents whose vectors are nearest to this one, best first; nothing is embedded or refused.
 
         Args:
-            vector: shape ``(dimensions,)``, by the dataset's embedder; its length does not matter.
-            k: how many hits.
-            filters: which documents count; they act before the cut (I9).
+            vector: shape ``(dimensions,)``, from the dataset's embedder; its length does not matter.
+            k: number of hits.
+            filters: restricts the documents before the cut (I9).
 
         Returns:
             Hits whose scores are cosines.
 
         Raises:
-            InputError: the vector or a filter cannot be used.
-            UnmetNeedError: the dataset keeps no vectors.
+            InputError: the vector or a filter is invalid.
+            UnmetNeedError: the dataset has no vectors.
         """
         if self.indexing_technique == "keyword":
             raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
@@ -508,49 +508,49 @@ class Dataset(Source):
         *,
         filters: str | Mapping[str, Any] | Filter | None = None,
     ) -> list[Hit]:
-        """The same, awaited."""
+        """Async version of `search_vector`."""
         return await in_thread(partial(self.search_vector, vector, k, filters=filters))
 
     def search_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
-        """Answer many questions in common batches, one context each in their order."""
+        """Answer many questions in common batches; return one context each, in order."""
         return self._engine().search_many(several(queries, k, options), [self])
 
     async def asearch_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
     ) -> list[RetrievalContext]:
-        """The same, awaited."""
+        """Async version of `search_many`."""
         return await self._engine().asearch_many(several(queries, k, options), [self])
 
     def candidates(
         self, query: Query, method: str = "auto", depth: int = DEPTH, *, absent_script: float = 0.0
     ) -> Pool[Any]:
-        """What the lists that ``method`` needs have to offer, with all scores; keys are the store's own.
+        """Return the candidates of all lists that ``method`` needs, with all scores; keys are the store's own.
 
         Args:
-            query: what to look for.
+            query: what to search for.
             method: see `Source.lists_for`.
-            depth: candidates a list.
-            absent_script: the share of documents below which words in a script are left out; 0 leaves none out.
+            depth: candidates per list.
+            absent_script: words in a script are ignored if a smaller share of documents uses it; 0 ignores none.
         """
         return SourceBranch(self, method, absent_script).search([Question(query)], depth)[0].pool
 
     @property
     def engine(self) -> Engine:
-        """How searches are put together here."""
+        """Return the engine for searches of this dataset."""
         return self._engine()
 
     @property
     def embedder(self) -> Embedder:
-        """What turns this dataset's texts into vectors; loaded when first asked for."""
+        """Return the embedder of this dataset, loading it on first use."""
         if self._embedder is None:
             from pointsman.models import default_embedder
 
             self._embedder = default_embedder()
         return self._embedder
 
-    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def opened(self) -> bool:
@@ -559,7 +559,7 @@ class Dataset(Source):
 
     @property
     def exists(self) -> bool:
-        """Whether the dataset has been made."""
+        """Whether the dataset has been created."""
         if self._store is None and self._backend is not None:
             self._store = self._backend.open(self.name, self._bm25_changed)
         if self._store is not None:
@@ -570,14 +570,14 @@ class Dataset(Source):
 
     @property
     def store(self) -> Store:
-        """Where the documents are; of a dataset that has not been made, a store without any."""
+        """Return the store with the documents; an empty store if the dataset has not been created."""
         with self._opening:
             if self._store is None and not self.exists:
                 return EmptyStore(SCALES_OF[self.indexing_technique])
             return self.make()
 
     def make(self) -> Store:
-        """Make the dataset unless it exists. Returns its store."""
+        """Create the dataset unless it exists; return its store."""
         with self._opening:
             if self._store is None:
                 about = {
@@ -597,7 +597,7 @@ class Dataset(Source):
             return self._store
 
     def _in_folder(self, about: Mapping[str, Any]) -> Store:
-        """The store in the dataset's directory; a temporary one where it has none."""
+        """Return the store in the dataset's directory, or in a temporary one if it has none."""
         from pointsman.store.local.store import LocalStore
 
         if self._path is None:
@@ -607,7 +607,7 @@ class Dataset(Source):
         return LocalStore(self._path, about, **self._bm25)
 
     def follow(self, record: DatasetRecord) -> None:
-        """Updates what is known about the dataset: another process may have changed or recreated it."""
+        """Update what is known about the dataset: another process may have changed or recreated it."""
         with self._opening:
             store = self._store
             if store is not None and record.identity != store.info.identity:
@@ -621,7 +621,7 @@ class Dataset(Source):
             store.close()
 
     def describe(self, description: str) -> None:
-        """Change the description; that of a dataset that has not been made is kept for when it is."""
+        """Change the description; if the dataset does not exist yet, it is created with this one."""
         if self._backend is not None and self.exists:
             self._backend.describe(self.name, description)
         elif self.exists:
@@ -629,16 +629,16 @@ class Dataset(Source):
         self.description = description
 
     def save(self, folder: str | Path) -> None:
-        """Write a copy of the dataset into a folder that is new or empty; `load` opens it. Safe while it is in use.
+        """Copy the dataset into a new or empty folder, which `load` opens. Safe while the dataset is in use.
 
         Raises:
-            InputError: there is something in the folder.
+            InputError: the folder is not empty.
         """
         self._local.collection.save(Path(folder), bm25=self._bm25)
 
     @classmethod
     def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> Dataset:
-        """The dataset that lives in this folder.
+        """Open the dataset in this folder.
 
         Raises:
             InputError: there is none.
@@ -664,16 +664,16 @@ class Dataset(Source):
         return self._local.verify()
 
     def rebuild(self) -> None:
-        """Rebuilds both indexes from the documents; nothing is embedded again."""
+        """Rebuild both indexes from the documents; nothing is embedded again."""
         self._local.rebuild()
 
     def close(self) -> None:
-        """Let go of files and of the writer's lock; the next use opens it again."""
+        """Close files and release the writer's lock; the next use opens them again."""
         with self._opening:
             store = self._store
             if self._path is not None or self._backend is not None:
                 self._store = None
-        if store is not None:  # a thread that is writing ends first; it must not find the way to what it writes barred
+        if store is not None:  # outside the lock: a writing thread has to finish first, and may need it
             store.close()
 
     def __enter__(self) -> Self:
@@ -682,14 +682,14 @@ class Dataset(Source):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def _local(self) -> LocalStore:
-        """The embedded store.
+        """Return the embedded store.
 
         Raises:
-            UnmetNeedError: the documents are somewhere else.
+            UnmetNeedError: the documents are in another kind of store.
         """
         from pointsman.store.local.store import LocalStore
 
@@ -699,7 +699,7 @@ class Dataset(Source):
         return store
 
     def _follow_manifest(self) -> None:
-        """See that what is open is what is there."""
+        """Make sure that the open store is the current one."""
         from pointsman.store.backend import LocalBackend
 
         if self._store is None:
@@ -779,11 +779,11 @@ class Dataset(Source):
         return self.embedder if isinstance(self.embedder, CachedEmbedder) else CachedEmbedder(self.embedder)
 
     def _measure_spread(self, store: Store, *, embed: bool) -> None:
-        """Estimate where cosines lie after the first documents, and again whenever they have doubled.
+        """Estimate the distribution of cosines after the first documents, and again whenever their number has doubled.
 
         Args:
-            store: of the dataset.
-            embed: whether questions may be made up and embedded; else vectors of documents stand in for them.
+            store: the dataset's store.
+            embed: whether questions may be generated and embedded; otherwise vectors of documents replace them.
         """
         if store.info.embedder is None or not store.info.can(Capability.VECTORS):
             return
@@ -797,9 +797,9 @@ class Dataset(Source):
         questions = self._likely_queries(store, ids) if embed else store.vectors(sample=LIKELY)
         spread = CosineSpread.measured(questions, sample)
         usual = getattr(self.embedder, "cosine_spread", None)
-        if usual or count < _SPREAD_LEAST:  # few documents tell the mean, not the deviation
-            # An embedder's own σ does as well as the dataset's (.7262 against .7252 nDCG@10 over 15 collections), and
-            # keeps the scores of different datasets, and of one that grows, on one scale.
+        if usual or count < _SPREAD_LEAST:  # few documents determine the mean, not the deviation
+            # An embedder's own σ works as well as the dataset's (.7262 against .7252 nDCG@10 over 15 collections), and
+            # keeps the scores of different datasets, and of a growing one, on one scale.
             spread = CosineSpread(spread.mean, usual or USUAL_SIGMA)
         documents = spread_evenly(store, ids, SCRIPT_SAMPLE)
         new = {
@@ -811,16 +811,16 @@ class Dataset(Source):
             background = background_of(store, self.embedder, spread.sigma, sample, questions, documents)
             new[BACKGROUND_NOTE] = background.to_json()
         elif BACKGROUND_NOTE in notes:
-            new[BACKGROUND_NOTE] = ""  # of half the documents; a search measures it again
+            new[BACKGROUND_NOTE] = ""  # it is from half the documents; a search measures it again
         store.annotate(**new)
 
     def _likely_queries(self, store: Store, ids: Sequence[str]) -> NDArray[np.float32]:
-        """Stand-ins for questions nobody has asked yet: titles, or first sentences, of documents spread evenly."""
+        """Embed stand-ins for future questions: titles, or first sentences, of evenly spread documents."""
         return self.embedder.embed_queries(first_sentences(spread_evenly(store, ids, LIKELY)))
 
 
 def _scripts(documents: Sequence[Document]) -> dict[str, float]:
-    """The share of documents that are written in each script at least in part."""
+    """Return the share of documents written at least partly in each script."""
     from pointsman.text import scripts
 
     shares = [scripts(document.searchable[:1000]) for document in documents]
@@ -831,7 +831,7 @@ def _scripts(documents: Sequence[Document]) -> dict[str, float]:
 
 
 def _writer(store: Store) -> AbstractContextManager[None]:
-    """Be the writer for several batches, where the store has one writer at a time."""
+    """Be the writer for several batches, if the store allows only one writer at a time."""
     writer = getattr(store, "writer", None)
     return nullcontext() if writer is None else writer()
 
@@ -851,10 +851,10 @@ def _check_choices(existing: object, embed: object) -> None:
 def _new_ones(
     store: Store, documents: list[Document], vectors: NDArray[np.float32] | None, existing: Existing
 ) -> tuple[list[Document], NDArray[np.float32] | None]:
-    """The documents, and their vectors, whose ids the store does not have.
+    """Return the documents, and their vectors, whose ids are not in the store.
 
     Raises:
-        InputError: it has one, and ``existing`` is ``"refuse"``.
+        InputError: an id is in the store, and ``existing`` is ``"refuse"``.
     """
     existing_ids = store.keys([document.id for document in documents])
     if existing_ids and existing == "refuse":
@@ -864,10 +864,10 @@ def _new_ones(
 
 
 def _direction(vector: Sequence[float] | NDArray[np.floating]) -> NDArray[np.float32]:
-    """A vector brought to length 1.
+    """Scale a vector to length 1.
 
     Raises:
-        InputError: it is no list of finite numbers, or has no direction.
+        InputError: it is not a list of finite numbers, or is zero.
     """
     import numpy as np
 
@@ -876,9 +876,9 @@ def _direction(vector: Sequence[float] | NDArray[np.floating]) -> NDArray[np.flo
     except (TypeError, ValueError) as error:
         raise InputError(f"a vector is a list of numbers: {error}") from error
     largest = float(np.abs(row).max(initial=0.0)) if row.ndim == 1 else 0.0
-    if not 0 < largest < np.inf:  # NaN fails both
+    if not 0 < largest < np.inf:  # NaN fails both tests
         raise InputError("a vector to search by is one list of finite numbers, not all of them 0")
-    row = row / largest  # so that no square overflows or becomes 0
+    row = row / largest  # so that no square overflows or underflows
     return (row / np.linalg.norm(row)).astype(np.float32)
 
 
@@ -892,14 +892,14 @@ def _default_engine() -> Engine:
 
 
 class DatasetRetriever(BaseRetriever):
-    """A dataset as a retriever, one that takes documents and can be saved (F4).
+    """A dataset as a retriever that accepts documents and can be saved (F4).
 
     Args:
-        dataset: what it finds documents in.
+        dataset: the dataset to search.
         method: ``"auto"``, ``"bm25"``, ``"vector"``, ``"hybrid"``, or a fusion method's name.
 
     Raises:
-        InputError: the dataset does not keep what the method needs.
+        InputError: the dataset lacks what the method needs.
     """
 
     def __init__(self, dataset: Dataset, method: str = "auto") -> None:
@@ -907,7 +907,7 @@ class DatasetRetriever(BaseRetriever):
         self.dataset, self.method = dataset, method
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """At most ``top_k`` hits, best first; a retriever ranks, and refuses nothing."""
+        """Return up to ``top_k`` hits, best first; a retriever only ranks, and never refuses."""
         depth = checked(top_k) if self.method in {"bm25", "vector"} else max(DEPTH, checked(top_k))
         recipe = Recipe({self.dataset.name: self.dataset}, top_k, self.method, depth=depth)
         return list(search_now(recipe, [Query.of(query)])[0].hits)
@@ -917,11 +917,11 @@ class DatasetRetriever(BaseRetriever):
         return self.dataset.add(nodes)
 
     async def aadd_nodes(self, nodes: Sequence[Document]) -> AddResult:
-        """`add_nodes`, awaited."""
+        """Async version of `add_nodes`."""
         return await in_thread(self.add_nodes, nodes)
 
     async def apersist(self, folder: str | Path) -> None:
-        """`persist`, awaited."""
+        """Async version of `persist`."""
         await in_thread(self.persist, folder)
 
     def persist(self, folder: str | Path) -> None:
@@ -932,10 +932,10 @@ class DatasetRetriever(BaseRetriever):
 
     @classmethod
     def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> DatasetRetriever:
-        """The retriever that was saved there; it finds the same.
+        """Open a saved retriever; it returns the same results.
 
         Raises:
-            InputError: none was saved there.
+            InputError: no retriever was saved there.
         """
         folder = Path(folder)
         try:
@@ -948,10 +948,10 @@ class DatasetRetriever(BaseRetriever):
 
 
 def check_name(name: str) -> None:
-    """Names become directories: they are checked, never escaped.
+    """Check a name; names become directories and are never escaped.
 
     Raises:
-        InputError: it cannot be one.
+        InputError: the name is invalid.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(f"a dataset's name is 1 to 64 letters, digits, '_', '-' or '.', not {name!r:.80}")
@@ -960,10 +960,10 @@ def check_name(name: str) -> None:
 
 
 def _batches(documents: Iterable[Document | Mapping[str, Any]], most: int) -> Iterator[list[Document]]:
-    """Documents in batches of ``most``, or fewer where they are long.
+    """Yield documents in batches of ``most``, or fewer if they are long.
 
     Raises:
-        InputError: ``most`` is not positive, or something is no document; its batch does not come.
+        InputError: ``most`` is not positive, or an item is not a document; its batch is not yielded.
     """
     if most < 1:
         raise InputError(f"batch_size is at least 1, not {most!r}")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pointsman.errors import InputError, RetrievalError, UnknownNameError, UnmetNeedError
+from pointsman.errors import InputError, PointsmanError, RetrievalError, UnknownNameError, UnmetNeedError
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from pointsman.protocols import LLM
     from pointsman.retrieval.dataset_calibration import Calibration
+    from pointsman.retrieval.effort import EffortName, Limits
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import BaseRouter
     from pointsman.retrieval.transform.base import BaseTransformer
@@ -265,7 +267,8 @@ class Engine:
         else:
             recipe = self._registered(recipe, strategy, request)
         recipe = self._refusing(self._reranking(recipe, strategy, request), request)
-        if origins := [f"{name}: {stages.fitted[name].origin}" for name in recipe.sources if name in stages.fitted]:
+        fitted = {name: stages.fitted[name].origin for name in recipe.sources if name in stages.fitted}
+        if origins := [f"{name}: {origin}" for name, origin in fitted.items() if origin]:
             recipe = recipe.deciding("relevance", "calibrated", "calibration", "; ".join(origins))
         return recipe
 
@@ -411,6 +414,12 @@ class Engine:
         reranker = request.rerank if isinstance(request.rerank, BaseRefiner) else self.stages.reranker
         if not rerank:
             return recipe.deciding("rerank", "off", by, "reranking is off")
+        if reranker is None and self.settings.reranker:
+            from pointsman.retrieval.rerank.chosen import reranker_for
+
+            if request.rerank is not True:
+                return self._adopting(recipe, strategy, request)
+            reranker = reranker_for(self.settings)
         if reranker is not None:
             from pointsman.retrieval.rerank.foreign import as_refiner
 
@@ -428,6 +437,35 @@ class Engine:
             recipe = replace(recipe, refiners=(offline, *recipe.refiners))
             return recipe.deciding("rerank", offline.name, by, "the calibrated sum of both raw scores")
         return recipe.deciding("rerank", "none", by, _nothing_to_rerank(strategy, recipe))
+
+    def _adopting(self, recipe: Recipe, strategy: str, request: SearchRequest) -> Recipe:
+        """Add the reranker of the settings where ``auto`` searches datasets that were each measured to gain by it."""
+        if strategy != "auto":
+            reason = f"the reranker of the settings is for 'auto' and for rerank=True, not for {strategy!r}"
+            return recipe.deciding("rerank", "none", "settings", reason)
+        kept = {name: recipe.fitted[name].reranking if name in recipe.fitted else None for name in recipe.sources}
+        reason = "; ".join(f"{name}: {one.reason if one else _UNMEASURED}" for name, one in kept.items())
+        measured_ones = [one for one in kept.values() if one is not None and one.adopted]
+        if len(measured_ones) < len(kept) or not kept:
+            return recipe.deciding("rerank", "none", "calibration", reason or "there is nothing to rerank")
+        price = max(one.milliseconds for one in measured_ones)
+        if price > _affordable(request.effort):
+            return recipe.deciding("rerank", "none", "request", f"{price:.0f} ms are beyond the effort; {reason}")
+        from pointsman.retrieval.rerank.chosen import reranker_for
+
+        try:
+            reranker = reranker_for(self.settings)
+        except PointsmanError as error:
+            note = f"rerank: the reranker of the settings cannot be used, the order is that without it: {error}"
+            log.warning("%s", note)
+            recipe = replace(recipe, notes=(*recipe.notes, note))
+            return recipe.deciding("rerank", "none", "settings", str(error))
+        assert reranker is not None, "the settings name one"
+        if {one.name for one in measured_ones} != {reranker.name}:
+            reason = f"{reranker.name} is in the settings, and another one was measured; {_REMEDY}; {reason}"
+            return recipe.deciding("rerank", "none", "calibration", reason)
+        recipe = replace(recipe, refiners=(reranker, *recipe.refiners))
+        return recipe.deciding("rerank", reranker.name, "calibration", reason)
 
     def _refusing(self, recipe: Recipe, request: SearchRequest) -> Recipe:
         """Add the refuser after the reranker and the strategy's own refiners, unless the request says otherwise."""
@@ -532,6 +570,9 @@ _BATCH_CHARS: Final = 4_000
 _KEPT: Final = 64
 """The maximum number of cached strategies and recipes; the oldest are evicted."""
 
+_REMEDY: Final = "run pointsman tune or pointsman calibrate"
+_UNMEASURED: Final = f"the reranker of the settings was not measured here; {_REMEDY}"
+
 _DECIDING: Final = tuple(option.name for option in fields(SearchRequest) if option.name != "queries")
 """The options that a recipe depends on, besides the sources; the question counts only if its wording decides."""
 
@@ -590,6 +631,17 @@ def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
     if strategy in {"bm25", "vector"}:
         return "a single list has nothing to be weighed against"
     return "the calibrated sum of both scores is the fusion already"
+
+
+def _affordable(effort: EffortName | Limits) -> float:
+    """Milliseconds that a reranker may take of a search."""
+    if effort == "fast":
+        return 0.0
+    if isinstance(effort, str) or effort.milliseconds is None:
+        return math.inf
+    from pointsman.retrieval.transform.automatic import additions
+
+    return effort.milliseconds - sum(measured().additions[name]["ms"] for name in additions(effort))
 
 
 def _shared_spread(sources: Sequence[Source]) -> Any:

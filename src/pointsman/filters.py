@@ -30,10 +30,10 @@ Expressions::
     title contains "signal"   title startswith "The "      title endswith ".pdf"      title icontains "SIGNAL"
     not …            … and …                 … or …        ( … )
 
-``icontains``, ``istartswith`` and ``iendswith`` ignore case. ``and`` binds tighter than ``or``. A key goes in
-backticks if it has other characters than letters, digits, ``_``, ``-`` and ``.``, or does not begin with a letter or
-``_``. Strings go in single or double quotes with JSON escapes; a single word needs no quotes. ``and()`` and ``or()``
-write trees of fewer than two parts. Full-width Chinese punctuation is accepted.
+``icontains``, ``istartswith`` and ``iendswith`` ignore case. ``and`` binds tighter than ``or``. A key goes in backticks
+if it has other characters than letters, digits, ``_``, ``-`` and ``.``, or does not begin with a letter or ``_``.
+Strings go in single or double quotes with JSON escapes; a single word needs no quotes. ``and()`` and ``or()`` write
+trees of fewer than two parts. Full-width Chinese punctuation is accepted.
 
 Mappings: ``{"lang": "ru", "tag": ["a", "b"], "year": {"gte": 2020}}`` requires every entry; a list means *in*, and null
 *without a value*; the operators are eq ne in nin gt gte lt lte exists contains icontains startswith istartswith

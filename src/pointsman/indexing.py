@@ -63,8 +63,8 @@ class IndexReport:
     """What indexing did.
 
     Attributes:
-        files: how many were read.
-        passages: by fate.
+        files: number of files read.
+        passages: by outcome.
         deleted: passages whose file, or place in it, is gone.
         problems: files, and parts of files, that were not indexed, and why.
         vectors_due: documents of the dataset whose vector is still to come; words alone find those.
@@ -78,7 +78,7 @@ class IndexReport:
 
     @property
     def nothing_read(self) -> bool:
-        """Whether there were problems and not one passage."""
+        """Whether there were problems and no passage."""
         return bool(self.problems) and self.passages == AddResult()
 
 
@@ -143,7 +143,7 @@ def watch_paths(
     on_progress: Progress | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[IndexReport]:
-    """Index files and folders, and go on with whatever changes in them until Ctrl-C, or until ``stop`` is set.
+    """Index files and folders, and follow all changes in them until Ctrl-C, or until ``stop`` is set.
 
     Changes that come within a fifth of a second of each other, up to two seconds of them, are one round. A round reads
     the files that have changed or are new, and takes out what is gone; the others are not looked at. Between rounds
@@ -157,7 +157,7 @@ def watch_paths(
         overlap: see there.
         limits: see there.
         on_progress: see there.
-        stop: ends it from another thread.
+        stop: ends watching from another thread.
 
     Yields:
         A report of the first indexing, and of each round: words find what was read. Another one, when the last vector
@@ -175,7 +175,7 @@ def watch_paths(
     except ImportError:
         raise MissingDependencyError("watchfiles", "watch", "Watching folders") from None
     roots = [str(Path(path).resolve()) for path in paths]
-    find_files(roots, hidden=hidden)  # they exist
+    find_files(roots, hidden=hidden)  # raises an error if one does not exist
     events = watch(
         *roots, watch_filter=_Visible(roots, hidden=hidden), debounce=2000, step=200, stop_event=stop,
         yield_on_timeout=True, rust_timeout=200,
@@ -209,19 +209,19 @@ _PATIENCE = 60.0
 
 
 class _Visible:
-    """Which changes are looked at: those of files that indexing would read, as far as their names say."""
+    """Selects changes of files that indexing would read, judging by their names."""
 
     def __init__(self, roots: Sequence[str], *, hidden: bool) -> None:
         self._roots, self._hidden = [Path(root) for root in roots], hidden
 
     def __call__(self, change: Change, path: str) -> bool:  # noqa: ARG002  (watchfiles')
-        """Whether to look at it."""
+        """Whether to process the change."""
         within = (Path(path).relative_to(root).parts for root in self._roots if Path(path).is_relative_to(root))
         return self._hidden or any(not any(part.startswith(".") for part in parts) for parts in within)
 
 
 def _changed(found: Iterable[FoundFile | Problem], paths: Collection[str]) -> list[FoundFile]:
-    """The files that have changed, or are in a folder that has come."""
+    """Return the files that have changed, or are in a new folder."""
     files = (item for item in found if isinstance(item, FoundFile))
     return [file for file in files if any(str(one) in paths for one in (file.path, *file.path.parents))]
 
@@ -239,7 +239,7 @@ def _stored_of(dataset: Dataset, sources: Iterable[str], roots: Sequence[str]) -
 
 
 class _Run:
-    """One indexing of some paths: what waits to be committed, and what was done."""
+    """One indexing of some paths: passages waiting to be committed, and the results so far."""
 
     def __init__(
         self,
@@ -343,7 +343,7 @@ class _Run:
 
 
 def _root_of(file: FoundFile, roots: Sequence[str]) -> str:
-    """The innermost of the given paths that the file is under."""
+    """Return the innermost of the given paths that contains the file."""
     return max((root for root in roots if file.path.is_relative_to(root)), key=len, default=roots[0])
 
 

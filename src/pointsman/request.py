@@ -53,7 +53,8 @@ class SearchOptions(TypedDict, total=False):
             as ``"rrf"``, or a registered strategy such as ``"decomposition"``. Some need a language model.
         filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
         rerank: False keeps the fused order; True always reranks, with the configured reranker or the offline one; a
-            reranker object is used as given. By default the settings decide.
+            reranker object is used as given. By default the settings decide; ``"auto"`` uses a reranker that
+            they name only where it was measured to gain.
         refuse: False returns the best-ranked hits, relevant or not; a `Refuser` object is used as given.
         min_relevance: drops hits whose `Hit.relevance` is below this value, 0 to 1; hits without a relevance stay, and
             ``degraded`` says so.

@@ -49,6 +49,10 @@ _OPENAI_ADDRESS: Final = "OPENAI_BASE_URL"  # the client's own variable
 _WORD = re.compile(r"[\w.\-]{1,64}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", re.IGNORECASE)
+RERANKER: Final = re.compile(
+    r"onnx:(?P<folder>.+)|(?:(?P<api>cohere|jina|tei):)?(?:(?P<model>\S+)@)?(?P<url>https?://\S+)"
+)
+"""How a setting names a reranker."""
 _USER_INFO = re.compile(r"://[^\s/]*@")  # an address that holds a user's name and perhaps a password
 
 
@@ -162,6 +166,17 @@ def _variable(value: str) -> str:
     return value
 
 
+def _reranker(value: str) -> str:
+    if "?" in value or "#" in value:
+        raise _HiddenError("a reranker without '?' and '#'; keep keys in the environment")
+    if not RERANKER.fullmatch(value):
+        raise ValueError(
+            "onnx:DIRECTORY, or the address of a rerank server such as http://localhost:8080, if need be with the "
+            "shape of its requests (cohere:, jina:, tei:) and the model before it: jina:bge-reranker@http://localhost:8080"
+        )
+    return value
+
+
 def _variants(value: Any) -> tuple[str, ...]:
     expected = f"a list of different names out of {', '.join(VARIANTS)}"
     names = tuple(value) if isinstance(value, (list, tuple)) else ()
@@ -229,6 +244,16 @@ class Settings:
         "", _or_empty(_variable), "the environment variable with the key; empty: the provider's default"
     )
     llm_timeout: float = _setting(30.0, _seconds, "seconds for one answer of a language model")
+
+    reranker: str = _setting(
+        "",
+        _or_empty(_reranker),
+        "a reranker, onnx:DIRECTORY or [cohere:|jina:|tei:][MODEL@]URL: for 'auto' where tune or calibrate show a gain",
+    )
+    reranker_api_key_env: str = _setting(
+        "", _or_empty(_variable), "the environment variable with its key; empty: it needs none"
+    )
+    reranker_timeout: float = _setting(10.0, _seconds, "seconds for one reranking")
 
     workspace: str = _setting(".pointsman", _place, "the folder of datasets, or the URL of a server", shown=False)
     embedder: str = _setting("default", _text, "the embedder: default, onnx:DIR, openai:MODEL@URL …")

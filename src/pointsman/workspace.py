@@ -33,13 +33,14 @@ from pointsman.types import Plan, Query, RetrievalContext
 from pointsman.workflow import RetrievalWorkflow, several
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pointsman.calibrate import Calibrating
     from pointsman.calibrate import Progress as CalibrateProgress
     from pointsman.indexing import IndexReport, Progress
     from pointsman.ingest import FileLimits
     from pointsman.protocols import LLM, Embedder
+    from pointsman.retrieval.dataset_calibration import Reranking
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.router import RouteDecision
     from pointsman.retrieval.source import IndexingTechnique
@@ -48,30 +49,29 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.store.local.repair import Repair
 
-_ATTEMPTS: Final = 10  # at changing a record that somebody else is changing
+_ATTEMPTS: Final = 10  # at changing a record while others change it
 _FRESH: Final = 0.5
-"""Seconds for which the list of datasets in a server is believed; what others make or drop is seen after that."""
+"""Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
 
 
 class Workspace:
     """Datasets in one place, a folder or a server, and one search over all of them.
 
     Args:
-        path: a folder, made with what it needs on the first write; or a URL such as
-            ``postgresql://user@host/database?schema=rails`` (see `pointsman.store.backend.open_backend`); or a
-            `pointsman.store.backend.Backend`, such as one with a client of your own.
-        embedder: for every dataset; the default embedder unless given.
-        workflow: stages of your own: router, reranker, further refiners, time limit. Unless it has its own, searches
-            refuse by the default calibration, and decide by the policy that was fitted to the workspace, or the
-            measured one.
-        llm: for the strategies that need a language model; one for all of them, or by the strategy's name, and
-            ``"general"`` for those that are not named.
-        settings: what holds where a search says nothing; the defaults unless given. Nothing is read from environment
-            or files here: `Settings.load` does that.
+        path: a folder, created on the first write; or a URL such as ``postgresql://user@host/database?schema=rails``
+            (see `pointsman.store.backend.open_backend`); or a `pointsman.store.backend.Backend`, such as one with your
+            own client.
+        embedder: for every dataset; by default the default embedder.
+        workflow: your own stages: router, reranker, further refiners, time limit. Unless it has its own, searches
+            refuse by the default calibration, and decide by the policy fitted to the workspace, or the measured one.
+        llm: for the strategies that need a language model; one for all, or by the strategy's name, with ``"general"``
+            for the others.
+        settings: defaults for the options of searches. Nothing is read from environment or files here: `Settings.load`
+            does that.
 
     Raises:
-        FormatVersionError: a newer Pointsman wrote it.
-        InputError: there is something else at that path, or nothing is known of the scheme of the URL.
+        FormatVersionError: it was written by a newer Pointsman.
+        InputError: there is something else at that path, or the URL's scheme is unknown.
         StoreUnavailableError: a server cannot be reached.
     """
 
@@ -102,12 +102,12 @@ class Workspace:
 
     @property
     def place(self) -> str:
-        """Where it is: the path of the folder, or a URL without a password."""
+        """Return where the workspace is: the path of the folder, or a URL without a password."""
         return self.backend.url
 
     @property
     def path(self) -> Path:
-        """The folder.
+        """Return the folder.
 
         Raises:
             UnmetNeedError: the workspace is in a server.
@@ -124,17 +124,17 @@ class Workspace:
         indexing_technique: IndexingTechnique | None = None,
         create: bool = True,
     ) -> Dataset:
-        """The dataset of this name; one that does not exist yet is made by the first thing written to it.
+        """Return the dataset of this name; if it does not exist, its first write creates it.
 
         Args:
             name: see `Dataset`.
-            description: set, or changed when it differs.
-            indexing_technique: of a new dataset, ``"hybrid"`` unless given; an existing one keeps its own.
+            description: set, or changed if it differs.
+            indexing_technique: of a new dataset, by default ``"hybrid"``; an existing one keeps its own.
             create: with False, an unknown name is an error.
 
         Raises:
-            UnknownNameError: there is none and ``create`` is False.
-            InputError: the name cannot be used, or the dataset was made with another ``indexing_technique``.
+            UnknownNameError: there is no such dataset and ``create`` is False.
+            InputError: the name is invalid, or the dataset was created with another ``indexing_technique``.
         """
         check_name(name)
         with self._opening:
@@ -151,7 +151,7 @@ class Workspace:
                 )
             dataset = self._datasets.get(name)
             if dataset is not None and about is None and dataset.opened:
-                self._datasets.pop(name).close()  # another process has dropped it
+                self._datasets.pop(name).close()  # another process has deleted it
                 dataset = None
             if dataset is None:
                 dataset = self._datasets[name] = Dataset(
@@ -169,14 +169,14 @@ class Workspace:
             elif about is not None:
                 dataset.follow(about)
             elif indexing_technique is not None:
-                dataset.indexing_technique = indexing_technique  # nothing was written yet
+                dataset.indexing_technique = indexing_technique  # nothing has been written yet
         if description is not None and description != dataset.description:
             dataset.describe(description)
             self._forget_records()
         return dataset
 
     def _record(self, name: str) -> DatasetRecord | None:
-        """What is known of a dataset, as it is now in a folder, and as it was just now in a server."""
+        """Return the record of a dataset: the current one in a folder, a recent one in a server."""
         if isinstance(self.backend, LocalBackend):
             return self.backend.about(name)
         now = monotonic()
@@ -187,7 +187,7 @@ class Workspace:
     def _forget_records(self) -> None:
         self._records = self._attachments = None
 
-    # ── what somebody else keeps ─────────────────────────────────────────────────────────────────────────────────
+    # ── attached collections ─────────────────────────────────────────────────────────────────────────────────────
 
     def attach(
         self,
@@ -202,33 +202,32 @@ class Workspace:
         embedder: str | None = None,
         description: str = "",
     ) -> Dataset:
-        """Search a collection that exists already beside the others.
+        """Search an existing collection beside the datasets.
 
         It is a table of PostgreSQL, an index of OpenSearch or Meilisearch, a collection of Chroma, or a file of FAISS.
 
-        It is only read. Types and the distance of its vectors are read from the database, filters act inside it, and
-        its lists are fused with others by rank, since their scores are its own. It is kept with the workspace until
-        `detach`, the URL as it is given: keep passwords elsewhere, such as in ``~/.pgpass``.
+        It is only read. Types and the vectors' distance are read from the database, filters are applied inside it, and
+        its lists are fused with others by rank, since its scores have their own scale. It stays in the workspace until
+        `detach`. The URL is stored unchanged: keep passwords elsewhere, such as in ``~/.pgpass``.
 
         Args:
-            name: of the dataset that it becomes here.
+            name: name of the dataset here.
             url: ``postgresql://…``, ``opensearch+https://…``, ``chroma+https://…``, ``meilisearch+https://…`` or
                 ``faiss:PATH``.
             table: the table or view, such as ``"sales.orders"``, the index or the collection; for a file of FAISS, the
-                file with its documents, a JSON object a line.
-            id: the column or field that tells documents apart; ``"_id"`` in OpenSearch, ``"id"`` in Chroma.
+                file with its documents, one JSON object per line.
+            id: the column or field that identifies documents; ``"_id"`` in OpenSearch, ``"id"`` in Chroma.
             text: the column or field with the text; ``"document"`` in Chroma, or a key of its metadata.
             vector: the column (of pgvector) or field with the vectors, ``"embedding"`` in Chroma, the name of an
-                embedder in Meilisearch; without it words alone are searched.
-            metadata: columns or fields that filters see; the keys of a JSON column count as columns. Chroma and FAISS
-                show all of them unless some are named.
-            embedder: what has made the vectors, as `pointsman.models.load_embedder` takes it; the workspace's unless
-                given.
-            description: what is in it, for those who choose where to look.
+                embedder in Meilisearch; without it, search is by words only.
+            metadata: columns or fields for filters; the keys of a JSON column count as columns. For Chroma and FAISS,
+                by default all.
+            embedder: the embedder of the vectors, as for `pointsman.models.load_embedder`; by default the workspace's.
+            description: its contents, for routers and people who choose where to search.
 
         Raises:
-            InputError: the name is taken, there is no such table or column, or the vectors are no embedder's of that
-                name: their dimensions differ.
+            InputError: the name is taken, there is no such table or column, or the dimensions of the vectors differ
+                from the embedder's.
             StoreUnavailableError: the server cannot be reached.
         """
         check_name(name)
@@ -255,10 +254,10 @@ class Workspace:
         return self.dataset(name, create=False)
 
     def detach(self, name: str) -> None:
-        """Detaches a collection from the workspace; the collection itself stays unchanged.
+        """Detach a collection from the workspace; the collection itself stays unchanged.
 
         Raises:
-            UnknownNameError: nothing of this name is attached.
+            UnknownNameError: no attached collection has this name.
         """
         with self._opening:
             if name not in self._attached(fresh=True):
@@ -268,7 +267,7 @@ class Workspace:
             self._attached()
 
     def _attached(self, *, fresh: bool = False) -> Mapping[str, Attachment]:
-        """What is attached, as it was just now."""
+        """Return the attached collections, as read recently."""
         with self._opening:
             now = monotonic()
             if fresh or self._attachments is None or now - self._attachments[0] > _FRESH:
@@ -304,12 +303,12 @@ class Workspace:
         return load_embedder(attachment.spec)
 
     def make(self) -> None:
-        """Creates the empty folder unless it exists."""
+        """Create the empty folder unless it exists."""
         if isinstance(self.backend, LocalBackend):
             self.backend.make()
 
     def names(self) -> list[str]:
-        """The names of all datasets, sorted."""
+        """Return the names of all datasets, sorted."""
         if isinstance(self.backend, LocalBackend):
             own: Iterable[str] = self.backend.names()
         else:
@@ -318,18 +317,18 @@ class Workspace:
         return sorted({*own, *self._attached()})
 
     def datasets(self) -> list[Dataset]:
-        """All datasets, by name."""
+        """Return all datasets, by name."""
         return [self.dataset(name, create=False) for name in self.names()]
 
     def repair(self, name: str) -> Repair:
-        """Repairs a damaged dataset in a folder; an intact one stays unchanged.
+        """Repair a damaged dataset in a folder; an intact one stays unchanged.
 
-        Damaged indexes are built anew. Where documents are damaged, those whose checksums are right move into new files
-        with their vectors; what was there is kept aside, in the folder that the answer names. Whoever has the dataset
-        open gets a `ReplacedError` then and opens it again.
+        Damaged indexes are rebuilt. If documents are damaged, those with correct checksums move into new files with
+        their vectors; the old files are kept in the folder named in the result. Other users of the dataset then get a
+        `ReplacedError` and open it again.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: there is no such dataset.
             UnmetNeedError: the workspace is in a server.
             LockedError: another process is writing to it.
         """
@@ -347,7 +346,7 @@ class Workspace:
         """Delete a dataset with all its documents.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: there is no such dataset.
             LockedError: another process is writing to it.
         """
         check_name(name)
@@ -429,23 +428,23 @@ class Workspace:
         return index_paths(target, roots, hidden=hidden, limits=limits, on_progress=on_progress, **options)
 
     def search(self, query: str | Query, k: int = 5, **options: Unpack[WorkspaceOptions]) -> RetrievalContext:
-        """Search datasets and answer with the best hits of all.
+        """Search datasets and return the best hits of all.
 
         Args:
-            query: what is asked.
-            k: how many hits.
+            query: the question.
+            k: number of hits.
             options: see `pointsman.request.WorkspaceOptions`: ``datasets``, ``strategy``, ``filters``, ``rerank``,
                 ``refuse``, ``effort``, ``timeout``.
 
         Raises:
-            InputError: any of these cannot be used.
-            RetrievalError: nothing could be searched; it carries every cause.
+            InputError: an argument is invalid.
+            RetrievalError: nothing could be searched; it contains every cause.
         """
         request = SearchRequest.of(query, k, options)
         return self.engine.search(request, self._sources(request))
 
     async def asearch(self, query: str | Query, k: int = 5, **options: Unpack[WorkspaceOptions]) -> RetrievalContext:
-        """The same, awaited."""
+        """Async version of `search`."""
         request = SearchRequest.of(query, k, options)
         sources = await in_thread(self._sources, request)  # opening a dataset for the first time reads files
         return await self.engine.asearch(request, sources)
@@ -453,9 +452,9 @@ class Workspace:
     def search_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[WorkspaceOptions]
     ) -> list[RetrievalContext]:
-        """Answer many questions, one context each in their order, in common batches.
+        """Answer many questions in common batches; return one context each, in order.
 
-        Options are those of `search`, and hold for every question.
+        Options are those of `search`, and apply to every question.
         """
         request = several(queries, k, options)
         return self.engine.search_many(request, self._sources(request))
@@ -463,18 +462,18 @@ class Workspace:
     async def asearch_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[WorkspaceOptions]
     ) -> list[RetrievalContext]:
-        """The same, awaited."""
+        """Async version of `search_many`."""
         request = several(queries, k, options)
         sources = await in_thread(self._sources, request)
         return await self.engine.asearch_many(request, sources)
 
     def route(self, query: str | Query, datasets: Sequence[Dataset] | None = None, strategy: str = "auto") -> Routing:
-        """How and where a query would be looked for, and why, before anything is searched.
+        """Return how and where a query would be searched, and why, without searching.
 
         Args:
-            query: what would be asked.
-            datasets: those to choose from; all unless given.
-            strategy: as of a search: what it would be asked to do.
+            query: the query.
+            datasets: datasets to choose from; by default all.
+            strategy: the strategy that a search would be given.
         """
         question = Query.of(query)
         choices = self.datasets() if datasets is None else list(datasets)
@@ -484,7 +483,7 @@ class Workspace:
     async def aroute(
         self, query: str | Query, datasets: Sequence[Dataset] | None = None, strategy: str = "auto"
     ) -> Routing:
-        """`route`, awaited."""
+        """Async version of `route`."""
         return await in_thread(self.route, query, datasets, strategy)
 
     @cached_property
@@ -492,7 +491,7 @@ class Workspace:
         return ContentRouter()  # keeps a sketch of each dataset
 
     def plan(self, datasets: Sequence[Dataset], strategy: str = "auto", query: str | Query = "") -> Plan:
-        """What a search of these datasets would do, and why."""
+        """Return what a search of these datasets would do, and why."""
         request = SearchRequest.of(query, options={"strategy": strategy})
         recipe = self.engine.resolve(request, list(datasets))
         plan = recipe.plan(list(recipe.sources))
@@ -524,7 +523,7 @@ class Workspace:
 
     @property
     def engine(self) -> Engine:
-        """The engine that plans this workspace's searches."""
+        """Return the engine that plans this workspace's searches."""
         workflow, settings, llm = self.workflow, self.settings, self.llm
         engine = self._engine
         if engine.stages is not workflow or engine.settings is not settings or engine.models is not llm:
@@ -532,15 +531,15 @@ class Workspace:
         return engine
 
     def keep(self, policy: Policy | None) -> None:
-        """Decide by this policy from now on, also when the workspace is opened again; None: by the measured one."""
+        """Use this policy from now on, also when the workspace is opened again; None: the measured one."""
         self.backend.put_record(POLICY, "", None if policy is None else policy.to_json())
         self.workflow = replace(self.workflow, policy=policy or measured())
 
     def stored_policy(self) -> Policy | None:
-        """The policy that was fitted to the workspace, if one was.
+        """Return the policy fitted to the workspace; None if there is none.
 
         Raises:
-            InputError: what is kept there is no policy.
+            InputError: the stored record is not a policy.
         """
         record = self.backend.record(POLICY)
         return None if record is None else read_policy(record.value, f"{self.backend.url}: the policy")
@@ -553,13 +552,13 @@ class Workspace:
         *,
         on_progress: CalibrateProgress | None = None,
     ) -> Calibrating:
-        """Fit what the hits of a dataset are worth, and keep what is better; see `pointsman.calibrate.calibrate`.
+        """Calibrate the hits of a dataset, and keep the result if it is better; see `pointsman.calibrate.calibrate`.
 
         Args:
-            name: of the dataset.
-            queries: labelled questions by their ids; None: questions are made from the documents.
+            name: name of the dataset.
+            queries: labelled questions by id; None: questions are made from the documents.
             qrels: query id -> document id -> grade; above 0 is relevant.
-            on_progress: told how many questions are done.
+            on_progress: called with the number of questions done.
 
         Raises:
             UnknownNameError: there is no such dataset.
@@ -582,12 +581,26 @@ class Workspace:
         Raises:
             ConflictError: somebody else changes the workspace's calibrations all the while.
         """
+        self._change_calibration(name, lambda _: calibration)
+
+    def keep_reranking(self, name: str, reranking: Reranking) -> None:
+        """Let ``auto`` decide by this on a reranker for a dataset, and keep whatever else was fitted to it.
+
+        Args:
+            name: of the dataset.
+            reranking: what `pointsman.evaluation.tune` gave.
+
+        Raises:
+            ConflictError: as in `keep_calibration`.
+        """
+        self._change_calibration(name, lambda former: replace(former or Calibration(""), reranking=reranking))
+
+    def _change_calibration(self, name: str, change: Callable[[Calibration | None], Calibration | None]) -> None:
         for attempt in range(_ATTEMPTS):
             record = self.backend.record(CALIBRATION)
             fitted = {} if record is None else read_calibrations(record.value, self._calibrations_at)
-            if calibration is None:
-                fitted.pop(name, None)
-            else:
+            calibration = change(fitted.pop(name, None))
+            if calibration is not None:
                 fitted[name] = calibration
             version = NEW if record is None else record.version
             try:
@@ -599,10 +612,10 @@ class Workspace:
         self.workflow = replace(self.workflow, fitted=fitted)
 
     def stored_calibrations(self) -> Mapping[str, Calibration]:
-        """What was fitted to datasets of the workspace, by their names.
+        """Return the calibrations fitted to datasets of the workspace, by name.
 
         Raises:
-            InputError: what is kept there is something else.
+            InputError: the stored record is invalid.
         """
         record = self.backend.record(CALIBRATION)
         return {} if record is None else read_calibrations(record.value, self._calibrations_at)
@@ -612,7 +625,7 @@ class Workspace:
         return f"{self.backend.url}: the calibrations"
 
     def close(self) -> None:
-        """Closes all datasets and the connection to the server, if there is one."""
+        """Close all datasets and the connection to the server, if there is one."""
         for dataset in (*self._datasets.values(), *(entry for _, entry in self._foreign.values())):
             dataset.close()
         self.backend.close()
@@ -639,10 +652,10 @@ class Routing:
     """Three decisions about a query.
 
     Attributes:
-        query: what would be asked.
-        heuristic: by its look alone: ``"bm25"``, ``"dense"`` or ``"hybrid"`` (H1, H2).
-        plan: what a search would do; None where there is no workspace.
-        decision: the datasets whose content bears on it; None where there are none.
+        query: the query.
+        heuristic: by the query's form alone: ``"bm25"``, ``"dense"`` or ``"hybrid"`` (H1, H2).
+        plan: what a search would do; None without a workspace.
+        decision: the datasets whose content is relevant to it; None if there are none.
     """
 
     query: str
@@ -652,7 +665,7 @@ class Routing:
 
 
 def _spread_of(store: Store) -> tuple[float, float] | None:
-    """Where the cosines of a collection lie; its own vectors stand in for questions."""
+    """Return mean and deviation of a collection's cosines; its own vectors stand in for questions."""
     sample = store.vectors(sample=DRAWN)
     if len(sample) < 2:
         return None
@@ -663,15 +676,15 @@ def _spread_of(store: Store) -> tuple[float, float] | None:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:  # a file of an index that was just replaced
+    except FileNotFoundError:  # an index file that was just replaced
         return 0
 
 
 def _technique(record: DatasetRecord) -> IndexingTechnique:
-    """How a dataset is indexed, as its record says.
+    """Return a dataset's indexing technique from its record.
 
     Raises:
-        CorruptStoreError: it says nothing that can be.
+        CorruptStoreError: the record has an invalid one.
     """
     for technique in TECHNIQUES:
         if record.indexing_technique == technique:

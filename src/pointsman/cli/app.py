@@ -1,7 +1,7 @@
-"""The commands. Each parses its arguments, calls the library, and hands the result to ``output``.
+"""The commands. Each parses its arguments, calls the library, and passes the result to ``output``.
 
-With ``--json`` a command prints one JSON document on standard output and nothing else there; logs and progress go to
-standard error. Exit code 2 means that the input cannot be used, 1 that something else failed.
+With ``--json`` a command prints a single JSON document to standard output; logs and progress go to standard error. Exit
+code 2 means invalid input, 1 any other failure.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def index(
 
 
 def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -> None:
-    """Print what each round did, until Ctrl-C between two of them."""
+    """Print the report of each round, until Ctrl-C between two rounds."""
     from pointsman.indexing import IndexingInterrupted
 
     try:
@@ -366,7 +366,8 @@ def tune(
     """Fit the automatic choice to labelled queries of your own.
 
     It is judged by cross-validation against the default and the fixed strategies, and kept in the workspace only if its
-    gain is beyond the confidence interval; else the default stays. The answer says which, and why.
+    gain is beyond the confidence interval; else the default stays. The answer says which, and why. A reranker that the
+    settings name is measured on the same labels, and used by 'auto' on this dataset only if it surely gains.
     """
     from pointsman.evaluation.collection import read_labels
     from pointsman.evaluation.tune import tune as fitted
@@ -378,6 +379,8 @@ def tune(
             result = fitted(target, queries, qrels, on_progress=on_progress)
         if not dry_run:
             opened.keep(result.policy if result.chosen != "default" else None)
+            if result.reranking is not None:
+                opened.keep_reranking(dataset, result.reranking)
         output.tuning(result, kept=not dry_run, as_json=as_json)
 
 
@@ -399,6 +402,7 @@ def calibrate(
 
     Without labels, questions are made from the documents; those serve where nothing is calibrated, as with another
     embedder than the default one. What is kept is what is better by cross-validation; the answer says what, and why.
+    A reranker that the settings name is measured too, and used by 'auto' on this dataset only if it surely gains.
     """
     from pointsman.evaluation.collection import read_labels
 
@@ -518,7 +522,7 @@ def options(
 
 
 def run() -> None:
-    """Run with the arguments of this process; errors a person can act on become one line and an exit code."""
+    """Run with the arguments of this process; errors that a user can fix become one line and an exit code."""
     try:
         app()
     except InputError as error:
@@ -527,6 +531,6 @@ def run() -> None:
     except PointsmanError as error:
         sys.stderr.write(f"pointsman: {error}\n")
         sys.exit(1)
-    except BrokenPipeError:  # the reader of our output, such as head, has gone: not our failure
+    except BrokenPipeError:  # the reader of our output, such as head, has closed it: not our failure
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -1,4 +1,4 @@
-"""``pointsman attach`` and ``pointsman detach``: collections that somebody else keeps, searched beside our own."""
+"""``pointsman attach`` and ``pointsman detach``: foreign collections, searched beside our own."""
 
 from __future__ import annotations
 

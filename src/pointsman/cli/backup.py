@@ -1,4 +1,4 @@
-"""``pointsman backup`` and ``pointsman restore``: copies of a workspace, also of one that is being served."""
+"""``pointsman backup`` and ``pointsman restore``: copies of a workspace, even while it is served."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def restore(
 
 
 def _folder(workspace: str) -> Path:
-    """The folder that a workspace is in.
+    """Return the folder of a workspace.
 
     Raises:
-        InputError: it is in a server.
+        InputError: the workspace is in a server.
     """
     if is_url(workspace):
         raise InputError(

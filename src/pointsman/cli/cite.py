@@ -1,4 +1,4 @@
-"""The text that citations point into, and an answer's quotes and numbers looked up in the hits."""
+"""The text that citations refer to, and a check of an answer's quotes and numbers against the hits."""
 
 from __future__ import annotations
 

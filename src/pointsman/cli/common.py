@@ -1,4 +1,4 @@
-"""What several commands share: options, and how a workspace is opened."""
+"""Code shared by commands: options, and opening a workspace."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ EmbedderOption = Annotated[
 def workspace_at(
     where: str, embedder: str = "default", *, create: bool = False, service: str | None = None
 ) -> Iterator[Workspace]:
-    """The workspace at this place, with the settings and the language models of environment and file.
+    """Open the workspace at this place, with the settings and language models of environment and settings file.
 
     Args:
-        where: a folder or a URL; ``https://…`` is a Pointsman service, which is sent the key in ``POINTSMAN_API_KEY``.
-        embedder: its name; the settings name it unless it is another than the default one.
-        create: whether there need not be a workspace yet; the first write makes it.
-        service: what a service cannot do for a client, where that is so.
+        where: a folder or a URL; ``https://…`` is a Pointsman service, which receives the key in ``POINTSMAN_API_KEY``.
+        embedder: name of the embedder; if it is the default one, the settings decide.
+        create: whether the workspace may be missing; it is then created by the first write.
+        service: what cannot be done through a service, if the command needs it.
 
     Raises:
-        InputError: there is no workspace, a setting cannot be used, or this cannot be done through a service.
+        InputError: there is no workspace, a setting is invalid, or the command does not work through a service.
     """
     from pointsman.models.chosen import SettingsModels, embedder_for
     from pointsman.opening import open_workspace
@@ -80,7 +80,7 @@ def workspace_at(
 
 
 def check_no_service(where: str) -> None:
-    """Check that a place is where a workspace lives, and not a service in front of it.
+    """Check that a place is a workspace, not a service.
 
     Raises:
         InputError: it is a service.
@@ -90,7 +90,7 @@ def check_no_service(where: str) -> None:
 
 
 def check_workspace(where: str) -> None:
-    """Checks that a workspace exists, if that needs no network.
+    """Check that a workspace exists, if that needs no network.
 
     Raises:
         InputError: there is none.
@@ -103,7 +103,7 @@ def check_workspace(where: str) -> None:
 
 
 def announcer(workspace: str) -> Callable[[str], None] | None:
-    """Tells a person at a terminal where a service listens; elsewhere the log alone does."""
+    """Return a function that prints a service's address to a terminal; without a terminal only the log has it."""
 
     def announce(address: str) -> None:
         sys.stderr.write(f"pointsman serves {redacted(workspace)} at {address}\n")

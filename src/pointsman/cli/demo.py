@@ -1,4 +1,4 @@
-"""``pointsman demo``: the main job on real input that every machine has."""
+"""``pointsman demo``: the main use case on real input that every machine has."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ QUESTIONS = (
 )
 
 
-_CHECKOUT = Path(__file__).resolve().parents[3]  # where the pages are when this runs from a checkout
+_CHECKOUT = Path(__file__).resolve().parents[3]  # where the pages are in a checkout
 
 
 def run_demo(path: str) -> None:
-    """Index three datasets into ``path``, ask some questions in three languages, and say how to go on."""
+    """Index three datasets into ``path``, ask some questions in three languages, and suggest next steps."""
     from pointsman.ingest import installed_package_documents, own_documents, standard_library_documents
 
     out = output.console()
@@ -73,4 +73,4 @@ def run_demo(path: str) -> None:
         f"pointsman serve --workspace {redacted(path)}  # a console at http://127.0.0.1:8080",
         "pointsman index some/folder --dataset notes && pointsman search 'what is in it'",
     ):
-        out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)  # to be copied as a whole
+        out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)  # in one line, so that it can be copied

@@ -1,4 +1,4 @@
-"""``pointsman keys``: make, list and revoke keys to the HTTP service."""
+"""``pointsman keys``: create, list and revoke keys of the HTTP service."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ def revoke(
 
 
 def expiry(text: str, now: datetime) -> datetime:
-    """The time that ``--expires`` names: so long from now, or a date, in UTC unless it says otherwise.
+    """Return the time given by ``--expires``: a duration from now, or a date, in UTC unless it has a time zone.
 
     Raises:
-        InputError: it is neither.
+        InputError: the text is neither.
     """
     duration = _DURATION.fullmatch(text)
     try:
@@ -131,10 +131,10 @@ def expiry(text: str, now: datetime) -> datetime:
 
 
 def _check_datasets(workspace: str, names: Sequence[str]) -> None:
-    """Check that there are these datasets: a key for a misspelt one would open nothing.
+    """Check that these datasets exist: a key for a misspelt name would be useless.
 
     Raises:
-        InputError: one does not exist, and its name is one that could.
+        InputError: a dataset does not exist although its name is valid.
     """
     from pointsman.dataset import check_name
     from pointsman.workspace import Workspace
@@ -152,10 +152,10 @@ def _check_datasets(workspace: str, names: Sequence[str]) -> None:
 
 @contextmanager
 def _keys(workspace: str, *, make: bool = False) -> Iterator[KeyStore]:
-    """The keys of a workspace.
+    """Open the keys of a workspace.
 
     Raises:
-        InputError: there is no workspace, or it is a service's.
+        InputError: there is no workspace, or it is behind a service.
     """
     from pointsman.server.keys import keys_of
     from pointsman.workspace import Workspace
@@ -163,9 +163,9 @@ def _keys(workspace: str, *, make: bool = False) -> Iterator[KeyStore]:
     check_no_service(workspace)
     if not make and not is_url(workspace) and not Path(workspace).exists():
         raise InputError(f"there is no workspace at {workspace!r}; name another with --workspace")
-    with Workspace(workspace) as opened:  # it looks whether there is something else at that path
+    with Workspace(workspace) as opened:  # raises an error if there is something else at that path
         if make:
-            opened.make()  # without that, a folder with nothing but keys would pass for something else
+            opened.make()  # otherwise a folder with only keys would not be recognised as a workspace
         yield keys_of(opened.backend)
 
 

@@ -1,4 +1,4 @@
-"""`pointsman mcp`: the workspace as tools for agents, by the Model Context Protocol."""
+"""`pointsman mcp`: the workspace as tools for agents, over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _front(
     http: bool,
     keyless: bool,
 ) -> None:
-    """Stand in front of other servers."""
+    """Serve in front of other servers."""
     from pointsman.integrations.mcp.toolbox import serve_tools_http, serve_tools_stdio
     from pointsman.models import CachedEmbedder, default_embedder
     from pointsman.models.chosen import embedder_for

@@ -1,6 +1,6 @@
-"""What the commands print: tables and passages for people, one JSON document for scripts.
+"""The output of commands: tables and passages for people, one JSON document for scripts.
 
-rich is imported where something is drawn, so that ``--help`` and ``--json`` do without it.
+rich is imported only by functions that draw, so that ``--help`` and ``--json`` do not need it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from pointsman.types import Explanation, Hit, Provenance, Refusal, RetrievalContext
     from pointsman.workspace import Routing, Workspace
 
-_SNIPPET = 320  # characters of a passage that are shown
+_SNIPPET = 320  # characters of a passage that are printed
 _WORD = re.compile(r"\w+")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # what is stored must not steer a terminal
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # stored data must not control a terminal
 
 
 def print_json(value: object, indent: int | None = 2) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document to standard output."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=indent) + "\n")
 
 
@@ -54,7 +54,7 @@ def say(value: object, sentence: str, *, as_json: bool) -> None:
 
 
 def console() -> Console:
-    """Standard output, as rich draws on it."""
+    """Return standard output as a rich console."""
     from rich.console import Console
 
     return Console(highlight=False)
@@ -62,7 +62,7 @@ def console() -> Console:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on standard error with a share, the time left, and what is being read; silent where that is no terminal."""
+    """Show a progress bar on standard error with share, remaining time and current item; silent without a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -170,7 +170,7 @@ def index_report(
 
 
 def search_results(context: RetrievalContext, *, explain: bool, why: Sequence[str] = (), as_json: bool = False) -> None:
-    """What `pointsman search` found."""
+    """Print the results of `pointsman search`."""
     if as_json:
         print_json(search_json(context, explain=explain, why=why))
         return
@@ -212,7 +212,7 @@ def _confidence(context: RetrievalContext) -> str:
 
 
 def percent(chance: float) -> str:
-    """A probability as people read it; nothing is ever quite sure.
+    """Format a probability for people; it is never exactly 0 or 1.
 
     >>> percent(0.004), percent(0.47), percent(0.998)
     ('under 1%', '47%', 'over 99%')
@@ -234,9 +234,9 @@ def _print_refusal(out: Console, refusal: Refusal) -> None:
 
 
 def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] = ()) -> dict[str, Any]:
-    """A search as ``--json`` prints it, under names that are older than those of `RetrievalContext.to_dict`.
+    """Return a search for ``--json``, with names that are older than those of `RetrievalContext.to_dict`.
 
-    ``trace`` and ``why`` are there where they are asked for.
+    ``trace`` and ``why`` are included only if requested.
     """
     form = context.to_dict(trace="stages")
     same = (
@@ -268,7 +268,7 @@ def search_json(context: RetrievalContext, *, explain: bool, why: Sequence[str] 
 
 
 def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -> None:
-    """One hit: where it stands, what it is, and the part of it that bears on the query."""
+    """Print one hit: its rank, its metadata, and the part of its text relevant to the query."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -286,7 +286,7 @@ def print_hit(out: Console, rank: int, hit: Hit, query: str, *, explain: bool) -
 
 
 def source_text(part: SourceText, *, as_json: bool) -> None:
-    """A text that citations point into."""
+    """Print the text that citations refer to."""
     if as_json:
         print_json(part.to_dict())
     elif sys.stdout.isatty():
@@ -296,7 +296,7 @@ def source_text(part: SourceText, *, as_json: bool) -> None:
 
 
 def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
-    """Which quotes and numbers of an answer stand in the hits."""
+    """Print which quotes and numbers of an answer are in the hits."""
     if as_json:
         print_json(check.to_dict())
         return
@@ -314,7 +314,7 @@ def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
 
 
 def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
-    """The datasets, a line each."""
+    """Print the datasets, one per line."""
     rows = [
         {
             "name": dataset.name,
@@ -363,7 +363,7 @@ def status(workspace: Workspace, *, as_json: bool) -> None:
 
 
 def verification(verifications: Mapping[str, Verification], *, as_json: bool) -> None:
-    """Whether the three stores of each dataset agree."""
+    """Print whether the three stores of each dataset agree."""
     if as_json:
         print_json(
             {
@@ -387,7 +387,7 @@ def verification(verifications: Mapping[str, Verification], *, as_json: bool) ->
 
 
 def repairs(results: Mapping[str, Repair], *, as_json: bool) -> None:
-    """What repairing each dataset came to."""
+    """Print the results of repairing each dataset."""
     if as_json:
         print_json(
             {name: {**asdict(repair), "aside": repair.aside and str(repair.aside)} for name, repair in results.items()}
@@ -408,7 +408,7 @@ def repairs(results: Mapping[str, Repair], *, as_json: bool) -> None:
 
 
 def evaluation(report: Report, *, as_json: bool) -> None:
-    """What `pointsman eval` measured."""
+    """Print the results of `pointsman eval`."""
     if as_json:
         print_json(report.to_json())
         return
@@ -418,7 +418,7 @@ def evaluation(report: Report, *, as_json: bool) -> None:
 
 
 def settings(values: Settings, *, as_json: bool) -> None:
-    """What `pointsman config` shows; keys are never part of it."""
+    """Print the output of `pointsman config`, which never includes keys."""
     from pointsman.settings import TASKS, describe
 
     rows = describe(values)
@@ -446,9 +446,11 @@ def tuning(result: Tuning, *, kept: bool, as_json: bool) -> None:
         "gain_at_least": {name: round(figure, 4) for name, figure in result.lower.items()},
         "vector_weight": result.policy.vector_weight,
         "strategy": result.policy.strategy,
+        "reranking": None if result.reranking is None else asdict(result.reranking),
         "kept": kept,
     }
-    say(value, f"{result.chosen}: {result.reason}" + ("" if kept else " (nothing was kept)"), as_json=as_json)
+    said = f"{result.chosen}: {result.reason}" + (f"; {result.reranking.reason}" if result.reranking else "")
+    say(value, said + ("" if kept else " (nothing was kept)"), as_json=as_json)
 
 
 def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
@@ -458,6 +460,7 @@ def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
         "questions": done.questions,
         "fits": [asdict(fit) for fit in done.fits],
         "coverage": None if coverage is None else round(coverage.most, 4),
+        "reranking": None if done.reranking is None else asdict(done.reranking),
         "reason": done.reason,
         "kept": kept,
     }
@@ -465,7 +468,7 @@ def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
 
 
 def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
-    """What `pointsman eval-select` measured."""
+    """Print the results of `pointsman eval-select`."""
     if as_json:
         print_json([report.to_json() for report in reports])
         return
@@ -475,7 +478,7 @@ def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
 
 
 def routes(route: Routing, *, as_json: bool) -> None:
-    """The three decisions of `pointsman route`; those that need a workspace are null without one."""
+    """Print the three decisions of `pointsman route`; those that need a workspace are null without one."""
     if as_json:
         print_json(route_to_dict(route))
         return
@@ -490,7 +493,7 @@ def routes(route: Routing, *, as_json: bool) -> None:
 
 
 def _way(way: Provenance) -> str:
-    """Such as ``bm25 #3 (7.251, +7.25)``: the list, the rank there, the raw score, and what it added."""
+    """Format a list, the rank in it, the raw score, and its contribution, such as ``bm25 #3 (7.251, +7.25)``."""
     rank = f"#{way.rank}" if way.rank else "not in its list"
     numbers = [f"{way.score:.3f}"] if way.score is not None else []
     numbers += [f"{way.normalised:+.3g}"] if way.normalised is not None else []
@@ -501,7 +504,7 @@ _BAR = 24  # characters
 
 
 def _print_trace(out: Console, context: RetrievalContext) -> None:
-    """Every stage with its decision, and when it ran: branches side by side show as bars that overlap."""
+    """Print every stage with its decision and timing: parallel branches are shown as overlapping bars."""
     out.print()
     out.print(f"why {context.plan.strategy}: {_plain(context.plan.reason)}", markup=False)
     whole = context.trace.milliseconds or 1.0
@@ -517,7 +520,7 @@ def _print_trace(out: Console, context: RetrievalContext) -> None:
 
 
 def _print_explanation(out: Console, explanation: Explanation) -> None:
-    """Where a document stood in each list and after each stage."""
+    """Print a document's position in each list and after each stage."""
     out.print()
     out.print(f"why {_plain(explanation.id)}: {_plain(explanation.verdict)}", markup=False)
     rows = [
@@ -534,7 +537,7 @@ def _print_explanation(out: Console, explanation: Explanation) -> None:
 
 
 def table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ()) -> None:
-    """Rows under headings, as plain text; ``right`` are the columns that are set right, as numbers are."""
+    """Print rows under headings as plain text; ``right`` lists the right-aligned columns, as for numbers."""
     from rich.table import Table
     from rich.text import Text
 
@@ -548,7 +551,7 @@ def table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ())
 
 
 def _snippet(text: str, query: str) -> Text:
-    """The sentences around the one that shares most words with the query, those words set off."""
+    """Return the sentences around the one that shares most words with the query, with those words highlighted."""
     from rich.text import Text
 
     from pointsman.text import DEFAULT_ANALYZER, sentences
@@ -570,7 +573,7 @@ def _snippet(text: str, query: str) -> Text:
         tokens = set(DEFAULT_ANALYZER.tokens(match[0]))
         if tokens and tokens <= query_tokens:
             result.stylize("bold yellow", *match.span())
-        elif not match[0].isascii():  # a run of Chinese: its parts that the query has, of two characters or more
+        elif not match[0].isascii():  # Chinese: its substrings of two or more characters in the query
             for token in (token for token in tokens & query_tokens if len(token) > 1):
                 for part in re.finditer(re.escape(token), match[0]):
                     result.stylize("bold yellow", match.start() + part.start(), match.start() + part.end())

@@ -10,7 +10,7 @@ import typer
 
 from pointsman._places import is_service, redacted
 from pointsman.cli.common import EmbedderOption, WorkspaceOption, announcer
-from pointsman.errors import InputError
+from pointsman.errors import InputError, MissingDependencyError
 
 
 def serve(
@@ -49,8 +49,11 @@ def serve(
     """
     if is_service(workspace):
         raise InputError(f"{redacted(workspace)} is already a service; give the location of its workspace")
-    from pointsman.server.run import Options
-    from pointsman.server.run import serve as run
+    try:
+        from pointsman.server.run import Options
+        from pointsman.server.run import serve as run
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(error.name or "", "server", "pointsman serve") from error
 
     options = Options(
         workspace=workspace,

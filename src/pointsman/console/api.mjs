@@ -1,20 +1,20 @@
-/** The service's HTTP interface: requests, its problem documents, and the events of a search that is under way. */
+/** The service's HTTP interface: requests, problem documents, and the events of a running search. */
 
 import { kept } from "./keep.mjs";
 
 const ROOT = new URL("../api/", import.meta.url);
 const stored = kept("sessionStorage", "key");
 
-/** Tells `changed` when another key is used, and `needed` when one is missing or not valid. */
+/** Dispatches `changed` when the key changes, and `needed` when it is missing or invalid. */
 export const keys = new EventTarget();
 
-/** @returns {string | null} the key that requests carry */
+/** @returns {string | null} the key sent with requests */
 export function key() {
   return stored.get();
 }
 
 /**
- * Carry this key from now on; null: none.
+ * Send this key with all further requests; null sends none.
  * @param {string | null} text
  */
 export function useKey(text) {
@@ -22,10 +22,10 @@ export function useKey(text) {
   keys.dispatchEvent(new Event("changed"));
 }
 
-/** What went wrong, as a problem document tells it. */
+/** An error, as described by a problem document. */
 export class Problem extends Error {
   /**
-   * @param {string} slug the kind: of the service, or `network`, `interrupted`, `strange`
+   * @param {string} slug the kind: one of the service's, or `network`, `interrupted`, `strange`
    * @param {{status?: number, title?: string, detail?: string, request?: string | null, retry?: number | null}} [told]
    *   `retry` in seconds
    */
@@ -70,11 +70,11 @@ export async function post(path, body, { signal } = {}) {
 }
 
 /**
- * The events of a search, until it ends with `result`.
+ * Yields the events of a search, up to `result`.
  * @param {unknown} body
  * @param {{signal?: AbortSignal}} [options]
  * @returns {AsyncGenerator<{event: string, data: any}>}
- * @throws {Problem} also for the event `problem`, and if the answer ends early
+ * @throws {Problem} also on the event `problem`, and if the answer ends early
  */
 export async function* search(body, { signal } = {}) {
   const response = await request("retrieval/stream", posting(body, signal));
@@ -93,7 +93,7 @@ export async function* search(body, { signal } = {}) {
 }
 
 /**
- * Server-sent events out of bytes, as the HTML standard reads them, without reconnecting.
+ * Parses server-sent events as in the HTML standard, without reconnecting.
  * @param {ReadableStream<Uint8Array>} stream
  * @returns {AsyncGenerator<{event: string, data: string}>}
  */
@@ -105,7 +105,7 @@ export async function* events(stream) {
   try {
     for (;;) {
       const { value: chunk, done } = await reader.read();
-      if (done) return; // an event that no empty line has ended is none
+      if (done) return; // an event without a terminating empty line is dropped
       rest += chunk;
       const lines = rest.split(/\r\n|\n|\r(?!$)/); // at the end of a chunk, CR may be half of CR LF
       rest = lines.pop();
@@ -122,7 +122,7 @@ export async function* events(stream) {
       }
     }
   } finally {
-    reader.cancel().catch(() => {}); // it has ended, or nobody reads it any more
+    reader.cancel().catch(() => {}); // it has ended, or the caller has stopped reading
   }
 }
 

@@ -1,4 +1,4 @@
-/** Ask: a question, the railway that it takes, what it brings, and why something else is not there. */
+/** Ask: a question, its path as a railway, the results, and why a document is missing. */
 
 import { keys, post, search } from "./api.mjs";
 import { datasets, line, strategies } from "./catalog.mjs";
@@ -13,7 +13,7 @@ import { sign } from "./signs.mjs";
 import { asTable, summary, timetable } from "./railway.mjs";
 import { stepsOf, verdict, wayFigure, wayTable } from "./way.mjs";
 
-const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n", "w"]; // of the address that a search depends on
+const NAMES = ["q", "d", "s", "k", "e", "f", "r", "n", "w"]; // parameters of the address that a search depends on
 const K = 5;
 
 /** `<pm-ask>` */
@@ -21,7 +21,7 @@ export class AskView extends HTMLElement {
   #form = null;
   #results = h("div.results", {});
   #abort = new AbortController();
-  #asked = null; // the address of what is shown
+  #asked = null; // the address of the results shown
   #answer = null;
   #why = null; // {id, dataset}
 
@@ -49,12 +49,12 @@ export class AskView extends HTMLElement {
     } else this.#explainAgain?.();
   }
 
-  /** Put the cursor where one asks. */
+  /** Focus the query field. */
   focusQuery() {
     this.#form.focus();
   }
 
-  /** Stop what is under way; false if nothing is. */
+  /** Stops a running search; returns false if there is none. */
   stop() {
     if (!this.#form.busy) return false;
     this.#abort.abort();
@@ -65,7 +65,7 @@ export class AskView extends HTMLElement {
 
   #go(params) {
     const to = address("ask", params);
-    this.#asked = null; // whoever asks again wants it searched again
+    this.#asked = null; // the same question again means a new search
     if (to === location.hash) this.show(here().params);
     else location.hash = to;
   }
@@ -89,7 +89,7 @@ export class AskView extends HTMLElement {
     let journey = begin(asked.query, asked.refuse !== false);
     try {
       view.journey = journey;
-      const known = datasets().catch(() => []); // colours go by their order; what is wrong the search will say
+      const known = datasets().catch(() => []); // their order determines colours; the search reports errors
       for await (const { event, data } of search({ ...asked, trace: "lists" }, { signal })) {
         await known;
         journey = advance(journey, event, data);
@@ -97,7 +97,7 @@ export class AskView extends HTMLElement {
         if (event === "result") this.#answered(view, asked, data);
       }
     } catch (error) {
-      if (signal !== this.#abort.signal) return; // another question was asked meanwhile
+      if (signal !== this.#abort.signal) return; // a newer question has replaced this one
       view.journey = broken(journey);
       view.problem = signal.aborted ? null : problemCard(error, again);
       announce(t(signal.aborted ? "ask.stopped" : "ask.failed"));
@@ -125,12 +125,12 @@ export class AskView extends HTMLElement {
 
 customElements.define("pm-ask", AskView);
 
-/** What a search depends on, as one string. */
+/** All parameters that a search depends on, as one string. */
 function key(params) {
   return NAMES.map((name) => params.get(name) ?? "").join("\n");
 }
 
-/** The request that an address stands for. */
+/** Converts an address to a search request. */
 function body(params) {
   const number = Number.parseInt(params.get("k") ?? "", 10);
   return {
@@ -154,7 +154,7 @@ function welcome() {
       () => t("help.help")));
 }
 
-// ── what is asked ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── question ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 class SearchForm {
   #busy = false;
@@ -200,7 +200,7 @@ class SearchForm {
     this.load();
   }
 
-  /** Ask what there is. */
+  /** Loads datasets and strategies. */
   load() {
     filled(this.#chips, async () => {
       const found = await datasets();
@@ -210,7 +210,7 @@ class SearchForm {
     strategies().then((found) => {
       this.#strategies = found;
       this.#describe();
-    }, () => this.#describe()); // why not is told where the datasets are
+    }, () => this.#describe()); // the error is shown beside the datasets
   }
 
   get busy() {
@@ -270,7 +270,7 @@ class SearchForm {
       chip.setAttribute("aria-pressed", String(this.#chosen.has(chip.dataset.name)));
   }
 
-  /** The strategies in the language of the interface; those that cannot be used say why. */
+  /** Lists the strategies in the interface language; unusable ones say why. */
   #describe() {
     const wanted = this.#wanted || this.#strategy.value || "auto";
     this.#wanted = wanted;
@@ -304,7 +304,7 @@ function lack(why) {
   return said((why ?? "").split(": ")[0]);
 }
 
-// ── what is answered ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── answer ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 class Result {
   #railway = document.createElement("pm-railway");
@@ -356,7 +356,7 @@ class Result {
     this.#choice(answer);
   }
 
-  /** Which way the switch was thrown, and why. */
+  /** Shows the strategy chosen, and why. */
   #choice({ strategy_used: strategy, reason, results, confidence: sure, reranking_applied: reranked }) {
     const told = h("span.reason", {});
     live(told, () => {
@@ -450,7 +450,7 @@ class Why {
     this.#loaded = datasets().then((found) => {
       const names = (asked.datasets ?? found.map(({ name }) => name));
       this.#dataset.append(...names.map((name) => h("option", { value: name }, name)));
-    }, () => {}); // any dataset can be asked for without their list
+    }, () => {}); // without the list, only "any dataset" is offered
   }
 
   #loaded;

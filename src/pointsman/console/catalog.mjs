@@ -1,4 +1,4 @@
-/** What there is to search, and how: asked of the service once, and again where something may have changed. */
+/** Datasets and strategies: requested from the service once, and again when they may have changed. */
 
 import { get, keys } from "./api.mjs";
 
@@ -14,7 +14,7 @@ function once(path) {
   return asked.get(path);
 }
 
-/** @returns {Promise<any[]>} the datasets, by name; colours go by this order */
+/** @returns {Promise<any[]>} the datasets, by name; this order determines colours */
 export async function datasets({ fresh = false } = {}) {
   if (fresh) asked.delete("datasets");
   const found = (await once("datasets")).datasets;
@@ -27,7 +27,7 @@ export async function strategies() {
   return (await once("retrieval/strategies")).strategies;
 }
 
-/** @returns {Promise<any>} what the key may do */
+/** @returns {Promise<any>} what the key allows */
 export function me() {
   return once("me");
 }
@@ -36,7 +36,7 @@ const LINES = 8;
 const lines = new Map();
 
 /**
- * The class that colours what belongs to a dataset.
+ * Returns the CSS class for a dataset's colour.
  * @param {string | null} name
  */
 export function line(name) {

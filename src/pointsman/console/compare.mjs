@@ -1,4 +1,4 @@
-/** Compare: one question by several strategies, side by side. */
+/** Compare: one question with several strategies, side by side. */
 
 import { keys, post } from "./api.mjs";
 import { datasets, line, strategies } from "./catalog.mjs";
@@ -8,8 +8,8 @@ import { has, milliseconds, number, percent, t } from "./i18n.mjs";
 import { announce, filled, problemCard } from "./notices.mjs";
 import { address, here } from "./place.mjs";
 
-const FIRST = ["bm25", "vector", "hybrid", "rrf"]; // unless others are chosen
-const AT_ONCE = 4; // requests
+const FIRST = ["bm25", "vector", "hybrid", "rrf"]; // chosen by default
+const AT_ONCE = 4; // parallel requests
 const K = 10;
 
 /** `<pm-compare>` */
@@ -62,7 +62,7 @@ export class CompareView extends HTMLElement {
       h("p", {}, () => t("compare.welcome.more"))));
   }
 
-  /** Put the cursor where one asks. */
+  /** Focus the query field. */
   focusQuery() {
     this.#query.focus();
     this.#query.select();
@@ -90,11 +90,11 @@ export class CompareView extends HTMLElement {
   }
 
   #go() {
-    const names = [...this.#chosen]; // in the order in which they were chosen: the first is what others are told against
+    const names = [...this.#chosen]; // in the order chosen: the others are compared with the first
     const s = names.join() === FIRST.join() ? "" : names.join(",");
     const to = address("compare", { q: this.#query.value.trim(), s,
       k: Number(this.#k.value) === K ? "" : this.#k.value });
-    this.#asked = null; // whoever asks again wants it searched again
+    this.#asked = null; // the same question again means a new search
     if (to === location.hash) this.show(here().params);
     else location.hash = to;
   }
@@ -103,7 +103,7 @@ export class CompareView extends HTMLElement {
     this.#abort.abort();
     const { signal } = (this.#abort = new AbortController());
     const columns = names.map((name) => ({ name, answer: null, problem: null }));
-    await datasets().catch(() => []); // colours go by their order
+    await datasets().catch(() => []); // their order determines colours
     if (signal.aborted) return;
     const draw = () => this.#results.replaceChildren(...drawn(query, columns, k));
     const waiting = [...columns];
@@ -176,7 +176,7 @@ function head(query, { name, answer, problem }) {
   return [h("a", { href: to }, h("code", {}, name)), used, worse, state];
 }
 
-/** A rank, how it compares to the first strategy's, and how high it is by its colour too. */
+/** A rank, also shown by its colour, and its difference from the first strategy's. */
 function cell(rank, base, column, { answer, problem }, k) {
   if (rank === undefined) return h("td.number.absent", {}, answer ? "–" : problem ? "⚠" : "…");
   const heat = `heat-${Math.max(0, 4 - Math.floor(((rank - 1) * 5) / Math.max(k, 5)))}`;
@@ -193,7 +193,7 @@ function cell(rank, base, column, { answer, problem }, k) {
   return made;
 }
 
-/** For each pair of strategies the share of hits that both have. */
+/** The share of common hits for each pair of strategies. */
 function agreement(columns) {
   const sets = columns.map(({ answer }) => new Set(answer.results.map((hit) => `${hit.dataset}\n${hit.id}`)));
   const share = (a, b) => {

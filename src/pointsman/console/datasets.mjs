@@ -1,4 +1,4 @@
-/** Datasets: whether they are well, and what is in them. Nothing here changes anything. */
+/** Datasets: their health and their documents, read-only. */
 
 import { get, keys, post } from "./api.mjs";
 import { datasets, line } from "./catalog.mjs";
@@ -98,11 +98,11 @@ function checked({ documents, in_keyword_index: keyword, in_vector_index: vector
 
 // ── documents ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The cursor of the page before, of every page that was come to from there. */
+/** The previous page's cursor for every page reached from one. */
 const before = new Map();
 
 async function browsed(name, params) {
-  await datasets(); // colours go by their order
+  await datasets(); // their order determines colours
   const path = `datasets/${encodeURIComponent(name)}`;
   const [after, id] = [params.get("after"), params.get("id")];
   const query = new URLSearchParams(id ? { id } : { limit: PAGE, ...(after && { after }) });
@@ -142,7 +142,7 @@ function entry(name, document, open) {
   return h("li", {}, more);
 }
 
-/** Where the last question is known: why this document was, or was not, among its hits. */
+/** Links to why this document was, or was not, among the hits of the last question, if there is one. */
 function asked(name, id) {
   const last = lastOf("ask");
   if (!last?.params.get("q")) return null;

@@ -1,8 +1,8 @@
 /**
- * Elements out of plain values. Text becomes text nodes and nothing else: documents are hostile, and so is whatever
- * a service says. There is no way in this module, and none beside it, from a string to markup.
+ * Creates elements from plain values. Text only ever becomes text nodes: documents and the service's messages are
+ * untrusted. Neither this module nor any other turns a string into markup.
  *
- * A function in the place of a text or an attribute is asked again whenever the language changes (`relabel`).
+ * A function in place of a text or an attribute is called again whenever the language changes (`relabel`).
  */
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -13,10 +13,10 @@ const labels = new WeakMap();
 /** @typedef {Node | string | number | null | undefined | false | (() => string)} Child */
 
 /**
- * An HTML element.
+ * Creates an HTML element.
  * @param {string} tag its name; `.class` may follow
- * @param {Record<string, unknown>} [attributes] `on` holds listeners; true, false and null set or leave out; a function
- *   is asked again when the language changes
+ * @param {Record<string, unknown>} [attributes] `on` holds listeners; true sets an attribute, false and null omit it;
+ *   a function is called again when the language changes
  * @param {...(Child | Child[])} children
  * @returns {HTMLElement}
  */
@@ -25,7 +25,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
- * An SVG element; as `h`.
+ * Creates an SVG element, like `h`.
  * @param {string} tag
  * @param {Record<string, unknown>} [attributes]
  * @param {...(Child | Child[])} children
@@ -36,7 +36,7 @@ export function s(tag, attributes = {}, ...children) {
 }
 
 /**
- * Let a text or attribute of an element follow the language.
+ * Updates a text or attribute of an element when the language changes.
  * @param {Element} element
  * @param {() => void} update
  */
@@ -51,7 +51,7 @@ export function live(element, update) {
 }
 
 /**
- * Say everything below a node anew, after the language has changed.
+ * Updates all texts below a node after a change of language.
  * @param {ParentNode} root
  */
 export function relabel(root) {

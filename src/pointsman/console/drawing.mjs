@@ -1,8 +1,8 @@
-/** Drawings that fit the room they have, and are drawn anew when that or the language changes. */
+/** Drawings that fit the available width, and are redrawn when the width or the language changes. */
 
 import { live } from "./dom.mjs";
 
-/** An element that draws itself into the width that it has. */
+/** An element that draws itself to fit its width. */
 export class Drawing extends HTMLElement {
   #observer = new ResizeObserver(() => this.#resized());
   #width = 0;
@@ -17,7 +17,7 @@ export class Drawing extends HTMLElement {
     this.#observer.disconnect();
   }
 
-  /** Draw again before the next frame. */
+  /** Redraws before the next frame. */
   redraw() {
     if (this.#wanted || !this.isConnected) return;
     this.#wanted = requestAnimationFrame(() => {
@@ -40,7 +40,7 @@ export class Drawing extends HTMLElement {
   }
 }
 
-/** A drawing that a function makes out of a width. */
+/** A drawing made by a function of the width. */
 class Figure extends Drawing {
   /** @type {(width: number) => Node | Node[] | null} */
   make = () => null;
@@ -65,7 +65,7 @@ export function figureOf(make, name = "") {
 }
 
 /**
- * Round numbers between two bounds, some `count` of them.
+ * Returns about `count` round numbers between two bounds.
  * @param {number} low
  * @param {number} high
  * @param {number} [count]
@@ -81,7 +81,7 @@ export function ticks(low, high, count = 5) {
 }
 
 /**
- * A text cut so that it takes no more than a width; letters are taken for as wide as they are on average.
+ * Cuts a text to a width, assuming letters of average width.
  * @param {string} text
  * @param {number} width in pixels
  * @param {number} [size] of the letters, in pixels

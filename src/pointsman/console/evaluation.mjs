@@ -1,4 +1,4 @@
-/** Evaluation: how well each strategy has done on labelled collections, and what it cost. */
+/** Evaluation: the quality and the cost of each strategy on labelled collections. */
 
 import { get, keys } from "./api.mjs";
 import { h, live } from "./dom.mjs";
@@ -105,7 +105,7 @@ function table(run, measures) {
   return scroll(() => t("evaluation.table"), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
 }
 
-/** How a collection's figures have changed from run to run. */
+/** Shows how a collection's figures changed between runs. */
 function over(runs, measure) {
   const names = [...new Set(runs.flatMap(({ strategies }) => Object.keys(strategies)))];
   const series = names.map((name) => ({

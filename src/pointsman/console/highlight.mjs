@@ -1,4 +1,4 @@
-/** Which stretches of a text bear on a query, and texts that cannot do anything but be read. */
+/** Highlights the parts of a text that match a query, and displays untrusted text safely. */
 
 import { h } from "./dom.mjs";
 
@@ -20,13 +20,13 @@ const ENDING =
   /(?:иями|ями|ами|ыми|ими|ого|его|ому|ему|ть|ая|яя|ое|ее|ые|ие|ый|ий|ой|ом|ем|ах|ях|ов|ев|ей|ам|ям|ую|юю|ия|ии|ию|[аеиоуыюяьй])$/u;
 const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]/g;
 
-/** @typedef {[number, number]} Range from, and up to, in UTF-16 units */
+/** @typedef {[number, number]} Range start and end (exclusive), in UTF-16 units */
 
 /**
- * What finds the words of a query in texts: Chinese by words and pairs of characters, other scripts by words whose
- * endings may differ.
+ * Returns a function that finds the words of a query in texts: Chinese by words and pairs of characters, other scripts
+ * by words whose endings may differ.
  * @param {string} query
- * @returns {(text: string) => Range[]} in order, apart from one another
+ * @returns {(text: string) => Range[]} in order, without overlap
  */
 export function finder(query) {
   const stems = new Set();
@@ -45,7 +45,7 @@ export function finder(query) {
   return (text) => {
     const found = [];
     const other = fold(text);
-    if (other.length !== text.length) return found; // places would not fit
+    if (other.length !== text.length) return found; // offsets would differ
     for (const match of other.matchAll(WORD)) {
       if (stems.size && !/\p{Script=Han}/u.test(match[0]) && matches(match[0], stems))
         found.push([match.index, match.index + match[0].length]);
@@ -57,9 +57,9 @@ export function finder(query) {
 }
 
 /**
- * A text with stretches of it marked.
+ * Marks ranges of a text.
  * @param {string} text
- * @param {Range[]} ranges in order, apart from one another
+ * @param {Range[]} ranges in order, without overlap
  * @returns {DocumentFragment}
  */
 export function marked(text, ranges) {
@@ -74,7 +74,7 @@ export function marked(text, ranges) {
 }
 
 /**
- * A text from outside. Controls that would turn it round, or hide parts of it, are shown instead of obeyed.
+ * Displays untrusted text. Control characters that would reverse it or hide parts of it are made visible.
  * @param {string} text
  * @returns {DocumentFragment}
  */
@@ -91,7 +91,7 @@ export function plain(text) {
 }
 
 /**
- * Places counted in characters, as Python does, in UTF-16 units, as browsers do.
+ * Converts offsets in characters, as in Python, to UTF-16 units, as in browsers.
  * @param {string} text
  * @param {Range[]} spans
  * @returns {Range[]}
@@ -107,7 +107,7 @@ function fold(text) {
   return text.toLowerCase().replaceAll("ё", "е");
 }
 
-/** A word without what may be its ending: crude on purpose, as it marks and does not search. */
+/** Removes a possible ending of a word: deliberately crude, as it is only used for highlighting. */
 function stem(word) {
   if (CYRILLIC.test(word)) {
     const short = word.replace(ENDING, "");

@@ -1,4 +1,4 @@
-/** Hits: what was found, the words that bear on the query, and each one's way into the answer. */
+/** Hits: the documents found, with the query's words highlighted, and each one's path into the answer. */
 
 import { line } from "./catalog.mjs";
 import { h, live } from "./dom.mjs";
@@ -6,10 +6,10 @@ import { finder, marked, plain, units } from "./highlight.mjs";
 import { percent, score, t } from "./i18n.mjs";
 import { verdict, wayFigure, wayTable } from "./way.mjs";
 
-const SHORT = 420; // characters of a hit that is not opened
-const BEFORE = 90; // of them before the first word that bears on the query
-const WEAK = 0.5; // a hit below it is less likely relevant than not
-const LONG = 20_000; // characters of an opened one, until all are asked for
+const SHORT = 420; // characters of a closed hit
+const BEFORE = 90; // of them before the first matching word
+const WEAK = 0.5; // below it, a hit is probably not relevant
+const LONG = 20_000; // characters of an opened hit until the user requests all
 
 /**
  * The hits of an answer.
@@ -29,7 +29,7 @@ export function hitList(hits, query, steps) {
  * @param {any} hit
  * @param {(text: string) => import("./highlight.mjs").Range[]} find
  * @param {((dataset: string | null, id: string) => import("./way.mjs").Step[]) | null} steps
- * @param {boolean} [weak] whether it is the first that is weak
+ * @param {boolean} [weak] whether it is the first weak hit
  * @returns {HTMLElement}
  */
 export function hitCard(hit, find, steps, weak = false) {
@@ -67,7 +67,7 @@ export function hitCard(hit, find, steps, weak = false) {
 }
 
 /**
- * The beginning of a text, or where the words of the query begin.
+ * Returns the beginning of a text, or the part where the words of the query begin.
  * @param {string} text
  * @param {(text: string) => import("./highlight.mjs").Range[]} find
  * @returns {Node}

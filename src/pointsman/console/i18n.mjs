@@ -1,10 +1,10 @@
-/** The language of the interface: texts, numbers, and what the service says in words that are known. */
+/** The language of the interface: texts, numbers, and known messages of the service. */
 
 import { relabel } from "./dom.mjs";
 import { kept } from "./keep.mjs";
 import { MESSAGES, SAID } from "./messages.mjs";
 
-/** The languages, by the names that their speakers give them. */
+/** The languages, by their own names. */
 export const LANGUAGES = { en: "English", zh: "中文", ru: "Русский" };
 
 const chosen = kept("localStorage", "language");
@@ -17,7 +17,7 @@ export function current() {
 }
 
 /**
- * Speak another language from now on.
+ * Changes the language.
  * @param {string} code
  */
 export function speak(code) {
@@ -32,7 +32,7 @@ export function speak(code) {
 /**
  * A text of the interface.
  * @param {string} key
- * @param {Record<string, string | number>} [values] numbers are written as the language writes them; `n` decides the
+ * @param {Record<string, string | number>} [values] numbers are formatted for the language; `n` decides the
  *   plural
  * @returns {string}
  */
@@ -46,7 +46,7 @@ export function t(key, values = {}) {
 }
 
 /**
- * Whether there is such a text.
+ * Returns whether this text exists.
  * @param {string} key
  */
 export function has(key) {
@@ -54,9 +54,9 @@ export function has(key) {
 }
 
 /**
- * What the service has said: in the language of the interface where the words are known, else as it is.
+ * Translates a message of the service if it is known, else returns it unchanged.
  * @param {string} text
- * @returns {{text: string, lang: string | null}} the language if it is not that of the interface
+ * @returns {{text: string, lang: string | null}} its language if different from that of the interface
  */
 export function said(text) {
   const parts = text.split("; ").map((part) => {
@@ -72,14 +72,14 @@ export function said(text) {
 
 /**
  * @param {number} value
- * @param {number} [digits] at most behind the point
+ * @param {number} [digits] maximum decimals
  */
 export function number(value, digits = 3) {
   return format({ maximumFractionDigits: digits }).format(value);
 }
 
 /**
- * With a fixed number of digits, so that figures stand under one another.
+ * Formats with a fixed number of digits, so that figures align.
  * @param {number} value
  * @param {number} digits
  */

@@ -1,6 +1,6 @@
 /**
- * The way of a query as a value: what has happened, and what is still to come. It is made out of the events of a
- * search while it runs, or out of an answer's trace; every step gives a new value.
+ * The path of a query as a value: what has happened, and what is still to come. It is built from the events of a
+ * running search, or from an answer's trace; every step returns a new value.
  */
 
 /**
@@ -8,14 +8,14 @@
  *   Stage
  * @typedef {{dataset: string, part: string, lists: {source: string, count: number}[], ms: number | null,
  *   started: number, count: number | null, error: string | null, state: "pending" | "done" | "failed" | "partial",
- *   detail: string}} Branch `part` names the variant of the query that was searched for; empty: the query itself
+ *   detail: string}} Branch `part` is the variant of the query that was searched for; empty for the query itself
  * @typedef {{query: string, refuses: boolean, phase: "running" | "done" | "refused" | "failed", plan: {strategy: string, reason: string,
  *   datasets: string[], weights: Record<string, number>} | null, switched: Stage | null, before: Stage[],
  *   branches: Branch[], after: Stage[], hits: number | null, total: number | null}} Journey
  */
 
 /**
- * A query that has just set out.
+ * Returns the journey of a new query.
  * @param {string} query
  * @param {boolean} [refuses] whether the answer may be refused
  * @returns {Journey}
@@ -26,7 +26,7 @@ export function begin(query, refuses = true) {
 }
 
 /**
- * The journey after an event of the stream.
+ * Returns the journey after an event of the stream.
  * @param {Journey} journey
  * @param {string} event
  * @param {any} data
@@ -44,7 +44,7 @@ export function advance(journey, event, data) {
 }
 
 /**
- * The journey that has led to an answer.
+ * Returns the journey that led to an answer.
  * @param {string} query
  * @param {any} answer with a trace
  * @returns {Journey}
@@ -66,7 +66,7 @@ export function fromAnswer(query, answer) {
 }
 
 /**
- * The journey that ended where something went wrong.
+ * Returns the journey ended by an error.
  * @param {Journey} journey
  * @returns {Journey}
  */
@@ -96,7 +96,7 @@ function pending(dataset) {
   return { dataset, part: "", lists: [], ...open };
 }
 
-/** A branch out of its span, whose detail is `dataset, part: 12 by bm25, 100 by vector`, or the name alone. */
+/** Converts a span to a branch; its detail is `dataset, part: 12 by bm25, 100 by vector`, or the name alone. */
 function branch({ detail, milliseconds, count, error, started }, datasets) {
   const known = datasets
     .filter((name) => detail === name || detail.startsWith(`${name}:`) || detail.startsWith(`${name},`))

@@ -1,13 +1,13 @@
-/** What the browser keeps: choices for good, the key until its window is closed. */
+/** Values stored in the browser: choices permanently, the key until the window is closed. */
 
 /**
- * A value that may be kept, and may be lost where the browser keeps nothing.
+ * A stored value; it is lost if the browser does not allow storage.
  * @param {"localStorage" | "sessionStorage"} where
  * @param {string} name
  */
 export function kept(where, name) {
   const key = `pointsman.${name}`;
-  let here = null; // also where the browser keeps nothing, as long as the page is open
+  let here = null; // kept while the page is open, even without storage
   return {
     /** @returns {string | null} */
     get() {
@@ -17,14 +17,14 @@ export function kept(where, name) {
         return here;
       }
     },
-    /** @param {string | null} value null forgets it */
+    /** @param {string | null} value null removes it */
     set(value) {
       here = value;
       try {
         if (value === null) window[where].removeItem(key);
         else window[where].setItem(key, value);
       } catch {
-        // it holds until the page is closed
+        // it is kept until the page is closed
       }
     },
   };

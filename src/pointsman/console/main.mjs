@@ -1,4 +1,4 @@
-/** The page: its frame, its views, the keyboard. */
+/** The page: frame, views, keyboard. */
 
 import "./ask.mjs";
 import { key, keys } from "./api.mjs";
@@ -53,7 +53,7 @@ function frame() {
   showTheme();
   const who = h("button.quiet", { type: "button", id: "who", on: { click: () => openKeyDialog() } });
   const showKey = async () => {
-    const told = await me().catch(() => null); // whatever needs it says why
+    const told = await me().catch(() => null); // errors are shown where the value is needed
     const name = told?.key?.name;
     who.replaceChildren(sign("key"), name ? h("span", { "data-content": true }, name)
       : h("span", {}, () => t(key() ? "key.given" : "key.none")));
@@ -72,7 +72,7 @@ function frame() {
 }
 
 function skip(event) {
-  event.preventDefault(); // the address is the views'
+  event.preventDefault(); // the address belongs to the views
   main.focus();
 }
 
@@ -101,7 +101,7 @@ function helpDialog() {
 async function show() {
   const { view: named, params } = arrive();
   const view = named in VIEWS ? named : "ask";
-  links.get(view).href = address(view, Object.fromEntries(params)); // whoever comes back finds it as it was
+  links.get(view).href = address(view, Object.fromEntries(params)); // going back restores the view
   for (const [name, link] of links) {
     if (name === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -113,7 +113,7 @@ async function show() {
     views.clear();
     return;
   }
-  if (here().view !== named) return; // somebody has gone on meanwhile
+  if (here().view !== named) return; // the user has moved on
   if (!views.has(view)) {
     const made = document.createElement(`pm-${view}`);
     views.set(view, made);
@@ -128,7 +128,7 @@ async function show() {
 
 function pressed(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (document.querySelector("dialog[open]")) return; // it minds its own keys
+  if (document.querySelector("dialog[open]")) return; // it handles its own keys
   const { target, key: name } = event;
   const writes = target.matches("input, textarea, select, [contenteditable]");
   if (name === "Escape") {
@@ -182,4 +182,4 @@ document.body.append(...frame());
 addEventListener("hashchange", show);
 addEventListener("keydown", pressed);
 await show();
-for (const load of Object.values(VIEWS)) load().catch(() => {}); // while there is a network; a view that is shown tells
+for (const load of Object.values(VIEWS)) load().catch(() => {}); // while the network is up; shown views report errors

@@ -1,6 +1,6 @@
 /**
- * Every text of the interface, in English, Chinese and Russian side by side. An object holds the plural forms that a
- * language has; `{n}` decides between them.
+ * All texts of the interface in English, Chinese and Russian, side by side. An object holds the plural forms of a
+ * language, selected by `{n}`.
  */
 
 /** @type {Record<string, [Text, Text, Text]>} @typedef {string | Record<string, string>} Text */

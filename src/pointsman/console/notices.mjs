@@ -1,4 +1,4 @@
-/** What is told beside the content: status for those who listen, problems, the dialog for a key. */
+/** Notices beside the content: status for screen readers, problems, the dialog for a key. */
 
 import { key, keys, useKey } from "./api.mjs";
 import { h } from "./dom.mjs";
@@ -7,26 +7,26 @@ import { has, t } from "./i18n.mjs";
 
 const status = h("div.unseen", { role: "status", "aria-live": "polite" });
 
-/** @returns {HTMLElement} the region that screen readers speak; it stands in the page once */
+/** @returns {HTMLElement} the live region for screen readers; there is one per page */
 export function statusRegion() {
   return status;
 }
 
-document.addEventListener("languagechanged", () => announce("")); // it was said in another language
+document.addEventListener("languagechanged", () => announce("")); // it was in another language
 
-/** @param {string} text what has happened */
+/** @param {string} text a status message */
 export function announce(text) {
   status.textContent = text;
 }
 
 /**
- * What went wrong, and what can be done about it.
+ * Shows an error and its remedy.
  * @param {import("./api.mjs").Problem} problem
- * @param {() => void} [again] does it once more
+ * @param {() => void} [again] retries
  * @returns {HTMLElement}
  */
 export function problemCard(problem, again) {
-  if (!("slug" in problem)) throw problem; // a fault of this page: it belongs into the browser's log
+  if (!("slug" in problem)) throw problem; // a bug of this page: it belongs in the browser's log
   const { slug, status: code, title, detail, request, retry } = problem;
   const known = has(`problem.${slug}`);
   const wait = h("span", {});
@@ -63,7 +63,7 @@ function countDown(button, wait, seconds) {
 
 let dialog = null;
 
-/** Ask for a key. */
+/** Opens the dialog for a key. */
 export function openKeyDialog() {
   dialog ??= keyDialog();
   if (!dialog.isConnected) document.body.append(dialog);
@@ -106,7 +106,7 @@ function keyDialog() {
 keys.addEventListener("needed", () => openKeyDialog());
 
 /**
- * What went wrong, in a line, where there is little room and the whole is told elsewhere.
+ * Shows an error in one line, where space is short and the details are elsewhere.
  * @param {import("./api.mjs").Problem} problem
  * @param {() => void} again
  * @returns {HTMLElement}
@@ -120,17 +120,17 @@ function problemLine(problem, again) {
 }
 
 /**
- * A place for something that comes later, or does not come.
+ * Fills an element with content that arrives later, or with the error.
  * @param {HTMLElement} host
  * @param {() => Promise<Node | Node[]>} make
- * @param {{brief?: boolean}} [options] whether there is only a line to say what went wrong
+ * @param {{brief?: boolean}} [options] whether to show errors in one line
  */
 export async function filled(host, make, { brief = false } = {}) {
   host.setAttribute("aria-busy", "true");
   try {
     host.replaceChildren(...[await make()].flat());
   } catch (error) {
-    if (error.name === "AbortError") return; // somebody has gone on to something else
+    if (error.name === "AbortError") return; // the user has moved on
     host.replaceChildren((brief ? problemLine : problemCard)(error, () => filled(host, make, { brief })));
   } finally {
     host.removeAttribute("aria-busy");

@@ -1,9 +1,9 @@
-/** Where one is: the address behind `#` names the view and holds its whole state, so that it can be linked to. */
+/** The current place: the address after `#` names the view and holds its whole state, so that it can be linked to. */
 
 /** @typedef {{view: string, params: URLSearchParams}} Place */
 
 /**
- * The place that an address names.
+ * Parses an address.
  * @param {string} [hash]
  * @returns {Place}
  */
@@ -13,7 +13,7 @@ export function here(hash = location.hash) {
 }
 
 /**
- * The address of a place; what is empty is left out.
+ * Returns the address of a place, without empty parameters.
  * @param {string} view
  * @param {Record<string, string | number | null | undefined>} [params]
  * @returns {string}
@@ -28,7 +28,7 @@ export function address(view, params = {}) {
 const last = new Map();
 
 /**
- * Note where one is now.
+ * Records and returns the current place.
  * @returns {Place}
  */
 export function arrive() {
@@ -38,7 +38,7 @@ export function arrive() {
 }
 
 /**
- * Where one was last in a view; undefined if never.
+ * Returns the last place in a view; undefined if there is none.
  * @param {string} view
  * @returns {Place | undefined}
  */

@@ -1,4 +1,4 @@
-/** Plots of evaluations: figures beside their bars, shapes beside colours, a table beside every plot. */
+/** Plots of evaluations: bars have figures, colours have shapes, and every plot has a table. */
 
 import { h, s } from "./dom.mjs";
 import { figureOf, fitted, ticks } from "./drawing.mjs";
@@ -96,7 +96,7 @@ export function history(series, label) {
     parts.push(s("text", { class: "sub start", x: left, y: bottom + 18 }, moment(times[0])));
     if (times.length > 1 && right - left > 300)
       parts.push(s("text", { class: "sub end", x: right, y: bottom + 18 }, moment(times.at(-1))));
-    const ends = new Map(); // where the names stand: at the lines' ends, below one another
+    const ends = new Map(); // positions of the names: at the lines' ends, one below another
     let above = -Infinity;
     for (const { name, points } of series.toSorted((a, b) => b.points.at(-1).value - a.points.at(-1).value)) {
       above = Math.max(above + 14, y(points.at(-1).value) + 4);
@@ -114,7 +114,7 @@ export function history(series, label) {
 }
 
 /**
- * A plot with its heading, and the same as a table.
+ * A plot with a heading, and its data as a table.
  * @param {() => string} title
  * @param {HTMLElement} plot
  * @param {() => string} name of the table

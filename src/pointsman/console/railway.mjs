@@ -1,8 +1,8 @@
 /**
- * The way of a query as a railway: the query sets out, a switch sends it over the datasets' lines, which meet again
- * where lists are fused; then come the stations to the answer. What failed ends at a buffer stop, with a sign.
+ * The path of a query as a railway: a switch sends the query over the datasets' lines, which meet again where lists
+ * are fused; then come the stations to the answer. Failed branches end at a buffer stop, with a sign.
  *
- * Where there is little room the line runs downwards. A table says the same in words.
+ * If space is short, the line runs downwards. A table gives the same in words.
  */
 
 import { line } from "./catalog.mjs";
@@ -13,13 +13,13 @@ import { current, has, milliseconds, number, said, score, t } from "./i18n.mjs";
 
 /** @typedef {import("./journey.mjs").Journey} Journey */
 
-const MOST = 12; // lines that are drawn; the table has all
+const MOST = 12; // lines drawn; the table has all
 const GAP = 82; // between stations
 const LANE = 50;
 const ROW = 46;
-const TRACKS = 300; // pixels that lines between switch and fuse need
+const TRACKS = 300; // pixels needed by lines between switch and fuse
 
-/** `<pm-railway>`; its journey is set, and set again as it goes on. */
+/** `<pm-railway>`; its journey is set again on every change. */
 export class Railway extends Drawing {
   /** @type {Journey | null} */
   #journey = null;
@@ -41,7 +41,7 @@ export class Railway extends Drawing {
 customElements.define("pm-railway", Railway);
 
 /**
- * The name of a stage in the language of the interface.
+ * Returns the name of a stage in the interface language.
  * @param {string} stage
  */
 export function stageName(stage) {
@@ -49,7 +49,7 @@ export function stageName(stage) {
 }
 
 /**
- * The name of a list, such as `bm25` or `subquestion 1`.
+ * Returns the name of a list, such as `bm25` or `subquestion 1`.
  * @param {string} source
  */
 export function sourceName(source) {
@@ -58,7 +58,7 @@ export function sourceName(source) {
 }
 
 /**
- * The journey in one sentence, for those who do not see the drawing.
+ * Describes the journey in one sentence, for users who cannot see the drawing.
  * @param {Journey} journey
  */
 export function summary(journey) {
@@ -74,7 +74,7 @@ export function summary(journey) {
   return told.join(" ");
 }
 
-/** Stations and lines, with what is still to come as far as it can be known. */
+/** Stations and lines, including future ones as far as known. */
 function modelled(journey) {
   const { phase, plan, switched, branches } = journey;
   const running = phase === "running";
@@ -99,7 +99,7 @@ function modelled(journey) {
   return { before, after, lines: drawn, more: branches.length - drawn.length, journey };
 }
 
-/** The lines to draw where there are too many: those that failed, then those that found most. */
+/** Selects the lines to draw if there are too many: failed ones first, then those with most hits. */
 function chosen(branches) {
   const worth = ({ state, count }) => (state === "failed" || state === "partial" ? Infinity : (count ?? 0));
   const best = new Set(branches.toSorted((a, b) => worth(b) - worth(a)).slice(0, MOST - 1));
@@ -115,7 +115,7 @@ function across({ before, after, lines, more, journey }, width) {
   const left = 40;
   const right = width - 40;
   const free = right - left - (before.length + after.length - 2) * GAP;
-  const wider = Math.max(before.at(-1).label.length * 7.6 + 30 - GAP, 0); // it is named left of it, out of the lines' way
+  const wider = Math.max(before.at(-1).label.length * 7.6 + 30 - GAP, 0); // its label is left of it, off the lines
   const switchAt = left + (before.length - 1) * GAP + wider;
   const fuseAt = switchAt + free - wider;
   const parts = [];
@@ -255,7 +255,7 @@ function text(content, x, y, kind) {
   return s("text", { x, y, class: kind }, content);
 }
 
-/** A dataset's name, and the variant of the query that was searched for there. */
+/** A dataset's name, and the variant of the query searched for in it. */
 function nameOf({ dataset, part }, room, x, y) {
   const own = s("tspan", { "data-content": true }, fitted(dataset, room));
   const variant = part && fitted(` · ${sourceName(part)}`, room - dataset.length * 6.7);
@@ -271,7 +271,7 @@ function symbol({ kind, state, stage }, x, y) {
   return s("circle", { class: "stop", cx: x, cy: y, r: size });
 }
 
-/** A warning that is told by its shape too. */
+/** A warning, also recognisable by its shape. */
 function warning(x, y) {
   const triangle = s("path", { class: "sign", d: `M${x} ${y - 11}l11 19h-22z` });
   return s("g", {}, triangle, s("path", { class: "mark", d: `M${x} ${y - 5}v6M${x} ${y + 4}v1.5` }));
@@ -296,7 +296,7 @@ function found({ lists, error, state }) {
   return lists.map(({ source, count }) => `${sourceName(source)} ${number(count)}`).join(" · ") || t("nothing");
 }
 
-/** What a branch found, or the error of the service in its own words. */
+/** The number of hits of a branch, or the service's error message. */
 function foundText(one, room, x, y) {
   const kind = one.state === "failed" ? "sub start bad" : "sub start";
   return s("text", { x, y, class: kind, lang: one.error && "en" }, fitted(found(one), room, 11));
@@ -312,8 +312,8 @@ function branchTold(one) {
 // ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Where the time went: every stage and branch on one axis.
- * @param {Journey} journey one that has ended
+ * Shows where time was spent: every stage and branch on one axis.
+ * @param {Journey} journey a finished one
  * @returns {HTMLElement}
  */
 export function timetable(journey) {

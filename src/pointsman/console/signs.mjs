@@ -1,4 +1,4 @@
-/** Small pictures that stand beside words, never instead of them. */
+/** Icons beside words, never instead of them. */
 
 import { s } from "./dom.mjs";
 

@@ -1,4 +1,4 @@
-/** The way of one document: its rank in every list and after every stage, as a drawing, a table and a sentence. */
+/** The path of one document: its rank in every list and after every stage, as a drawing, a table and a sentence. */
 
 import { h, s } from "./dom.mjs";
 import { figureOf, fitted } from "./drawing.mjs";
@@ -8,11 +8,11 @@ import { scored, sourceName, stageName } from "./railway.mjs";
 
 /**
  * @typedef {{stage: string, source: string, rank: number | null, score: number | null, count: number,
- *   lowest: number | null, reason: string | null}} Step as `POST /api/retrieval/explain` has them
+ *   lowest: number | null, reason: string | null}} Step as in `POST /api/retrieval/explain`
  */
 
 /**
- * The steps of every hit of an answer, out of the rankings in its trace.
+ * Returns the steps of every hit of an answer, from the rankings in its trace.
  * @param {any} answer
  * @returns {(dataset: string | null, id: string) => Step[]}
  */
@@ -33,7 +33,7 @@ export function stepsOf(answer) {
 }
 
 /**
- * Where a document stands, or why it stands nowhere, in one sentence.
+ * Describes in one sentence where a document is ranked, or why it is not.
  * @param {{steps: Step[], rank: number | null, verdict?: string}} explanation
  * @returns {Node}
  */
@@ -67,7 +67,7 @@ export function verdict({ steps, rank, verdict: told = "" }) {
 }
 
 /**
- * The way as a drawing: lists above one another run into what follows; ranks run downwards, the first on top.
+ * Draws the path: stacked lists lead into the stages; ranks run downwards, the first on top.
  * @param {Step[]} steps
  * @returns {HTMLElement}
  */
@@ -108,7 +108,7 @@ export function wayFigure(steps) {
 }
 
 /**
- * The way as a table.
+ * Shows the path as a table.
  * @param {Step[]} steps
  * @returns {HTMLElement}
  */

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from pointsman.errors import InputError
+from pointsman.reranking import labelled_questions, lower_end, measured_reranking, ndcg, without_models
 from pointsman.retrieval.base import checked
 from pointsman.retrieval.policy import Policy, measured
 from pointsman.types import Query
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pointsman.dataset import Dataset
     from pointsman.evaluation.run import Progress
     from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.dataset_calibration import Reranking
     from pointsman.retrieval.pool import Pool
 
 FEWEST: Final = 10
@@ -31,7 +33,6 @@ FIXED: Final = ("bm25", "vector")
 
 _PRIOR: Final = 0.5  # penalty in nDCG times labels per squared natural logarithm of the weight
 _FOLDS: Final = 5
-_Z: Final = 1.645  # a gain counts if its one-sided 95 % interval is above zero
 
 Grades = Mapping[str, Mapping[str, int]]
 
@@ -47,6 +48,7 @@ class Tuning:
         queries: number of labelled queries.
         ndcg: nDCG@k by candidate; that of the fitted one is measured on held-out queries.
         lower: lower end of the confidence interval of the gain over the default, by candidate.
+        reranking: whether the reranker named in the settings gains beyond that; None if they name none.
     """
 
     policy: Policy
@@ -55,6 +57,7 @@ class Tuning:
     queries: int
     ndcg: Mapping[str, float]
     lower: Mapping[str, float]
+    reranking: Reranking | None = None
 
 
 def tune(
@@ -70,7 +73,8 @@ def tune(
 
     One parameter is fitted, with a prior centred on the default: with fewer labels, a weight must win by more. It is
     evaluated by cross-validation and compared with the default and the fixed strategies query by query. The default is
-    kept unless the confidence interval of another candidate's gain is above zero.
+    kept unless the confidence interval of another candidate's gain is above zero. Then the reranker
+    named in the settings is measured over the outcome, on the same labels, to which nothing of it is fitted.
 
     Args:
         dataset: a dataset with both keyword and vector indexes.
@@ -104,9 +108,12 @@ def tune(
         pool = dataset.candidates(Query(text), absent_script=default.absent_script)
         curves.append(_curve(pool, spread, default, grades, k))
         for name in FIXED:
-            fixed[name].append(_ndcg([key for key, _ in pool.lists[name]], grades, k))
+            fixed[name].append(ndcg([key for key, _ in pool.lists[name]], grades, k))
         report(number, len(labelled), "looking")
-    return _decided(default, np.array(curves), {name: np.array(values) for name, values in fixed.items()})
+    tuning = _decided(default, np.array(curves), {name: np.array(values) for name, values in fixed.items()})
+    engine = without_models(dataset, tuning.policy)
+    reranking = measured_reranking(engine, labelled_questions(engine, dataset, queries, qrels), "labelled questions")
+    return replace(tuning, reranking=reranking)
 
 
 def _judged(dataset: Dataset, queries: Mapping[str, str], qrels: Grades) -> list[tuple[str, dict[int, int]]]:
@@ -124,18 +131,9 @@ def _curve(pool: Pool[int], spread: CosineSpread, policy: Policy, grades: Mappin
     weights, _ = policy.weigh(pool, spread)
     factor = weights.get("vector", 1.0)
     return [
-        _ndcg([key for key, _ in pool.fused("hybrid", spread, {"vector": factor * weight}).ranking], grades, k)
+        ndcg([key for key, _ in pool.fused("hybrid", spread, {"vector": factor * weight}).ranking], grades, k)
         for weight in WEIGHTS
     ]
-
-
-def _ndcg(ranking: Sequence[int], grades: Mapping[int, int], k: int) -> float:
-    """Return nDCG as `measure` does: the grade is the gain."""
-    return _gain([grades.get(key, 0) for key in ranking[:k]]) / _gain(sorted(grades.values(), reverse=True)[:k])
-
-
-def _gain(grades: Sequence[int]) -> float:
-    return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
 
 
 def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
@@ -146,7 +144,7 @@ def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
         held_out[inside] = curves[inside][:, _best(curves[~inside])]
     base = curves[:, usual]
     candidates = {"fitted": held_out, **fixed}
-    lower = {name: _lower(values - base) for name, values in candidates.items()}
+    lower = {name: float(lower_end(values - base)) for name, values in candidates.items()}
     ndcg = {"default": float(base.mean()), **{name: float(values.mean()) for name, values in candidates.items()}}
     sure = [name for name in candidates if lower[name] > 0]
     figures = ", ".join(f"{name} {ndcg[name]:.4f} (gain at least {lower[name]:+.4f})" for name in candidates)
@@ -171,8 +169,3 @@ def _best(curves: Any) -> int:
     """Return the weight with the highest mean after the prior's penalty for the distance from 1."""
     penalty = _PRIOR * np.log(WEIGHTS) ** 2 / len(curves)
     return int(np.argmax(curves.mean(axis=0) - penalty))
-
-
-def _lower(gains: Any) -> float:
-    """Return the lower end of the one-sided 95 % confidence interval of a mean gain."""
-    return float(gains.mean() - _Z * gains.std(ddof=1) / math.sqrt(len(gains)))

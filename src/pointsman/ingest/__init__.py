@@ -1,6 +1,6 @@
-"""Files to passages: converters, sentence-aware chunking, folders, and the sources that every machine has.
+"""Files to passages: converters, sentence-aware chunking, folders, and texts available on every machine.
 
-Converters are imported when a file of their kind is met.
+Each converter is imported when the first file of its format is read.
 """
 
 from pointsman.ingest.builtin import installed_package_documents, own_documents, standard_library_documents

@@ -1,4 +1,4 @@
-"""Documents that are XML or HTML in a zip file: read as streams, so a bomb costs what the limits say and no more."""
+"""Documents made of XML or HTML in a zip file: read as streams, so that a zip bomb stays within the limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lxml.etree import _Element
 
 MAX_UNPACKED = 128 << 20
-"""How much a document may unpack to, in bytes; a few kilobytes of zip can hold gigabytes of zeros."""
+"""Bytes to which a document may unpack; a few kilobytes of zip can hold gigabytes of zeros."""
 
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 _DC_TITLE = "{http://purl.org/dc/elements/1.1/}title"
@@ -35,14 +35,14 @@ class Archive:
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """A part of the document as a stream.
+        """Open a part of the document as a stream.
 
         Raises:
-            InputError: It is not there, damaged, encrypted, or too large.
+            InputError: The part is missing, damaged, encrypted, or too large.
         """
         try:
             self._size += self._zip.getinfo(name).file_size
-            if self._size > MAX_UNPACKED:  # the declared size binds: zipfile reads no further than it
+            if self._size > MAX_UNPACKED:  # the declared size is binding: zipfile does not read beyond it
                 raise InputError(f"{self._what} unpacks to {self._size >> 20} MB, more than {MAX_UNPACKED >> 20} MB")
             with self._zip.open(name) as stream:
                 yield stream
@@ -52,7 +52,7 @@ class Archive:
             raise InputError(f"damaged or encrypted {self._what}: {error}") from error
 
     def relations(self, part: str) -> dict[str, str]:
-        """The parts that a part of an Office document refers to, by the ids that it has for them."""
+        """Return the parts to which a part of an Office document refers, by relationship id."""
         folder, name = posixpath.split(part)
         rels = posixpath.join(folder, "_rels", f"{name}.rels")
         if rels not in self.names:
@@ -65,26 +65,26 @@ class Archive:
         return targets
 
     def read(self, name: str) -> bytes:
-        """The whole content of a part; see `open`."""
+        """Return the whole content of a part; see `open`."""
         with self.open(name) as stream:
             return stream.read()
 
     def elements(self, name: str, *tags: str, inline: tuple[str, ...] = ()) -> Iterator[tuple[str, _Element]]:
-        """Beginnings and ends of elements in order; an element is emptied after its end, so memory stays bounded.
+        """Yield starts and ends of elements in order; an element is emptied after its end, so memory stays bounded.
 
         Args:
-            name: Of the part.
-            tags: Of the elements.
-            inline: Tags of elements within these that are reported and emptied as well, while what stands around them
-                is still to be read.
+            name: Name of the part.
+            tags: Tags of the elements.
+            inline: Tags of elements within these that are also reported and emptied, while the text around them still
+                has to be read.
 
         Raises:
-            InputError: see `open`; or the part is no XML.
+            InputError: see `open`; or the part is not XML.
         """
-        from lxml import etree  # only such formats need it
+        from lxml import etree  # only these formats need it
 
         with self.open(name) as stream:
-            # Entities stay as they are: a document type may define some that grow into gigabytes.
+            # Entities are not expanded: a document type may define some that grow into gigabytes.
             walk = etree.iterparse(
                 stream, ("start", "end"), tag=(*tags, *inline), resolve_entities=False, no_network=True, huge_tree=True
             )
@@ -108,14 +108,14 @@ def document_title(archive: Archive, part: str = "docProps/core.xml") -> str:
 
 
 class Paragraphs:
-    """Running text to blocks; a table's cells to lines, whatever its cells say about their width.
+    """Turns running text into blocks, and a table's cells into lines; column spans are ignored.
 
-    Tables within cells become part of the cell.
+    Nested tables become part of their cell.
     """
 
     def __init__(self) -> None:
         self._text: list[str] = []
-        self._cells: list[list[str]] = []  # of the cells that are open, the outermost first
+        self._cells: list[list[str]] = []  # open cells, the outermost first
         self._row: list[str] = []
         self._rows: list[Row] = []
         self._tables = 0
@@ -124,7 +124,7 @@ class Paragraphs:
         self._text.append(text)
 
     def paragraph(self, level: int = 0, *, page: int = 0) -> Iterator[Block]:
-        """The end of a paragraph, or of a heading."""
+        """End a paragraph or heading."""
         text = "".join(self._text)
         self._text.clear()
         if self._cells:
@@ -133,7 +133,7 @@ class Paragraphs:
             yield Block(level, text, page=page)
 
     def open(self, kind: str) -> Iterator[Block]:
-        """The beginning of a table (``tbl``) or a cell (``tc``); others change nothing."""
+        """Begin a table (``tbl``) or a cell (``tc``); other elements have no effect."""
         if kind == "tc":
             self._cells.append([])
         elif kind == "tbl":
@@ -141,7 +141,7 @@ class Paragraphs:
             self._tables += 1
 
     def close(self, kind: str, *, page: int = 0, number: int | None = None) -> Iterator[Block]:
-        """The end of a table, a row (``tr``) or a cell; others change nothing."""
+        """End a table, a row (``tr``) or a cell; other elements have no effect."""
         if kind == "tc" and self._cells:
             text = " ".join(" ".join(self._cells.pop()).split())
             if self._cells:

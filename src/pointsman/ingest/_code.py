@@ -1,4 +1,4 @@
-"""Source code: sections by definition, the names of classes and functions as heading context."""
+"""Source code: one section per definition, with the names of classes and functions as headings."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pointsman.ingest.source import Lines, ParsedDocument, Section
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_WHOLE_CLASS = 40  # lines up to which a class stays one section
-_BLOCK_START = re.compile(r"\n[ \t]*\n(?=[^\s})\]])")  # an empty line, then something at the left margin
+_WHOLE_CLASS = 40  # longest class that stays one section, in lines
+_BLOCK_START = re.compile(r"\n[ \t]*\n(?=[^\s})\]])")  # an empty line, then text at the left margin
 _DEFINITION = re.compile(
     r"\b(?:function|func|def|fn|class|interface|struct|enum|trait|impl|type|module|namespace|"
     r"(?:CREATE|create)[ ]+(?:OR[ ]REPLACE[ ]+)?\w+)[ ]+(?:\([^()\n]{0,100}\)[ ]*)?([A-Za-z_][\w.:]{0,100})"
@@ -25,11 +25,11 @@ _DEFINITION = re.compile(
 )
 
 Span = tuple[tuple[str, ...], int, int]
-"""Names around a stretch of code, and its first and last line (exclusive), counted from 0."""
+"""Names around a range of code, and its first and last line (exclusive), counted from 0."""
 
 
 def code(path: str, text: str, kind: str) -> ParsedDocument:
-    """The file unchanged, split where definitions begin."""
+    """Return the file unchanged, split where definitions begin."""
     lines = text.split("\n")
     offsets = [0]
     for line in lines:
@@ -57,18 +57,18 @@ def code(path: str, text: str, kind: str) -> ParsedDocument:
 
 def _python_spans(text: str, lines: list[str]) -> list[Span] | None:
     try:
-        with warnings.catch_warnings():  # invalid escapes in somebody's code are not our user's concern
+        with warnings.catch_warnings():  # invalid escapes in foreign code do not concern our user
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # Python 2, a template, or nested too deep: cut at empty lines like any other language
+        return None  # Python 2, a template, or nested too deeply: cut at empty lines like other languages
     return list(_definitions(tree.body, lines, (), 0, len(lines)))
 
 
 def _definitions(
     body: Iterable[ast.stmt], lines: list[str], names: tuple[str, ...], first: int, last: int
 ) -> Iterator[Span]:
-    """Definitions of one level in order, and what stands between them under the names around it."""
+    """Yield the definitions of one level in order, and the code between them under the enclosing names."""
     position = first
     for node in body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.end_lineno is None:
@@ -90,7 +90,7 @@ def _definitions(
 
 
 def _block_spans(text: str) -> list[Span]:
-    """Stretches between empty lines, where the next one starts at the left margin."""
+    """Return the blocks of text after empty lines that start at the left margin."""
     starts = [0]
     line, position = 0, 0
     for match in _BLOCK_START.finditer(text):

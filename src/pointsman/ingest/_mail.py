@@ -1,4 +1,4 @@
-"""E-mail: who, whom and when, the text, and what is attached."""
+"""E-mail: addresses, date, text and attachments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = ("From", "To", "Cc", "Date")
 def mail(
     path: str, data: bytes, attached: Callable[[str, bytes], Iterator[ParsedDocument | Problem]]
 ) -> Iterator[ParsedDocument | Problem]:
-    """The subject as title, the addresses and the date, the text, and each attachment below its name.
+    """Yield the message with its subject as title, addresses, date and text, and each attachment under its name.
 
     Args:
         path: The id of the source.
@@ -73,11 +73,11 @@ def _decoded(value: str) -> str:
     try:
         return str(make_header(decode_header(value)))
     except (LookupError, UnicodeError, HeaderParseError, ValueError):
-        return value  # as it is written; a header in an unknown encoding is no reason to lose the message
+        return value  # unchanged; a header in an unknown encoding is no reason to lose the message
 
 
 def _date(message: Message) -> dict[str, str]:
-    """The date in ISO form, which can be compared; as written where it is no date."""
+    """Return the date in ISO form, which can be compared; unchanged if it cannot be parsed."""
     try:
         return {"date": parsedate_to_datetime(str(message.get("Date"))).isoformat()}
     except (TypeError, ValueError, OverflowError, IndexError):
@@ -89,11 +89,11 @@ def _text(part: Message, content: bytes) -> str:
     try:
         return content.decode(charset or "utf-8")
     except (LookupError, UnicodeDecodeError):
-        return decode(content)  # what the bytes say, where the header is wrong about them
+        return decode(content)  # the header's encoding is wrong, so it is detected from the bytes
 
 
 def _has_plain_twin(message: Message, part: Message) -> bool:
-    """Whether the same text stands beside it without marks."""
+    """Whether the message also has this part's text as plain text."""
     for around in message.walk():
         parts = around.get_payload() if around.get_content_type() == "multipart/alternative" else None
         if isinstance(parts, list) and any(item is part for item in parts):

@@ -1,4 +1,4 @@
-"""Markdown, notebooks, reStructuredText and HTML: headings kept, decoration dropped."""
+"""Markdown, notebooks, reStructuredText and HTML: headings are kept, decoration is dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINK = re.compile(r"""!?\[([^\[\]\n]{0,500})\]\([^()\s]{0,1000}(?:[ ]"[^"\n]{0,
 _RST_LINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
 _RST_SILENT = re.compile(r"\.\.[ ](?:\|[^|\n]{1,200}\|[ ])?(?:image|figure|raw|contents|toctree|meta)::|\.\.[ ]_")
 _RST_ROLE = re.compile(r":[A-Za-z][\w:.+-]{0,60}:`[~!]?([^`<>\n]{1,300}?)(?:[ ]<[^`<>\n]{0,300}>)?`")
-_RST_SUBSTITUTION = re.compile(r"\|\w[\w.-]{0,60}\|_{0,2}")  # stands for a picture nearly always
+_RST_SUBSTITUTION = re.compile(r"\|\w[\w.-]{0,60}\|_{0,2}")  # nearly always stands for a picture
 _RST_LINK = re.compile(r"`([^`<>\n]{1,300}?)[ \n]<[^`<>\n]{0,1000}>`__?")
 
 _DROPPED = ("script", "style", "nav", "noscript", "template", "svg", "iframe", "object", "button", "select", "footer")
@@ -33,12 +33,12 @@ _BLOCKS = frozenset(
     "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure form "  # noqa: SIM905  (a list would fill pages)
     "header hr html legend li main ol p pre section summary table tbody tfoot thead tr ul".split()
 )
-_LAST_LINE = 65_000  # the parser counts lines up to 65,535
-_BREAK = "\x00"  # stands for <br> while white space is folded
+_LAST_LINE = 65_000  # the parser counts lines only up to 65,535
+_BREAK = "\x00"  # stands for <br> while white space is collapsed
 
 
 def markdown(path: str, text: str) -> ParsedDocument:
-    """Sections by heading; the text stays Markdown, less badges, link targets and raw HTML."""
+    """Split by headings; the text stays Markdown, without badges, link targets and raw HTML."""
     title, skipped = "", 0
     if front := _FRONT_MATTER.match(text):
         title_line = _FRONT_TITLE.search(front[1])
@@ -49,11 +49,11 @@ def markdown(path: str, text: str) -> ParsedDocument:
 
 
 def _markdown_blocks(text: str, skipped: int) -> Iterator[Block]:
-    """The blocks of Markdown, below a number of lines that are not in ``text``."""
+    """Yield the blocks of Markdown; ``skipped`` lines of the file precede ``text``."""
     from markdown_it import MarkdownIt  # only Markdown needs it
 
     parser = MarkdownIt("commonmark")
-    parser.core.ruler.enableOnly(["normalize", "block"])  # block structure is all that is needed
+    parser.core.ruler.enableOnly(["normalize", "block"])  # only block structure is needed
     lines = text.split("\n")
     tokens = parser.parse(text)
     position = 0
@@ -86,7 +86,7 @@ def _plain(text: str) -> str:
 
 
 def restructured(path: str, text: str) -> ParsedDocument:
-    """Sections by underlined headings, whose levels are in the order in which their underlines appear."""
+    """Split by underlined headings, whose levels follow the order in which the underline styles first appear."""
     return outline(path, "rst", _rst_blocks(text.split("\n")))
 
 
@@ -119,7 +119,7 @@ def _rst_body(lines: list[str], begin: int, end: int) -> Iterator[Block]:
 
 
 def _rst_heading(lines: list[str], index: int) -> tuple[str, str, int] | None:
-    """Name, style and number of lines of the heading that starts at ``index``."""
+    """Return title, style and number of lines of the heading that starts at ``index``."""
     line, *following = (item.rstrip() for item in lines[index : index + 3])
     if len(following) == 2 and _RST_LINE.fullmatch(line) and following[1] == line and following[0].strip():
         return following[0].strip(), line[0] * 2, 3
@@ -136,7 +136,7 @@ def _rst_plain(text: str) -> str:
 
 
 def html(path: str, text: str) -> ParsedDocument:
-    """Sections by ``h1`` to ``h6``; scripts, styles and navigation are dropped, entities are decoded."""
+    """Split by ``h1`` to ``h6``; scripts, styles and navigation are dropped, entities are decoded."""
     title, blocks = html_blocks(text)
     if not blocks:
         raise InputError("HTML without text; if a script renders the page, save it from a browser")
@@ -144,10 +144,10 @@ def html(path: str, text: str) -> ParsedDocument:
 
 
 def html_blocks(text: str) -> tuple[str, list[Block]]:
-    """The title of a page and its blocks; a block's lines reach to where the next one begins.
+    """Return the title of a page and its blocks; a block's lines end where the next one begins.
 
     Raises:
-        InputError: Elements are nested so deep that the parser gave up, and text would be lost.
+        InputError: Elements are nested so deeply that the parser gave up, and text would be lost.
     """
     from lxml import etree  # only HTML needs it
 
@@ -181,11 +181,11 @@ def html_blocks(text: str) -> tuple[str, list[Block]]:
 
 
 class _Collector:
-    """Gathers running text and breaks it where block elements begin and end."""
+    """Collects running text and breaks it where block elements begin and end."""
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
-        self.begins: list[int] = []  # the line that each block begins on, or an earlier one
+        self.begins: list[int] = []  # the line on which each block begins, or an earlier one
         self._line = 1
         self._buffer: list[str] = []
         self._in_heading = False
@@ -218,10 +218,10 @@ class _Collector:
 
 
 def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument | Problem]:
-    """A Jupyter notebook: cells as pages, Markdown with its headings, code, and the text that it printed.
+    """Convert a Jupyter notebook: cells become pages with Markdown and its headings, code, and printed text.
 
     Raises:
-        InputError: It is no notebook.
+        InputError: The file is not a notebook.
     """
     try:
         content = json.loads(text)
@@ -249,11 +249,11 @@ def notebook(path: str, text: str, most_cells: int) -> Iterator[ParsedDocument |
     yield outline(path, "ipynb", blocks, metadata=metadata)
 
 
-_LONGEST_OUTPUT = 2000  # characters of what one cell printed
+_LONGEST_OUTPUT = 2000  # characters printed by one cell
 
 
 def _joined(value: object) -> str:
-    """A string, or the strings of a list."""
+    """Return a string, or join a list of strings."""
     if isinstance(value, list):
         return "".join(item for item in value if isinstance(item, str))
     return value if isinstance(value, str) else ""

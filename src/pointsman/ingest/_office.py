@@ -23,7 +23,7 @@ _HEADING_STYLE = re.compile(r"heading ([1-9])", re.IGNORECASE)
 
 
 def docx(path: str, data: bytes) -> ParsedDocument:
-    """Paragraphs, headings by their styles, tables by rows, foot- and endnotes last."""
+    """Convert paragraphs, headings by style, tables by rows, and last foot- and endnotes."""
     archive = Archive(data, "Word document")
     return outline(path, "docx", _word_blocks(archive), title=document_title(archive))
 
@@ -39,7 +39,7 @@ def _word_blocks(archive: Archive) -> Iterator[Block]:
 
 
 def _word_levels(archive: Archive) -> dict[str, int]:
-    """The levels of headings by the ids of their styles. Word stores built-in styles under English names."""
+    """Return heading levels by style id. Word stores built-in styles under English names."""
     levels: dict[str, int] = {}
     style = ""
     for event, element in archive.elements("word/styles.xml", f"{_WORD}style", f"{_WORD}name"):
@@ -79,12 +79,12 @@ _WORD_TEXT = tuple(_WORD + name for name in ("pStyle", "t", "tab", "br", "cr", "
 _WORD_CHARACTERS = dict(zip(_WORD_TEXT[2:], "\t\n\n-", strict=True))
 _WORD_SKIPPED = (
     f"{_WORD}moveFrom",
-    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same text once more
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same text again
 )
 
 
 def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | Problem]:
-    """Slides as pages: the title as heading, text, tables, and the speaker's notes."""
+    """Convert slides to pages: the title as heading, text, tables, and the speaker's notes."""
     archive = Archive(data, "PowerPoint presentation")
     relations = archive.relations("ppt/presentation.xml")
     slides = [
@@ -101,7 +101,7 @@ def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | P
             continue
         slide_blocks = sorted(_slide_blocks(archive, slide, page), key=lambda block: not block.level)
         if slide_blocks and not slide_blocks[0].level:
-            slide_blocks[0] = slide_blocks[0]._replace(level=1)  # or its text would stand below the slide before
+            slide_blocks[0] = slide_blocks[0]._replace(level=1)  # otherwise its text would belong to the previous slide
         notes = [name for name in archive.relations(slide).values() if "notesSlide" in name and name in archive.names]
         blocks += slide_blocks + [block for name in notes for block in _slide_blocks(archive, name, page, only="body")]
     yield outline(path, "pptx", blocks, title=document_title(archive))
@@ -109,7 +109,7 @@ def pptx(path: str, data: bytes, most_pages: int) -> Iterator[ParsedDocument | P
 
 def _slide_blocks(archive: Archive, slide: str, page: int, *, only: str | None = None) -> Iterator[Block]:
     text = Paragraphs()
-    holder = ""  # what the shape at hand is for
+    holder = ""  # the role of the current shape
     tags = (f"{_SLIDE}sp", f"{_SLIDE}ph", *(_DRAW + name for name in ("p", "tbl", "tr", "tc")))
     for event, element in archive.elements(slide, *tags):
         tag = element.tag.rpartition("}")[2]
@@ -129,7 +129,7 @@ def _slide_blocks(archive: Archive, slide: str, page: int, *, only: str | None =
 
 
 def xlsx(path: str, data: bytes) -> ParsedDocument:
-    """Sheets as pages, each below its name: rows in stretches below the header, with their numbers."""
+    """Convert sheets to pages, each under its name: groups of numbered rows under the header."""
     archive = Archive(data, "Excel workbook")
     return outline(path, "xlsx", _workbook_blocks(archive), title=document_title(archive))
 
@@ -138,7 +138,7 @@ def _workbook_blocks(archive: Archive) -> Iterator[Block]:
     book = "xl/workbook.xml"
     relations = archive.relations(book)
     sheets: list[tuple[str, str]] = []
-    begin = datetime(1899, 12, 30)  # noqa: DTZ001  (cells know no time zone)
+    begin = datetime(1899, 12, 30)  # noqa: DTZ001  (cells have no time zone)
     for event, element in archive.elements(book, f"{_SHEET}sheet", f"{_SHEET}workbookPr"):
         if event == "start" and element.tag.endswith("Pr") and element.get("date1904") in ("1", "true"):
             begin = datetime(1904, 1, 1)  # noqa: DTZ001  (as above)
@@ -161,7 +161,7 @@ def _shared_strings(archive: Archive) -> list[str]:
 
 
 def _string(element: _Element) -> str:
-    """The text of a string item, without the readings that stand above Chinese characters."""
+    """Return the text of a string item, without the phonetic readings above Chinese characters."""
     return "".join(
         node.text or ""
         for node in element.iter(f"{_SHEET}t")
@@ -170,7 +170,7 @@ def _string(element: _Element) -> str:
 
 
 def _date_styles(archive: Archive) -> list[bool]:
-    """Whether a cell of each style is a date."""
+    """Return for each style whether its cells are dates."""
     part = "xl/styles.xml"
     if part not in archive.names:
         return []
@@ -186,7 +186,7 @@ def _date_styles(archive: Archive) -> list[bool]:
     return styles
 
 
-_QUOTED = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.|_.|\*.|General', re.IGNORECASE)  # what is no code in a number format
+_QUOTED = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.|_.|\*.|General', re.IGNORECASE)  # not codes in a number format
 _DATE_FORMATS = frozenset(map(str, (*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59))))
 
 
@@ -204,11 +204,11 @@ def _sheet_rows(archive: Archive, part: str, strings: list[str], dates: list[boo
         yield Row(tuple(cells), min(number, 1 << 30))
 
 
-_MOST_COLUMNS = 1000  # up to which empty cells keep the columns in line
+_MOST_COLUMNS = 1000  # up to this number, empty cells keep the columns aligned
 
 
 def _column(reference: str) -> int:
-    """The number of a cell's column, from 1: 28 of ``AB7``; 0 where it does not say."""
+    """Return the number of a cell's column, from 1: 28 for ``AB7``; 0 if the reference has none."""
     number = 0
     for letter in reference[:3]:
         if "A" <= letter <= "Z":
@@ -230,7 +230,7 @@ def _cell(cell: _Element, strings: list[str], dates: list[bool], begin: datetime
 
 
 def _number(value: str, begin: datetime | None) -> str:
-    """A number, or the date so many days after the beginning of the workbook's calendar."""
+    """Format a number, or the date that many days after the start of the workbook's calendar."""
     try:
         amount = float(value)
     except ValueError:

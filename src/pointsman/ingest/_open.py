@@ -28,7 +28,7 @@ _ODF_CHARACTERS = {f"{_ODF['text']}tab": "\t", f"{_ODF['text']}line-break": "\n"
 
 
 def opendocument(path: str, data: bytes, kind: str) -> ParsedDocument:
-    """Text (``odt``), sheets (``ods``) or slides (``odp``): headings, paragraphs, tables by rows."""
+    """Convert text (``odt``), sheets (``ods``) or slides (``odp``): headings, paragraphs, tables by rows."""
     archive = Archive(data, "OpenDocument file")
     return outline(path, kind, _odf_blocks(archive, kind), title=document_title(archive, "meta.xml"))
 
@@ -63,7 +63,7 @@ def _odf_blocks(archive: Archive, kind: str) -> Iterator[Block]:
 
 
 def _odf_text(paragraph: _Element) -> str:
-    from lxml import etree  # only such formats need it
+    from lxml import etree  # only these formats need it
 
     parts: list[str] = []
     for event, node in etree.iterwalk(paragraph, ("start", "end")):
@@ -78,7 +78,7 @@ def _odf_text(paragraph: _Element) -> str:
 
 
 def epub(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
-    """The chapters of a book in reading order; one that cannot be read is reported alone."""
+    """Yield the chapters of a book in reading order; an unreadable chapter is reported, the others are kept."""
     archive = Archive(data, "EPUB book")
     containers = archive.elements("META-INF/container.xml", "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile")
     package = next((element.get("full-path", "") for _, element in containers), "")

@@ -1,4 +1,4 @@
-"""PDF: the text of its pages, and the words of scanned ones."""
+"""PDF: the text of its pages, and the words on scanned pages."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HYPHEN = re.compile(r"(?<=[a-zа-яё])[-\u00ad]\n(?=[a-zа-яё])")
 def pdf(
     path: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]
 ) -> Iterator[ParsedDocument | Problem]:
-    """The text of all pages as one section, with the offsets of the pages; a bad page is reported alone.
+    """Return the text of all pages as one section, with the offsets of the pages; bad pages are reported one by one.
 
-    A page without text is read as a picture where an OCR engine is here.
+    A page without text is read as a picture if an OCR engine is available.
     """
     from pypdf import PdfReader  # only PDF needs it
     from pypdf.errors import PyPdfError
@@ -48,7 +48,7 @@ def pdf(
             text = _HYPHEN.sub("", join_wrapped(clean(page.extract_text()).strip())) or scans.text_of(page, number)
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001  (a damaged page raises whatever its bytes lead to; it is reported)
+        except Exception as error:  # noqa: BLE001  (a damaged page may raise any exception; it is reported)
             yield Problem(path, f"page {number}: {type(error).__name__}: {error}")
             text = ""
         blocks.append(Block(0, text, page=number))
@@ -61,7 +61,7 @@ def pdf(
 
 
 class _Scans:
-    """Reads pages that are pictures, as many as it may, and knows what it did not read."""
+    """Reads pages that are pictures, up to a limit, and records what was not read."""
 
     def __init__(self, most: int, before_picture: Callable[[], None]) -> None:
         self._most, self._before_picture = most, before_picture
@@ -69,7 +69,7 @@ class _Scans:
         self._reasons: dict[str, int] = {}
 
     def text_of(self, page: PageObject, number: int) -> str:
-        """The words of a page that is a picture; empty where it is none, or may not or cannot be read."""
+        """Return the words on a page that is a picture; empty if it is not one, or may not or cannot be read."""
         picture = _largest_picture(page)
         if picture is None:
             return ""
@@ -83,7 +83,7 @@ class _Scans:
         return words.text
 
     def problems(self) -> Iterator[str]:
-        """What was not read, and why."""
+        """Yield what was not read, and why."""
         yield from (f"page {number}: {reason}" for reason, number in self._reasons.items())
         if not _pictures.any_engine() and self._count:
             yield f"{self._count} pages are pictures; {_pictures.INSTALL}"
@@ -92,7 +92,7 @@ class _Scans:
 
 
 def _largest_picture(page: PageObject) -> bytes | None:
-    """The largest picture on a page, as a file; None where it has none, or Pillow is not here to open it."""
+    """Return the largest picture on a page, as a file; None if there is none, or Pillow is not installed."""
     if find_spec("PIL") is None:
         return None
     largest = max(page.images, key=lambda image: len(image.data), default=None)

@@ -1,4 +1,4 @@
-"""JSON, JSON lines and tables: each record is a document of its own."""
+"""JSON, JSON lines and tables: each record is a separate document."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ MOST_FIELDS = 100
 """Fields of a record that are kept for filters; each is a column of the store."""
 
 MOST_NAMES = 1000
-"""Names that the fields of one file may have together."""
+"""Distinct field names in one file."""
 
 _LONGEST_ID = 256
 _LONGEST_NAME = 100
-_LONGEST_VALUE = 1000  # of a field that is in the text as well
-_LONG_ROW = 1000  # lines after which a row looks as if a quote were not closed
+_LONGEST_VALUE = 1000  # of a field that is also in the text
+_LONG_ROW = 1000  # lines after which a quote in a row is assumed to be unclosed
 
 _csv_limit = threading.Lock()
 
 Label = tuple["Label | None", str, int]
-"""The label around it, its own name, and the length of both."""
+"""The enclosing label, the value's own label, and the length of both."""
 
 
 def json_lines(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
-    """A document a line; a line that is no JSON object is reported by its number."""
+    """Yield a document per line; a line that is not a JSON object is reported by its number."""
     records = _Records(path, "jsonl")
     for number, line in enumerate(io.StringIO(text), start=1):
         if not line.strip():
@@ -54,7 +54,7 @@ def json_lines(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
 
 
 def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
-    """A list of objects gives a document each; anything else is one document."""
+    """Yield a document for each object of a list; anything else is one document."""
     value = _parse(text)
     records = _Records(path, "json", unit="record")
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
@@ -65,7 +65,7 @@ def json_file(path: str, text: str) -> Iterator[ParsedDocument | Problem]:
 
 
 def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]:
-    """A document a row; the first row names the fields."""
+    """Yield a document per row; the first row holds the field names."""
     delimiter = "\t" if kind == "tsv" else _delimiter(text)
     rows = _rows(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), len(text))
     try:
@@ -85,10 +85,10 @@ def table(path: str, text: str, kind: str) -> Iterator[ParsedDocument | Problem]
 
 
 def _rows(reader: Any, longest: int) -> Iterator[tuple[int, int, list[str]]]:
-    """Rows with the numbers of the lines they begin and end on, fields of any length allowed."""
+    """Yield rows with the numbers of their first and last line; fields may have any length."""
     while True:
         line = reader.line_num + 1
-        with _csv_limit:  # the limit belongs to the whole process: raise it for one row, and put it back
+        with _csv_limit:  # the limit is global to the process: raise it for one row, then restore it
             before = csv.field_size_limit(max(longest, 1))
             try:
                 row = next(reader, None)
@@ -105,7 +105,7 @@ def _delimiter(text: str) -> str:
 
 
 def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Cells by label; cells of equal labels are joined."""
+    """Return cells by label; cells with equal labels are joined."""
     fields: dict[str, Any] = {}
     for name, cell in pairs:
         fields[name] = f"{fields[name]}\n{cell}" if fields.get(name) else cell
@@ -124,10 +124,10 @@ def _parse(text: str) -> Any:
 
 
 class _Records:
-    """Makes a source of each record of one file.
+    """Turns each record of one file into a source.
 
-    Labels that rows do not hold themselves, those of a table's header, are written into a row as long as all rows
-    together have at most as much of them as of cells, and 200 characters a row; or a header of 400,000 characters
+    A table's header labels, which rows do not contain themselves, are written into a row as long as all rows together
+    have at most as many characters of labels as of cells, plus 200 per row. Otherwise a header of 400,000 characters
     would be stored with every row.
     """
 
@@ -139,7 +139,7 @@ class _Records:
         self._reported = False
 
     def row(self, header: list[str], cells: list[str], first: int, last: int) -> Iterator[ParsedDocument | Problem]:
-        """The source of a table's row, which stands on these lines."""
+        """Yield the source of a table's row on these lines."""
         self._room += sum(map(len, cells)) + 200
         if self._labels > self._room:
             text = clean("\n".join(cell for cell in cells if cell.strip())).strip()
@@ -154,7 +154,7 @@ class _Records:
     def read(
         self, record: Mapping[str, Any], number: int, last: int | None = None
     ) -> Iterator[ParsedDocument | Problem]:
-        """The source of a record that has this number, or stands on these lines; and what cannot be used of it."""
+        """Yield the source of a record with this number or on these lines, and a problem for what is unusable."""
         id_field = next((name for name in ID_FIELDS if _is_id(record.get(name))), None)
         text_field = next((name for name in TEXT_FIELDS if _as_text(record.get(name))), None)
         title = record.get(TITLE_FIELD)
@@ -164,7 +164,7 @@ class _Records:
         if text_field:
             text = _as_text(record[text_field])
         elif title and any(name in record for name in TEXT_FIELDS):
-            text = title  # the text is there and empty, as some records of collections are
+            text = title  # the text field exists but is empty, as in some records of collections
         else:
             text = _readable(rest) or title
         if len(title) > LONGEST_HEADING:
@@ -202,7 +202,7 @@ class _Records:
             )
 
     def _filter_fields(self, record: Mapping[str, Any], longest: int | None) -> dict[str, Any]:
-        """Fields that can be filtered on: scalars and lists of scalars."""
+        """Return the fields that filters can use: scalars and lists of scalars."""
         fields: dict[str, Any] = {}
         for name, value in record.items():
             if len(fields) == MOST_FIELDS:
@@ -222,7 +222,7 @@ class _Records:
 
 
 def _filterable(value: Any) -> Any:
-    """A scalar or a list of scalars, its strings cleaned; None for all else."""
+    """Return a scalar or a list of scalars with strings cleaned; None for anything else."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, bool | int | float):
@@ -239,7 +239,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _as_text(value: Any) -> str:
-    """A string, or a list of strings as paragraphs; an empty string for all else."""
+    """Return a string, or a list of strings as paragraphs; an empty string for anything else."""
     if isinstance(value, str):
         return clean(value).strip()
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
@@ -248,9 +248,9 @@ def _as_text(value: Any) -> str:
 
 
 def _readable(value: Any) -> str:
-    r"""The strings and numbers of a nested value, one ``label: value`` a line; lists of short ones on one line.
+    r"""Write the strings and numbers of a nested value as ``label: value`` lines; lists of short ones go on one line.
 
-    Labels around a value's own are repeated as long as that does not double the text.
+    The enclosing labels are repeated as long as that does not double the text.
 
     >>> _readable({"name": "switch", "size": {"length": 3}, "years": [1999, 2005]})
     'name: switch\nsize › length: 3\nyears: 1999, 2005'
@@ -259,7 +259,7 @@ def _readable(value: Any) -> str:
     room = 1000
     previous: Label | None = None
     waiting: list[Iterator[tuple[Label | None, Any]]] = [iter(((None, value),))]
-    while waiting:  # a stack of our own: nesting may be as deep as the JSON parser allows
+    while waiting:  # an explicit stack: nesting may be as deep as the JSON parser allows
         label, item = next(waiting[-1], (None, _END))
         if item is _END:
             waiting.pop()
@@ -299,7 +299,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _scalars(item: Any) -> str:
-    """A string or number, or all of a list, as text."""
+    """Return a string or number, or all items of a list, as text."""
     values = item if isinstance(item, list) else [item]
     texts = [str(value) for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
     texts = [text for text in texts if text.strip()]

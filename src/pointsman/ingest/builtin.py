@@ -1,4 +1,4 @@
-"""Real text that every machine with Python has: the standard library, the installed packages, our own pages."""
+"""Real text on every machine with Python: the standard library, the installed packages, our own pages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MODULES = (  # noqa: SIM905  (a list would fill pages)
     "wsgiref.simple_server wsgiref.util xml.dom.minidom xml.etree.ElementTree xml.sax.handler xmlrpc.client "
     "xmlrpc.server zipapp zipfile zipimport zlib zoneinfo"
 ).split()
-"""Modules of the standard library that people use, in alphabetical order; those absent are passed over."""
+"""Commonly used modules of the standard library, in alphabetical order; missing ones are skipped."""
 
 _PYTHON_TWINS = {"datetime": "_pydatetime", "decimal": "_pydecimal", "io": "_pyio"}
 _COMPILED = frozenset(
@@ -53,18 +53,18 @@ _COMPILED = frozenset(
     "math mmap operator random readline select signal sqlite3 struct sys time unicodedata zlib "
     "zoneinfo".split()
 )
-"""Modules written in C, wholly or partly: that documentation exists in memory only, and importing them does no harm."""
+"""Modules partly or wholly written in C: their documentation exists only in memory, and importing them is harmless."""
 
-_FEW_WORDS = 8  # a docstring of fewer words repeats a name rather than explaining it
+_FEW_WORDS = 8  # a shorter docstring repeats a name rather than explaining it
 
 Docstring = tuple[str, str, str]
 """Qualified name, kind, and text with the signature above."""
 
 
 def standard_library_documents(limit: int | None = 1500, modules: Iterable[str] = MODULES) -> list[Document]:
-    """The documentation of the running interpreter's standard library, a docstring a document.
+    """Return the documentation of the running interpreter's standard library, one document per docstring.
 
-    Source files are parsed, not imported, so nothing runs. When there are more than ``limit`` passages, modules take
+    Source files are parsed, not imported, so no code runs. If there are more than ``limit`` passages, modules take
     turns, each giving its next docstring, so that every module is represented.
     """
     return list(islice(_turns([_module_documents(module) for module in modules]), limit))
@@ -85,7 +85,7 @@ def _module_documents(module: str) -> Iterator[Document]:
 
 
 def installed_package_documents(limit: int | None = 600, per_package: int = 12) -> list[Document]:
-    """The long descriptions of the installed distributions, by heading; the first passages of each, in turns."""
+    """Return the long descriptions of the installed distributions by heading: the first passages of each, in turns."""
     from importlib.metadata import distributions  # slow to import, seldom needed
 
     latest = {_field(item, "Name").lower(): item for item in distributions()}
@@ -94,7 +94,7 @@ def installed_package_documents(limit: int | None = 600, per_package: int = 12) 
 
 
 def own_documents(root: Path | None = None) -> list[Document]:
-    """Pointsman's own pages: those of a checkout at ``root``, else the description inside the installed package."""
+    """Return Pointsman's own pages: those of a checkout at ``root``, else the installed package's description."""
     if root is not None:
         pages = [path for path in (root / "README.md", root / "docs") if path.exists()]
         if pages:
@@ -112,13 +112,13 @@ def _is_page(document: Document) -> bool:
 
 
 def _turns(lists: Iterable[Iterator[Document]]) -> Iterator[Document]:
-    """The first of each list, then the second of each, and so on."""
+    """Yield the first item of each list, then the second of each, and so on."""
     for turn in zip_longest(*lists):
         yield from (document for document in turn if document is not None)
 
 
 def _field(item: Distribution, name: str) -> str:
-    """A field of a distribution's metadata, empty where there is none; indexing is about to raise for that."""
+    """Return a metadata field of a distribution, empty if missing, for which indexing will raise an error in future."""
     return str((item.metadata.get_all(name) or [""])[0])
 
 
@@ -161,7 +161,7 @@ def _parsed_docstrings(module: str, path: Path) -> Iterator[Docstring]:
 
 def _members(body: list[ast.stmt], owner: str, kind: str) -> Iterator[Docstring]:
     for node in body:
-        if isinstance(node, ast.If | ast.Try):  # definitions that depend on the platform
+        if isinstance(node, ast.If | ast.Try):  # platform-dependent definitions
             yield from _members(node.body, owner, kind)
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.name[0] == "_":
             continue
@@ -202,7 +202,7 @@ def _signature(member: Any) -> str:
     try:
         return str(inspect.signature(member))
     except (TypeError, ValueError):
-        return "(…)"  # C functions need not say
+        return "(…)"  # C functions may lack a signature
 
 
 def _worthy(docstring: str | None) -> str:

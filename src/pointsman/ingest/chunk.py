@@ -1,4 +1,4 @@
-"""Sources to passages: whole sentences, heading context, exact offsets, and ids that follow the content."""
+"""Sources to passages: whole sentences, headings as context, exact offsets, and ids derived from the content."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_TOKENS = 256
-"""Default size of a passage: small enough that its vector means one thing, large enough to answer from."""
+"""Default size of a passage: small enough that its vector has one meaning, large enough to answer from."""
 
 OVERLAP = 32
 """Default overlap of neighbouring passages, in estimated tokens."""
 
 HARD_LIMIT = 480
-"""Estimated tokens that a passage and its title never exceed together; the default embedder reads 512."""
+"""Largest passage with its title, in estimated tokens; the default embedder reads 512."""
 
 TINY = 32
-"""A section below this many tokens is joined to the next one: on its own it says too little to be found by."""
+"""Sections below this many tokens are joined to the next one: alone they say too little to be found."""
 
 _TITLE_LIMIT = 96
 _HEADING_LENGTH, _HEADING_COUNT = 200, 8  # of headings kept: longer ones are cut, deeper ones dropped
-_WINDOW = 1 << 17  # characters of a long section that are looked at together
+_WINDOW = 1 << 17  # characters of a long section that are processed together
 _OWN_KEYS = frozenset(
     ("source", "sha256", "title", "kind", "headings", "start", "end", "parent", "position", "page", "line", "last_line")
 )
@@ -69,7 +69,7 @@ Span = tuple[int, int]
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a multilingual embedder makes of ``text``.
+    """Estimate the tokens of ``text`` for a multilingual embedder.
 
     >>> estimate_tokens("铁路道岔引导列车。"), estimate_tokens("Railway switches guide trains.")
     (6, 7)
@@ -80,23 +80,23 @@ def estimate_tokens(text: str) -> int:
 def chunk(
     text: str | ParsedDocument, *, name: str = "text", max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP
 ) -> list[Document]:
-    """Cut a text, or a source that `convert` gave, into passages.
+    """Cut a text, or a source returned by `convert`, into passages.
 
-    A passage is made of whole sentences (of lines, in code) of one section; neighbouring sections are joined only
-    while they are tiny. Where a section must be cut, the cut falls on a paragraph's end if there is one in reach,
-    and among equals on the one whose following words have the smallest checksum: so the choice depends on what is
-    written there, not on all that comes before, and an edit changes the passages around it, not the rest of the file.
+    A passage consists of whole sentences (of lines, in code) of one section; neighbouring sections are joined only
+    while they are tiny. If a section must be cut, the cut is at the end of a paragraph if one is in reach, and among
+    equals at the one whose following words have the smallest checksum. So the choice depends on the text there, not on
+    all text before it, and an edit changes only the passages around it.
 
     Args:
         text: A plain text, or a `ParsedDocument`.
-        name: What a plain text goes by: the ``source`` of its passages, and the beginning of their ids.
-        max_tokens: Upper limit of a passage, in estimated tokens.
-        overlap: Estimated tokens of whole sentences repeated from the passage before, within one section; not in code.
+        name: Name of a plain text: the ``source`` of its passages, and the beginning of their ids.
+        max_tokens: Largest size of a passage, in estimated tokens.
+        overlap: Estimated tokens of whole sentences repeated from the previous passage of the section; not in code.
 
     Returns:
         Passages in order. ``text[start:end]``, with ``start`` and ``end`` from its metadata, is exactly a passage's
         text. The id is the name and a digest of headings and text; a record that fits one passage keeps its own id.
-        Titles, headings and fields that passages repeat take at most twice the room of the text itself.
+        Titles, headings and fields repeated in passages are at most twice as long as the text itself.
 
     Raises:
         InputError: A size is out of range.
@@ -111,7 +111,7 @@ def chunk(
 
 
 def passages(source: ParsedDocument, max_tokens: int = MAX_TOKENS, overlap: int = OVERLAP) -> Iterator[Document]:
-    """The passages of `chunk` one by one, so that a long text need not be cut as a whole before the first is there."""
+    """Yield the passages of `chunk` one by one, so that the first is ready before a long text is cut completely."""
     check_sizes(max_tokens, overlap)
     cuts = _cuts(source, max_tokens, overlap)
     first = list(zip(cuts, range(2), strict=False)) if source.record_id is not None else []
@@ -122,7 +122,7 @@ def passages(source: ParsedDocument, max_tokens: int = MAX_TOKENS, overlap: int 
 
 
 def check_sizes(max_tokens: int, overlap: int) -> None:
-    """Raise `InputError` where passages cannot have these sizes."""
+    """Raise `InputError` if passages cannot have these sizes."""
     if not 16 <= max_tokens <= HARD_LIMIT:
         raise InputError(f"max_tokens is between 16 and {HARD_LIMIT}, not {max_tokens}")
     if not 0 <= overlap <= max_tokens // 2:
@@ -130,7 +130,7 @@ def check_sizes(max_tokens: int, overlap: int) -> None:
 
 
 def document_digest(document: Document) -> str:
-    """A fingerprint of everything in a document: equal exactly if storing it again would change nothing."""
+    """Return a fingerprint of a whole document: equal exactly if storing it again would change nothing."""
     return _digest(json.dumps([document.id, document.text, dict(document.metadata)], sort_keys=True), size=16)
 
 
@@ -139,7 +139,7 @@ def _digest(text: str, size: int = 6) -> str:
 
 
 class _Cut(NamedTuple):
-    """A passage to be: number and heading path of its (first) section, and where it stands in the source's text."""
+    """A future passage: number and heading path of its (first) section, and its range in the source's text."""
 
     section: int
     names: tuple[str, ...]
@@ -148,19 +148,19 @@ class _Cut(NamedTuple):
 
 
 class _Writer:
-    """Turns cuts into documents, and holds what is copied into them to a multiple of the text.
+    """Turns cuts into documents, and limits the metadata copied into them to a multiple of the text.
 
-    The first passage carries everything. Without a bound on the others, what is stored would grow with the square of
-    the file: 1,000 passages of one record would carry 1,000 copies of its fields.
+    The first passage carries everything. Without a limit on the others, stored data would grow with the square of the
+    file: 1,000 passages of one record would carry 1,000 copies of its fields.
     """
 
     def __init__(self, source: ParsedDocument) -> None:
         self._source = source
         self._seen: Counter[str] = Counter()
-        self._anchor: Lines | None = None  # of the line that was last asked for, with its place
+        self._anchor: Lines | None = None  # of the line looked up last, with its offset
         self._line = self._offset = 0
         self._room = 1000.0  # characters that may still be copied
-        # A field of the user's that has one of our names is kept under that name with an underscore.
+        # A user's field with one of our names is stored under that name with an underscore appended.
         self._fields = {f"{key}_" if key in _OWN_KEYS else key: value for key, value in source.metadata.items()}
         self._small_fields = {key: value for key, value in self._fields.items() if _length(value) <= _HEADING_LENGTH}
 
@@ -175,7 +175,7 @@ class _Writer:
         return Document(own_id, text, self._copied(cut, position, text) | self._place(cut, position, text))
 
     def _place(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
-        """What is the passage's own: where it stands."""
+        """Return the metadata specific to the passage: its location."""
         source = self._source
         parent = f"{source.path}#{cut.section}" if source.record_id is None else source.record_id
         place: dict[str, Any] = {"source": source.path, "kind": source.kind, "parent": parent, "position": position}
@@ -191,7 +191,7 @@ class _Writer:
         return place
 
     def _copied(self, cut: _Cut, position: int, text: str) -> dict[str, Any]:
-        """Title, headings and fields, as far as they fit once the first passage has carried them all."""
+        """Return title, headings and fields; after the first passage, which has them all, only as far as they fit."""
         self._room += 2.0 * len(text)
         fields: dict[str, Any] = {}
         if title := _title(self._source.title, cut.names):
@@ -207,14 +207,14 @@ class _Writer:
         return copied
 
     def _line_at(self, offset: int, *, last: bool = False) -> int:
-        """The line of the file that a place in the text is from."""
+        """Return the line of the file that an offset in the text belongs to."""
         anchors = self._source.lines
         anchor = anchors[max(bisect_right(anchors, offset - last, key=lambda each: each.offset) - 1, 0)]
         if not anchor.exact:
             return anchor.last if last else anchor.first
         if anchor is not self._anchor:
             self._anchor, self._offset, self._line = anchor, anchor.offset, anchor.first
-        # Counted on from where it was last asked, forward or back, or the time would be quadratic.
+        # Lines are counted from the previous lookup, forward or back, as otherwise the time would be quadratic.
         count = self._source.text.count("\n", *sorted((self._offset, offset)))
         self._line += count if offset >= self._offset else -count
         self._offset = offset
@@ -235,7 +235,7 @@ def _title(title: str, names: tuple[str, ...]) -> str:
 
 
 def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cut]:
-    """Each section's passages, tiny sections joined."""
+    """Yield each section's passages, with tiny sections joined."""
     text, sections = source.text, source.sections
     index = 0
     while index < len(sections):
@@ -246,7 +246,7 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
         if start == end:
             continue
         if index == len(sections) == 1 and (end - start + len(source.title)) * _DEAREST <= max_tokens:
-            yield _Cut(0, names, start, end)  # most records: short, and nothing to join them to
+            yield _Cut(0, names, start, end)  # most records: short, with nothing to join
             return
         limit = min(max_tokens, HARD_LIMIT - estimate_tokens(_title(source.title, names)))
         number, size = index - 1, _cost_up_to(text, start, end, limit)
@@ -255,7 +255,7 @@ def _cuts(source: ParsedDocument, max_tokens: int, overlap: int) -> Iterator[_Cu
             low, high = _strip(text, following.start, following.start + len(following.text))
             if low < high:
                 if source.pages and bisect_right(source.pages, low) != bisect_right(source.pages, start):
-                    break  # a passage has one page, unless one section goes over several
+                    break  # a passage has one page, unless one section spans several
                 joined = _cost_up_to(text, start, high, limit)
                 if joined > limit + 0.5:
                     break
@@ -276,16 +276,16 @@ def _common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _strip(text: str, start: int, end: int) -> Span:
-    """A stretch without the white space at its ends; empty where nothing is left."""
+    """Return a range without the white space at its ends; empty if nothing is left."""
     piece = text[start:end]
     end -= len(piece) - len(piece.rstrip())
     return min(start + len(piece) - len(piece.lstrip()), end), end
 
 
 def _cost_up_to(text: str, start: int, end: int, limit: float) -> float:
-    """The cost of a stretch; of one that is far too long, just something above the limit."""
+    """Return the cost of a range; if that is far above the limit, any value above the limit."""
     if end - start > 40 * limit and text[start : start + int(40 * limit)].strip():
-        # Pieces cost .083 a character or more, unless they are space; then there may be room for what follows.
+        # Pieces cost .083 a character or more, unless they are white space; then the text after them may still fit.
         sample = _cost(text[start : start + int(40 * limit)])
         if sample > limit + 1:
             return sample
@@ -293,7 +293,7 @@ def _cost_up_to(text: str, start: int, end: int, limit: float) -> float:
 
 
 class _Unit(NamedTuple):
-    """What is not torn apart: a sentence, a line of code, or a part of one that is too long."""
+    """A part that is not split: a sentence, a line of code, or a part of one that is too long."""
 
     start: int
     end: int
@@ -301,11 +301,11 @@ class _Unit(NamedTuple):
 
 
 def _pack(source: ParsedDocument, start: int, end: int, limit: float, overlap: int) -> Iterator[Span]:
-    """Fill passages with units up to ``limit``, each repeating up to ``overlap`` tokens of the one before."""
+    """Fill passages with units up to ``limit``, each repeating up to ``overlap`` tokens of the previous one."""
     text, room = source.text, limit - overlap
     units = _units(source, start, end, room)
     ahead: list[_Unit] = []  # not in a passage yet: what fits into the next one, and one more
-    behind: list[_Unit] = []  # the end of the passage before
+    behind: list[_Unit] = []  # the end of the previous passage
     total = 0.0
     while True:
         while total <= room + 0.5 and (unit := next(units, None)):
@@ -336,7 +336,7 @@ def _pack(source: ParsedDocument, start: int, end: int, limit: float, overlap: i
 
 
 def _rank(text: str, before: _Unit, after: _Unit) -> tuple[bool, int]:
-    """How good a cut between two units is, the best first: at a paragraph's end, then by checksum."""
+    """Rank a cut between two units, best first: at the end of a paragraph, then by checksum."""
     checksum = zlib.crc32(text[after.start : after.end].encode("utf-8", "surrogatepass"))
     return "\n\n" not in text[before.end : after.start], checksum
 
@@ -346,7 +346,7 @@ def _units(source: ParsedDocument, start: int, end: int, room: float) -> Iterato
     for low, high in _windows(text, start, end):
         costs = _running_costs(text[low:high])
         piece = text[low:high]
-        # Where lines are this short they are entries of a list, not parts of sentences.
+        # Lines as short as this are entries of a list, not parts of sentences.
         by_lines = source.is_code or piece.count("\n") * 20 > len(piece)
         for first, last in _lines(piece) if by_lines else sentences(piece):
             cost = float(costs[last] - costs[first])
@@ -358,7 +358,7 @@ def _units(source: ParsedDocument, start: int, end: int, room: float) -> Iterato
 
 
 def _windows(text: str, start: int, end: int) -> Iterator[Span]:
-    """A long section in stretches, cut at an empty line, which ends a sentence anyway, else at a line's or word's end.
+    """Yield a long section in parts, cut at an empty line (which also ends a sentence), else after a line or word.
 
     So neither time nor memory for one passage depends on the length of the file.
     """
@@ -390,7 +390,7 @@ def _lines(text: str) -> Iterator[Span]:
 
 
 def _cost(text: str) -> float:
-    """The cost of a short text, kind by kind; `_running_costs` gives the same for long ones."""
+    """Return the cost of a short text, kind by kind; `_running_costs` gives the same for long ones."""
     total, others = 0.0, len(text)
     for name, pattern in _RUN_PATTERNS.items():
         runs = pattern.findall(text)
@@ -405,7 +405,7 @@ _kinds: list[NDArray[np.uint8]] = []  # for each code point of the first four pl
 
 
 def _kind_table() -> NDArray[np.uint8]:
-    import numpy as np  # only cutting needs it
+    import numpy as np  # only chunking needs it
 
     if not _kinds:
         every = "".join(map(chr, range(0x40000)))
@@ -419,8 +419,8 @@ def _kind_table() -> NDArray[np.uint8]:
 
 
 def _running_costs(text: str) -> NDArray[np.float64]:
-    """For each place between two characters, shape ``(len(text) + 1,)``, the cost of all before it."""
-    import numpy as np  # only cutting needs it
+    """Return the cost of all text before each position between characters, shape ``(len(text) + 1,)``."""
+    import numpy as np  # only chunking needs it
 
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     kinds = _kind_table()[np.minimum(codes, 0x40000)]
@@ -434,7 +434,7 @@ def _running_costs(text: str) -> NDArray[np.float64]:
 
 
 def _cut(text: str, start: int, end: int, limit: float, costs: NDArray[np.float64] | None = None) -> Iterator[Span]:
-    """A stretch that may be too long, in parts of at most ``limit`` tokens: between words, else between characters."""
+    """Split a range into parts of at most ``limit`` tokens, between words if possible, else between characters."""
     # A part that begins within a word costs up to 1.1 more than the running costs say.
     costs = _running_costs(text) if costs is None else costs
     while start < end:
@@ -451,7 +451,7 @@ def _cut(text: str, start: int, end: int, limit: float, costs: NDArray[np.float6
 
 
 def _between_characters(text: str, low: int, stop: int) -> int:
-    """A place near ``stop`` that tears neither a short word apart nor a character from its accents."""
+    """Return a position near ``stop`` that splits neither a short word nor a character from its accents."""
     if text[stop].isascii() and (word := _WORD_END.search(text, max(low, stop - _RUN_LIMIT), stop)):
         return word.start() if word.start() > stop - _RUN_LIMIT else stop
     for place in range(stop, max(low, stop - 32), -1):

@@ -1,4 +1,4 @@
-"""The content of a file to sources: the format by name, then by content; the encoding by content."""
+"""Converts a file's content to sources: the format by name, then by content; the encoding by content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODE_ENDINGS = frozenset(
     "kt kts swift scala lua pl pm r jl dart ex exs erl hs ml clj vue svelte css scss proto graphql tf dockerfile "
     "makefile cmake ps1".split()
 )
-"""Endings (and whole names) of files that are cut at definitions."""
+"""Extensions (and whole names) of files that are split at definitions."""
 
 RECORD_KINDS = frozenset({"json", "jsonl", "csv", "tsv"})
 """Formats in which each record is a document."""
@@ -65,12 +65,12 @@ _SAME = {
 def convert(
     path: str, data: bytes, limits: FileLimits | None = None, before_picture: Callable[[], None] = lambda: None
 ) -> Converted:
-    """Extract the text of a file, in this process; `FileReader` does it in one that can be ended.
+    """Extract the text of a file in this process; `FileReader` does it in a process that can be terminated.
 
     Args:
-        path: The id to give the source; its ending tells the format.
+        path: The id to give the source; its extension tells the format.
         data: The content of the file.
-        limits: Of pages and characters, what goes beyond is reported as a problem; time and memory are not limited
+        limits: Limits of pages and characters, beyond which a problem is reported; time and memory are not limited
             here.
         before_picture: Called before each picture is read, which takes seconds.
 
@@ -96,13 +96,13 @@ def convert(
             return
 
 
-_BETWEEN = "\n\n"  # the sources of one file
+_BETWEEN = "\n\n"  # between the sources of one file
 
 
 def text_of_bytes(
     path: str, data: bytes, limits: FileLimits | None = None, before_picture: Callable[[], None] = lambda: None
 ) -> str:
-    """The text of a whole file, in which `Source.offset` and the ``start`` and ``end`` of passages count."""
+    """Return the text of a whole file, to which `Source.offset` and the ``start`` and ``end`` of passages refer."""
     return _BETWEEN.join(
         item.text for item in convert(path, data, limits, before_picture) if isinstance(item, ParsedDocument)
     )
@@ -116,7 +116,7 @@ def _converted(path: str, data: bytes, limits: FileLimits, before_picture: Calla
         raise InputError(f"an old {_OLD_OFFICE[kind]}; save it as .{kind}x")
     text = clean(decode(data, may_declare=kind == "html" or kind in CODE_ENDINGS))
     if not text.strip():
-        return iter(())  # an empty file is no problem: package markers are empty on purpose
+        return iter(())  # an empty file is not a problem: package markers are empty on purpose
     if kind in CODE_ENDINGS:
         return iter((_code.code(path, text, kind),))
     if kind == "ipynb":
@@ -126,12 +126,12 @@ def _converted(path: str, data: bytes, limits: FileLimits, before_picture: Calla
 
 def _attached(name: str, data: bytes, limits: FileLimits, before_picture: Callable[[], None]) -> Converted:
     if format_of(name, data) == "eml":
-        raise InputError("nested messages are not read")  # each could hold the next, without end
+        raise InputError("nested messages are not read")  # each could contain the next, without end
     return _converted(name, data, limits, before_picture)
 
 
 def format_of(path: str, data: bytes) -> str:
-    """The format of a file: what its first bytes say beyond doubt, else its ending, else a look at the text."""
+    """Return the format of a file: by its first bytes if unambiguous, else by its extension, else by its text."""
     if data.startswith(b"%PDF-"):
         return "pdf"
     name = PurePosixPath(path).name.lower()
@@ -150,7 +150,7 @@ def format_of(path: str, data: bytes) -> str:
 
 
 def _zipped_format(data: bytes) -> str | None:
-    """What a zip file holds, as its parts' names, or the first one's content, say."""
+    """Return the content type of a zip file, by its parts' names or the content of the first part."""
     parts = {b"word/document": "docx", b"ppt/presentation": "pptx", b"xl/workbook": "xlsx"}
     types = {
         b"epub+zip": "epub",
@@ -164,7 +164,7 @@ def _zipped_format(data: bytes) -> str | None:
 
 
 def plain(path: str, text: str) -> ParsedDocument:
-    """Text without marks: one section, titled by the name of the file; a log's units are its lines."""
+    """Return plain text as one section, titled by the name of the file; the units of a log are its lines."""
     is_log = path.lower().endswith(".log")
     lines = (Lines(0, 1, text.count("\n") + 1),)
     return ParsedDocument(path, stem(path), (Section((), text, 0),), text, "txt", lines=lines, is_code=is_log)

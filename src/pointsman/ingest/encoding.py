@@ -9,12 +9,12 @@ from pointsman.errors import InputError
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark begins the same
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark begins with the same bytes
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Ours first: where two encodings explain the bytes equally well, the earlier one is taken. The others are here
+# Our languages first: if two encodings explain the bytes equally well, the earlier one is used. The others are here
 # so that a Japanese or Korean file is not read as Chinese.
 _CANDIDATES = ("gb18030", "big5", "cp1251", "koi8_r", "cp1252", "cp866", "shift_jis", "euc_jp", "euc_kr")
 _DECLARED = re.compile(rb"""(?:charset|coding|encoding)\s*[=:]\s*["']?([A-Za-z0-9_.-]{2,40})""")
@@ -24,37 +24,37 @@ _SAMPLE = 1 << 20
 
 
 def decode(data: bytes, *, may_declare: bool = False) -> str:
-    """The text in ``data``.
+    """Decode ``data`` to text.
 
     Args:
         data: The content of a file.
-        may_declare: Whether the format lets a file name its own encoding near its beginning (HTML, source code).
+        may_declare: Whether files of this format may declare their encoding near the beginning (HTML, source code).
 
     Raises:
-        InputError: The bytes are no text, or in no encoding that can be told with confidence.
+        InputError: The bytes are not text, or their encoding cannot be determined with confidence.
     """
     for mark, name in _BOMS:
         if data.startswith(mark):
             return _strictly(data, name)
     sample = data[:_SAMPLE]
-    # A stray control character is cleaned away later; many of them are UTF-16 (the other byte of each) or a program.
+    # A stray control character is removed later; many mean UTF-16 (every other byte) or a binary file.
     many_controls = len(sample) - len(sample.translate(None, _CONTROL_BYTES)) > 2 + len(sample) // 20
     try:
         if not many_controls:
             return data.decode("utf-8")
     except UnicodeDecodeError:
-        pass  # some other encoding, looked for below
+        pass  # another encoding, determined below
     if many_controls or b"\x00" in sample:
         return _strictly(data, _utf16_order(data))
     if may_declare and (declared := _DECLARED.search(data[:2048])):
         try:
             return data.decode(declared[1].decode("ascii"))
         except (LookupError, UnicodeDecodeError):
-            pass  # a file may be wrong about itself; what its bytes say counts
+            pass  # the declaration may be wrong; the bytes decide
     repaired = data.decode("utf-8", errors="replace")
     wrong = repaired.count("\ufffd")
     if wrong * 50 <= sum(not char.isascii() for char in repaired[:_SAMPLE]) - wrong:
-        return repaired  # UTF-8 with a few bytes damaged
+        return repaired  # UTF-8 with a few damaged bytes
     return _strictly(data, _guess(data))
 
 
@@ -68,7 +68,7 @@ def _strictly(data: bytes, encoding: str) -> str:
 
 
 def _utf16_order(data: bytes) -> str:
-    """Tell in which order UTF-16 without a mark makes sense; anything else with control characters is binary."""
+    """Return the byte order of UTF-16 without a mark; anything else with control characters is binary."""
     for name in ("utf-16-le", "utf-16-be"):
         text = data[:8192].decode(name, errors="replace")
         plausible = sum(_is_plausible(char) for char in text)
@@ -78,7 +78,7 @@ def _utf16_order(data: bytes) -> str:
 
 
 def _is_plausible(char: str) -> bool:
-    """Latin, Cyrillic, Chinese and their punctuation; the bytes of a program read as UTF-16 are all over the place."""
+    """Whether a character is Latin, Cyrillic, Chinese or their punctuation; binary data read as UTF-16 is mixed."""
     return char in "\t\n\r" or any(first <= char < last for first, last in _PLAUSIBLE)
 
 
@@ -86,7 +86,7 @@ def _guess(data: bytes) -> str:
     from charset_normalizer import from_bytes  # only files that are not UTF-8 need it
 
     sample = data
-    if len(data) > _SAMPLE:  # cut between lines: half a character would speak against the right encoding
+    if len(data) > _SAMPLE:  # cut at a line end: half a character would count against the right encoding
         sample = data[: data.rfind(b"\n", 0, _SAMPLE) + 1] or data
     matches = from_bytes(sample, cp_isolation=list(_CANDIDATES))
     best = matches.best()

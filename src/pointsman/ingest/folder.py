@@ -1,4 +1,4 @@
-"""Files and folders to documents, one file at a time, and what changed since the last time."""
+"""Files and folders to documents, one file at a time, and what has changed since the last time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pointsman.types import Document
 
 MAX_BYTES = 50 << 20
-"""Default limit of a file's size."""
+"""Default limit of a file's size, in bytes."""
 
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env"})
-"""Folders that hold other people's or generated files; those whose name starts with a dot are skipped as well."""
+"""Folders with third-party or generated files; folders whose name starts with a dot are skipped as well."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -39,16 +39,16 @@ def find_files(
 ) -> Iterator[FoundFile | Problem]:
     """Walk files and folders in a fixed order, without reading them.
 
-    A file's id is its path relative to the folder given, in POSIX form; the folder's name stands in front when
-    several paths are given. Hidden files and folders, virtual environments, workspaces and ``skip`` are passed over
-    silently unless they are given themselves. Symbolic links are not followed: what they point to inside the folder is
-    read in its own place, and those that lead outside are reported.
+    A file's id is its path relative to the given folder, in POSIX form; if several paths are given, it begins with the
+    folder's name. Hidden files and folders, virtual environments, workspaces and ``skip`` are skipped silently unless
+    given explicitly. Symbolic links are not followed: targets inside the folder are read in their own place, and links
+    that lead outside are reported.
 
     Args:
         paths: Files and folders.
         max_bytes: Larger files are reported.
-        skip: Names of folders to pass over.
-        hidden: Whether to read what starts with a dot.
+        skip: Names of folders to skip.
+        hidden: Whether to read files and folders whose name starts with a dot.
 
     Raises:
         InputError: A path does not exist, or is a folder that must not be read, or none is given.
@@ -77,9 +77,9 @@ def read_paths(
 ) -> Iterator[Ingested]:
     """Read, convert and cut everything under ``paths``, lazily; a bad file is a problem, never an exception.
 
-    Sizes are those of `chunk`, ``limits`` those of `FileReader`, the rest those of `find_files`, which also says how
-    ids are made and what is skipped. Records (JSON, JSON lines, tables) keep their own ids as they are when a single
-    file is given, as in a BEIR folder's ``corpus.jsonl``; in all other cases their ids are ``path#id``.
+    Sizes are those of `chunk`, ``limits`` those of `FileReader`, the rest those of `find_files`, which also documents
+    ids and skipped files. Records (JSON, JSON lines, tables) keep their own ids unchanged if a single file is given, as
+    in a BEIR folder's ``corpus.jsonl``; otherwise their ids are ``path#id``.
     """
     files = find_files(paths, max_bytes=max_bytes, skip=skip, hidden=hidden)
     return _read_all(files, FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits))
@@ -95,20 +95,21 @@ def _read_all(items: Iterable[FoundFile | Problem], reader: FileReader) -> Itera
 
 
 def text_of(path: str | Path, *, sha256: str | None = None, limits: FileLimits | None = None) -> str:
-    r"""The text of a file, in which the ``start`` and ``end`` of its passages count.
+    r"""Return the text of a file, to which the ``start`` and ``end`` of its passages refer.
 
-    Of plain text and source code it is the content, decoded, line ends as ``\n``; of the other formats what was
+    For plain text and source code it is the decoded content, with line ends as ``\n``; for other formats the extracted
+    text. The same bytes always give the same text::
     extracted. The same bytes always give the same text::
 
         text_of(path)[passage.metadata["start"] : passage.metadata["end"]] == passage.text
 
     Args:
         path: A file.
-        sha256: Of the content that is meant, as the passages' metadata say.
-        limits: What reading it may cost.
+        sha256: Digest of the expected content, as in the passages' metadata.
+        limits: Limits of reading the file.
 
     Raises:
-        InputError: The file cannot be read, or has another content now.
+        InputError: The file cannot be read, or its content has changed.
     """
     if sha256 is not None and Path(path).is_file() and (now := _sha256(Path(path))) != sha256:
         raise InputError(f"{path} has changed since it was indexed: its SHA-256 is {now}, not {sha256}")
@@ -145,9 +146,9 @@ class Sync:
         self._stopped: set[str] = set()
 
     def changed(self, ingested: Ingested) -> list[Document]:
-        """The documents that are not stored in exactly this form.
+        """Return the documents that are not stored in exactly this form.
 
-        Where only metadata differ, as offsets do after an edit further up, the text and its vector are the same.
+        If only metadata differ, such as offsets after an edit further up, the text and its vector are unchanged.
         """
         if ingested.stopped:
             self._stopped.add(ingested.path)
@@ -160,7 +161,7 @@ class Sync:
         ]
 
     def gone(self) -> list[str]:
-        """The ids stored before and not met again, in the order in which they were stored."""
+        """Return the ids that were stored before and not seen again, in the order in which they were stored."""
         failed = (self._failed - self._gave) | self._stopped
         folders = tuple("" if path == "." else f"{path}/" for path in failed)
         return [
@@ -171,7 +172,7 @@ class Sync:
 
 
 def plan_sync(documents: Iterable[Document], ingested: Iterable[Ingested]) -> tuple[list[Document], list[str]]:
-    """What to add and which ids to delete so that the stored documents become the ingested ones; see `Sync`."""
+    """Return what to add and which ids to delete so that the stored documents become the ingested ones; see `Sync`."""
     sync = Sync(documents)
     to_add = [document for item in ingested for document in sync.changed(item)]
     return to_add, sync.gone()
@@ -186,7 +187,7 @@ def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool)
         while waiting:
             path, identity = waiting.pop()
             if path in seen:
-                continue  # given twice, or inside of another root
+                continue  # given twice, or inside another root
             seen.add(path)
             try:
                 status = os.lstat(path)
@@ -196,13 +197,13 @@ def _walk(roots: list[Path], max_bytes: int, skip: frozenset[str], hidden: bool)
                     if not Path(path).resolve(strict=True).is_relative_to(root):
                         yield Problem(identity, "a link that leads outside; index its target directly")
                 elif not stat.S_ISREG(status.st_mode):
-                    yield Problem(identity, "not a regular file")  # opening a pipe would wait for ever
+                    yield Problem(identity, "not a regular file")  # opening a pipe would block forever
                 elif status.st_size > max_bytes:
                     limit = f"the limit of {max_bytes} bytes; raise max_bytes to index it"
                     yield Problem(identity, f"{status.st_size} bytes are more than {limit}")
                 else:
                     yield FoundFile(Path(path), identity, status.st_size, alone)
-            except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
+            except (OSError, RuntimeError) as error:  # a symlink loop is a RuntimeError before Python 3.13
                 reason = getattr(error, "strerror", None) or str(error)
                 yield Problem(identity or ".", f"cannot be read: {reason}")
 
@@ -222,7 +223,7 @@ def _children(path: str, identity: str, skip: frozenset[str], hidden: bool) -> l
 
 
 def _is_machinery(folder: Path) -> bool:
-    """Whether it is a virtual environment, a workspace or a dataset: whoever indexes a folder does not mean those."""
+    """Whether a folder is a virtual environment, a workspace or a dataset, which users do not mean to index."""
     marks = (("pyvenv.cfg",), ("workspace.json", "datasets"), ("manifest.json", "documents.sqlite"))
     try:
         return any(all((folder / name).exists() for name in names) for names in marks)
@@ -231,7 +232,7 @@ def _is_machinery(folder: Path) -> bool:
 
 
 def _readable_name(name: str) -> str:
-    r"""A file's name as text: bytes that are not UTF-8 and control characters are written as ``\xff``.
+    r"""Return a file's name as text: bytes that are not UTF-8 and control characters are written as ``\xff``.
 
     >>> _readable_name("a\nb")
     'a\\x0ab'
@@ -241,7 +242,7 @@ def _readable_name(name: str) -> str:
 
 
 def _root_names(roots: list[Path]) -> list[str]:
-    """The shortest endings of the roots' paths that tell them apart."""
+    """Return the shortest distinct endings of the roots' paths."""
     parts = [[_readable_name(part) for part in root.parts[1:]] or ["root"] for root in roots]
     lengths = [1] * len(roots)
     while True:

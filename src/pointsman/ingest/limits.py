@@ -1,4 +1,4 @@
-"""What reading one file may cost."""
+"""Limits of reading one file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pointsman.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """What reading one file may cost; what goes beyond is left out and reported, and the next file is read.
+    """Limits of reading one file; anything beyond them is left out and reported, and the next file is read.
 
     Attributes:
-        seconds: Of processor time.
-        memory: Bytes that the process that reads may hold.
-        pages: Of a PDF; slides and cells of a notebook likewise.
-        pictures: Pages of a PDF without text that are read as pictures; each may take ``seconds`` of its own.
-        characters: Of text.
+        seconds: Processor time.
+        memory: Bytes that the reading process may use.
+        pages: Pages of a PDF; also slides, and cells of a notebook.
+        pictures: Pages of a PDF without text that are read as pictures; each may take ``seconds`` by itself.
+        characters: Characters of text.
 
     Raises:
-        InputError: A limit is not a positive whole number, or leaves no room for the reader itself.
+        InputError: A limit is not a positive integer, or is too small for the reader itself.
     """
 
     seconds: int = 25

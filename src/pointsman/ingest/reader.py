@@ -1,4 +1,4 @@
-"""Files to passages, each within limits: conversion runs in a process of its own that can be ended."""
+"""Files to passages within limits: files are converted in a separate process that can be terminated."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pointsman.ingest.source import FoundFile
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pointsman.ingest.worker import main; main()"
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread would take memory of its own
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # each thread would need memory of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What one file gave; a large file gives several of these, an empty file one without content.
+    """Content of one file; a large file yields several of these, an empty file one without content.
 
-    ``stopped`` says that the file was not read to its end, because a limit was met or its converter crashed.
+    ``stopped`` means that the file was not read to its end, because of a limit or a crash of its converter.
     """
 
     path: str
@@ -42,18 +42,18 @@ class Ingested:
 
 
 class FileReader:
-    """Reads files one after the other, all in one process beside this one, which is ended where a file goes too far.
+    """Reads files one after the other, all in one separate process, which is terminated if a file exceeds its limits.
 
-    The process is started when the first file is read, and anew after a file that has ended it::
+    The process is started for the first file, and again after a file for which it was terminated::
 
         with FileReader(limits=FileLimits(seconds=10)) as reader:
             for part in reader.read(file):
                 dataset.add(part.documents)
 
     Args:
-        max_tokens: Upper limit of a passage, in estimated tokens.
+        max_tokens: Largest size of a passage, in estimated tokens.
         overlap: Estimated tokens that neighbouring passages share.
-        limits: What one file may cost.
+        limits: Limits of reading one file.
 
     Raises:
         InputError: A size is out of range.
@@ -80,7 +80,7 @@ class FileReader:
             self._worker = None
 
     def read(self, file: FoundFile) -> Iterator[Ingested]:
-        """The passages of a file, in parts; a file that cannot be read is a problem, never an exception."""
+        """Yield the passages of a file, in parts; a file that cannot be read is a problem, never an exception."""
         any_part = False
         for answer in self._ask(file.path, file.id, wanted="passages", alone=file.alone, **self._sizes):
             documents = tuple(Document(*fields) for fields in answer.get("documents", ()))
@@ -90,7 +90,7 @@ class FileReader:
                 yield Ingested(file.id, documents, problems, answer.get("stopped", False))
 
     def text(self, path: str | Path) -> str:
-        """The text of a file that its passages' ``start`` and ``end`` count in; see `text_of`.
+        """Return the text of a file, to which its passages' ``start`` and ``end`` refer; see `text_of`.
 
         Raises:
             InputError: The file cannot be read, or not within the limits.
@@ -105,7 +105,7 @@ class FileReader:
 
     def _ask(self, path: Path, identity: str, **request: Any) -> Iterator[dict[str, Any]]:
         worker = self._worker or _Worker(self._limits)
-        self._worker = None  # where the asking stops before the end, this process has answers left that nobody reads
+        self._worker = None  # if the caller stops early, this process has unread answers left
         try:
             for answer in worker.ask({"path": str(path), "id": identity} | request):
                 yield answer
@@ -121,7 +121,7 @@ class _Worker:
 
     def __init__(self, limits: FileLimits) -> None:
         self._limits = limits
-        self._patience = 5 * limits.seconds + 5  # for a process that waits, or is kept waiting, instead of working
+        self._patience = 5 * limits.seconds + 5  # for a process that waits, or is kept waiting, without working
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed in `end`)
         self._process = subprocess.Popen(  # noqa: S603  (our own interpreter and module)
             [sys.executable, "-c", _START, json.dumps(sys.path)],
@@ -133,7 +133,7 @@ class _Worker:
         self._send(asdict(limits))
 
     def ask(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The answers to a request up to its end; where the process ends before, the last one says why."""
+        """Yield the answers to a request; if the process ends early, the last one says why."""
         self._send(request)
         while True:
             line = self._line(self._patience)
@@ -151,7 +151,7 @@ class _Worker:
             return
 
     def end(self) -> None:
-        """End the process, whatever it is doing."""
+        """Terminate the process, whatever it is doing."""
         self._process.kill()
         self._process.wait()
         self._answers.close()
@@ -171,10 +171,10 @@ class _Worker:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended; why is said when its answer is read
+            pass  # it has ended; the reason is reported when its answer is read
 
     def _line(self, seconds: float) -> bytes | None:
-        """The next line; empty where the process has ended, None where it does not come in time."""
+        """Return the next line; empty if the process has ended, None if it does not arrive in time."""
         deadline = time.monotonic() + seconds
         parts = [self._buffer]
         while b"\n" not in parts[-1]:

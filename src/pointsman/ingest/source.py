@@ -1,4 +1,4 @@
-"""What a converter gives: the text of one document, its sections, and what could not be read."""
+"""The results of converters: the text of one document, its sections, and what could not be read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CJK_WRAP = re.compile(rf"(?<={_CJK})[ \t]*\n[ \t]*(?={_CJK})")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A file, or a part of one, that was not indexed, and why."""
+    """A file, or a part of one, that was not indexed, and the reason."""
 
     path: str
     reason: str
@@ -38,9 +38,9 @@ class Section:
 
 
 class Lines(NamedTuple):
-    """From ``offset`` of a source's text on, the text is from these lines of the file, counted from 1.
+    """Lines of the file, counted from 1, from which a source's text comes, starting at ``offset`` in the text.
 
-    ``exact`` says that a line of the text is a line of the file.
+    ``exact`` means that each line of the text is a line of the file.
     """
 
     offset: int
@@ -53,7 +53,7 @@ class Lines(NamedTuple):
 class FoundFile:
     """A file to read: its path, its id, and its size in bytes.
 
-    ``alone`` says that it is all there is to index: then its records keep their own ids.
+    ``alone`` means that it is the only file to index: then its records keep their own ids.
     """
 
     path: Path
@@ -63,15 +63,15 @@ class FoundFile:
 
 
 class Block(NamedTuple):
-    """A stretch of a document on its way into a `ParsedDocument`.
+    """A block of a document that becomes part of a `ParsedDocument`.
 
     Attributes:
-        level: Of a heading, from 1; 0 for text.
-        text: As it was read; it is cleaned later.
-        lines: The first and the last line of the file that it is from.
-        exact: Whether each of its lines is one of the file.
-        page: The page or slide that it is on, from 1; 0 in formats that have none.
-        alone: Whether it is a section of its own, not to be joined to the text around it.
+        level: Level of a heading, from 1; 0 for text.
+        text: The text as read; it is cleaned later.
+        lines: First and last line of the file that it comes from.
+        exact: Whether each of its lines is a line of the file.
+        page: Page or slide, from 1; 0 in formats without pages.
+        alone: Whether it is a separate section, not to be joined to the text around it.
     """
 
     level: int
@@ -84,21 +84,21 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """One document, extracted.
+    """One extracted document.
 
     Attributes:
         path: Its stable id: POSIX, relative to the indexed root.
         title: Its title, or an empty string.
         sections: Its text by heading, in order, without overlap.
-        text: Everything extracted; sections and chunks point into it.
+        text: All extracted text, to which the offsets of sections and chunks refer.
         kind: Its format, such as ``md`` or ``pdf``.
         metadata: JSON-serialisable values that every chunk carries.
-        record_id: The id that a record brought along; a record that fits one chunk keeps it.
-        pages: Where each page starts in ``text``, for formats that have pages.
-        lines: Which lines of the file the text is from, in order, for formats that have lines.
-        is_code: Whether lines, not sentences, are its units.
+        record_id: The id contained in a record; a record that fits one chunk keeps it.
+        pages: Where each page starts in ``text``, for formats with pages.
+        lines: Which lines of the file the text comes from, in order, for formats with lines.
+        is_code: Whether its units are lines instead of sentences.
         offset: Where ``text`` begins in the text of the whole file; see `text_of`.
-        sha256: Of the file's bytes, in hexadecimal digits; empty for what is from no file.
+        sha256: Digest of the file's bytes, in hexadecimal; empty if it does not come from a file.
     """
 
     path: str
@@ -115,11 +115,11 @@ class ParsedDocument:
     sha256: str = ""
 
     def under(self, record_id: str) -> ParsedDocument:
-        """The same source with another id."""
+        """Return the same source with another id."""
         return replace(self, record_id=record_id)
 
     def shortened(self, length: int) -> ParsedDocument:
-        """The same source without what comes after ``length`` characters."""
+        """Return the source cut after ``length`` characters."""
         sections = tuple(
             replace(section, text=section.text[: max(length - section.start, 0)]) for section in self.sections
         )
@@ -127,7 +127,7 @@ class ParsedDocument:
 
 
 def clean(text: str) -> str:
-    r"""Line ends as ``\n``, without control characters; a lone surrogate becomes U+FFFD.
+    r"""Normalise line ends to ``\n``, and remove control characters; a lone surrogate becomes U+FFFD.
 
     >>> clean("a\r\nb\x00c")
     'a\nbc'
@@ -138,7 +138,7 @@ def clean(text: str) -> str:
 
 
 def join_wrapped(text: str) -> str:
-    r"""Remove line ends between Chinese characters, where a line end separates nothing.
+    r"""Remove line ends between Chinese characters, where they separate nothing.
 
     >>> join_wrapped("铁路道\n岔 and\nmore")
     '铁路道岔 and\nmore'
@@ -147,12 +147,12 @@ def join_wrapped(text: str) -> str:
 
 
 def stem(path: str) -> str:
-    """The name of a file without its ending, for documents that say no title."""
+    """Return the name of a file without its extension, as the title of documents without one."""
     return PurePosixPath(path).stem
 
 
 LONGEST_HEADING = 200
-"""Characters; what is longer is no heading, whatever its marks say, and becomes text."""
+"""Longest heading, in characters; anything longer becomes text, whatever its markup."""
 
 
 def outline(
@@ -165,18 +165,18 @@ def outline(
 ) -> ParsedDocument:
     """Assemble a source from headings (level 1 and up) and blocks of text (level 0), in order.
 
-    A heading that has neither text nor headings below it becomes a section of its own words, so nothing is lost.
-    The title is the one given, else the first heading, else the name of the file.
+    A heading without text or headings below it becomes a section of its own words, so nothing is lost. The title is the
+    given one, else the first heading, else the name of the file.
     """
     parts: list[str] = []
     lines: list[Lines] = []
     pages: list[int] = []
     spans: list[tuple[tuple[str, ...], int, int]] = []
     stack: list[tuple[int, str]] = []
-    bare: tuple[int, int] | None = None  # span of the latest heading while nothing stands below it
+    bare: tuple[int, int] | None = None  # range of the latest heading as long as nothing is below it
     position = 0
     names: tuple[str, ...] = ()
-    open_ended = False  # whether the next text may go on the latest span
+    open_ended = False  # whether the next text may extend the latest range
     for block in blocks:
         raw = clean(block.text)
         text = raw.strip()
@@ -223,19 +223,19 @@ def outline(
 
 
 class Row(NamedTuple):
-    """A row of a table: its cells, and its number in the sheet, from 1, where it has one."""
+    """A row of a table: its cells, and its number in the sheet, from 1, if known."""
 
     cells: tuple[str, ...]
     number: int | None = None
 
 
 def table_blocks(rows: Iterable[Row], *, page: int = 0) -> Iterator[Block]:
-    """A table in stretches that make a passage each, a line a row, below the table's first row, its header.
+    """Yield a table as blocks of one passage each, one line per row, below the table's first row, its header.
 
-    A header longer than the rows of a stretch stands above the first one only.
+    A header longer than the rows of a block is only above the first one.
     """
     header = ""
-    waiting: Block | None = None  # the latest stretch, until it is known whether another one follows
+    waiting: Block | None = None  # the latest block, until it is known whether another one follows
     for lines, numbers in _stretches(rows):
         text = "\n".join(lines)
         if header and len(header) <= max(len(text), 200):
@@ -250,7 +250,7 @@ def table_blocks(rows: Iterable[Row], *, page: int = 0) -> Iterator[Block]:
 
 
 def _stretches(rows: Iterable[Row]) -> Iterator[tuple[list[str], list[int]]]:
-    """Lines of a table, and their numbers where they have some, up to a length."""
+    """Yield groups of a table's lines up to a length, with their numbers if known."""
     lines: list[str] = []
     numbers: list[int] = []
     length = 0
@@ -269,4 +269,4 @@ def _stretches(rows: Iterable[Row]) -> Iterator[tuple[list[str], list[int]]]:
         yield lines, numbers
 
 
-_STRETCH = 350  # characters of rows: with the header less than a passage, even of figures
+_STRETCH = 350  # characters of rows: with the header less than a passage, even for digits

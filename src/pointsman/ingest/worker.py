@@ -1,7 +1,7 @@
-"""The process that reads files: it converts whatever it is given, and may be ended at any moment.
+"""The process that reads files: it converts its input, and may be terminated at any moment.
 
-One line of JSON asks for a file, lines of JSON answer; `FileReader` is at the other end. Nothing that a file can do to
-this process, from using up its time or memory to crashing it, reaches the process that asked.
+A request is one line of JSON, the answers are lines of JSON; `FileReader` is the other side. Whatever a file does to
+this process, from exhausting its time or memory to crashing it, does not affect the process that sent the request.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _BATCH = 200  # passages in one line
 
 Answer = dict[str, Any]
 """``documents`` ([id, text, metadata]), ``problems`` ([path, reason]) or ``text``; ``end`` in a file's last one;
-empty ones say that the work goes on."""
+empty ones mean that work is in progress."""
 
 
 def main() -> None:
     """Answer requests from standard input until it ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not get between the answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked, who ends this process then
+    os.dup2(2, 1)  # output of libraries must not mix with the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process, which then terminates this one
     limits = FileLimits(**json.loads(sys.stdin.buffer.readline()))
     resource.setrlimit(resource.RLIMIT_DATA, (limits.memory, limits.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _allow_seconds(seconds: int) -> None:
-    """Let the system end this process when one file takes longer."""
+    """Let the system terminate this process if one file takes longer."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     resource.setrlimit(
         resource.RLIMIT_CPU, (int(usage.ru_utime + usage.ru_stime) + seconds + 1, resource.RLIM_INFINITY)
@@ -66,7 +66,7 @@ def _allow_seconds(seconds: int) -> None:
 
 
 def _answers(request: dict[str, Any], limits: FileLimits, before_picture: Callable[[], None]) -> Iterator[Answer]:
-    """What is asked for, and ``last`` where this process has used so much memory that a fresh one is better."""
+    """Yield the answers, with ``last`` if this process has used so much memory that a fresh one is better."""
     path = request["id"]
     try:
         data = Path(request["path"]).read_bytes()
@@ -82,14 +82,14 @@ def _answers(request: dict[str, Any], limits: FileLimits, before_picture: Callab
     except MemoryError:
         yield {"problems": [[path, out_of_memory(limits)]], "stopped": True, "end": True, "last": True}
         return
-    except Exception as error:  # noqa: BLE001  (whatever a hostile file makes a parser raise: it is reported)
+    except Exception as error:  # noqa: BLE001  (a hostile file may make a parser raise any exception; it is reported)
         reason = f"cannot be converted: {type(error).__name__}: {error}"[:1000]
     problems = [[path, reason]] if reason else []
     yield {"problems": problems, "stopped": bool(reason), "end": True, "last": _peak() > limits.memory // 2}
 
 
 def out_of_memory(limits: FileLimits) -> str:
-    """The reason that is reported for a file that needs more memory than it may have."""
+    """Return the reason reported for a file that needs more memory than allowed."""
     return f"needs more than {limits.memory >> 20} MB of memory; raise the limit memory to index it"
 
 
@@ -118,7 +118,7 @@ def _passages(request: dict[str, Any], converted: Converted) -> Iterator[Answer]
 
 
 def _peak() -> int:
-    """The most memory this process has held, in bytes; ``ru_maxrss`` would count the process it was forked from."""
+    """Return the peak memory of this process in bytes; ``ru_maxrss`` would include the process it was forked from."""
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "VmHWM":

@@ -60,8 +60,16 @@ def measured(store: Store, embedder: Embedder, spread: CosineSpread | None) -> B
 
 def spread_evenly(store: Store, ids: Sequence[str], count: int) -> list[Document]:
     """At most ``count`` of these documents, spread evenly over the order in which they came."""
-    chosen = [ids[place * len(ids) // count] for place in range(count)] if len(ids) > count else list(ids)
-    return [document for document in store.get(chosen) if document is not None]
+    return [document for document in store.get(evenly(ids, count)) if document is not None]
+
+
+def evenly(items: Sequence[str], count: int) -> list[str]:
+    """At most ``count`` of them, spread evenly over their order.
+
+    >>> evenly(["a", "b", "c", "d"], 2)
+    ['a', 'c']
+    """
+    return [items[place * len(items) // count] for place in range(count)] if len(items) > count else list(items)
 
 
 def background_of(

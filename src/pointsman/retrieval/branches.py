@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pointsman._twins import in_thread
-from pointsman.errors import InputError, RetrievalError
+from pointsman.errors import InputError, RetrievalError, StoreError
 from pointsman.retrieval.candidates import KeyOf, Results, RetrieverResults, ScoreGap, StoreResults
 from pointsman.retrieval.dispatch import Breaker, Call, Mode, describe, reporting
 from pointsman.retrieval.source import words_in
@@ -94,12 +94,20 @@ class SourceBranch:
         return not needs_vector or question.query.text in self.source.query_vectors
 
     def search(self, questions: Sequence[Question], depth: int) -> list[Results]:
-        """Search for all questions at once."""
+        """Search for all questions at once; two round trips where a store scores only each list's own candidates."""
         store = self.source.store
         with store.pinned():
             statistics = store.statistics()
             looks = [self._look(question, depth, statistics) for question in questions]
-            return self._results(looks, store.search([look for look, _ in looks]), statistics)
+            lists = store.search([look for look, _ in looks])
+            if gaps := self._gaps(questions, lists):
+                try:
+                    scores = store.score([looks[place][0] for place in gaps], list(gaps.values()))
+                except StoreError as error:
+                    lists = self._unfilled(lists, error)
+                else:
+                    lists = _filled(lists, gaps, scores)
+            return self._results(looks, lists, statistics)
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Async version of `search`; embedding, and a store in this process, run in a worker thread."""
@@ -111,8 +119,39 @@ class SourceBranch:
             return statistics, [self._look(question, depth, statistics) for question in questions]
 
         statistics, looks = await in_thread(look)
-        lists = await self.source.store.asearch([look for look, _ in looks])
+        store = self.source.store
+        lists = await store.asearch([look for look, _ in looks])
+        if gaps := self._gaps(questions, lists):
+            try:
+                scores = await store.ascore([looks[place][0] for place in gaps], list(gaps.values()))
+            except StoreError as error:
+                lists = self._unfilled(lists, error)
+            else:
+                lists = _filled(lists, gaps, scores)
         return self._results(looks, lists, statistics)
+
+    def _gaps(self, questions: Sequence[Question], lists: Sequence[Lists]) -> dict[int, list[Any]]:
+        """By the place of a question, the candidates that one list alone can score, where the store can score them.
+
+        Questions with variants are left to `complete`, which scores the candidates of all of them by each.
+        """
+        info = self.source.store.info
+        if info.can(Capability.LOCAL) or not info.can(Capability.SCORES_OTHERS):
+            return {}
+        gaps: dict[int, list[Any]] = {}
+        for place, (question, one) in enumerate(zip(questions, lists, strict=True)):
+            following = questions[place + 1 : place + 2]
+            if question.variant is not None or (following and following[0].variant is not None):
+                continue
+            scores = list(one.scores.values())
+            if len(scores) == 2 and scores[0].keys() != scores[1].keys():
+                gaps[place] = sorted(scores[0].keys() ^ scores[1].keys(), key=str)
+        return gaps
+
+    def _unfilled(self, lists: Sequence[Lists], error: StoreError) -> list[Lists]:
+        """The lists as they are, with a note."""
+        note = f"{self.name}: {describe(error)}; what only one list has found is scored by that list alone"
+        return [replace(one, degraded=(*one.degraded, note)) for one in lists]
 
     def _look(self, question: Question, depth: int, statistics: Statistics) -> tuple[Look, tuple[str, ...]]:
         """The store's look for a question, and notes about texts that could not be embedded."""
@@ -156,6 +195,17 @@ class SourceBranch:
             return ()
         due = f"the vectors of {statistics.vectors_due} of {statistics.documents} documents are still to come"
         return (f"{self.name}: {due}; {UNTIL_THEN}",)
+
+
+def _filled(lists: Sequence[Lists], gaps: Mapping[int, Any], scores: Sequence[Scores]) -> list[Lists]:
+    """The lists with these scores beside their own, by place."""
+    filled = list(lists)
+    for place, added in zip(gaps, scores, strict=True):
+        own = filled[place].scores
+        filled[place] = replace(
+            filled[place], scores={name: {**added.get(name, {}), **values} for name, values in own.items()}
+        )
+    return filled
 
 
 class RetrieverBranch:

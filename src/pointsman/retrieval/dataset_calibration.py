@@ -1,4 +1,4 @@
-"""The calibration of a dataset by `pointsman calibrate`: the relevance of its hits, and how many hold an answer.
+"""The calibration of a dataset by `pointsman calibrate`: what its hits are worth, and what a reranker gains there.
 
 It is fitted to the dataset's own questions, overrides the built-in calibration for that dataset, and affects no other.
 All calibrations of a workspace form one record.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Self
 
 from pointsman.errors import InputError
@@ -99,6 +99,52 @@ def shares(relevance: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
+class Reranking:
+    """Whether a reranker gains on a dataset, by questions that nothing was fitted to.
+
+    Attributes:
+        name: of the reranker: its model and the settings that change its scores.
+        adopted: whether ``auto`` uses it.
+        questions: how many, and of which kind.
+        before: nDCG@10 without it.
+        after: nDCG@10 with it.
+        lower: the lower end of the one-sided 95 % interval of the gain.
+        milliseconds: that it takes of a search, the median; 0 where it has answered none.
+        problem: why it could not be measured; empty where it was.
+
+    Raises:
+        InputError: a member is of another type, or a number is out of range.
+    """
+
+    name: str
+    adopted: bool
+    questions: str
+    before: float
+    after: float
+    lower: float
+    milliseconds: float
+    problem: str = ""
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.name, self.questions, self.problem)):
+            raise InputError("name, questions and problem of a reranking are strings")
+        if not isinstance(self.adopted, bool):
+            raise InputError(f"adopted of a reranking is true or false, not {self.adopted!r:.80}")
+        if not all(map(_is_finite, (self.before, self.after, self.lower, self.milliseconds))):
+            raise InputError("before, after, lower and milliseconds of a reranking are finite numbers")
+
+    @property
+    def reason(self) -> str:
+        """What was decided, with the figures."""
+        if self.problem:
+            return f"{self.name} is not adopted: {self.problem}"
+        gain = f"nDCG@10 {self.before:.4f} without, {self.after:.4f} with it on {self.questions}"
+        surely = f"gain at least {self.lower:+.4f}"
+        verdict = f"adopted, {surely}" if self.adopted else f"not adopted, no gain is sure ({surely})"
+        return f"{self.name} is {verdict}: {gain}, {self.milliseconds:.0f} ms a search"
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """The values fitted to one dataset.
 
@@ -106,11 +152,13 @@ class Calibration:
         origin: what they were fitted to, in words.
         relevance: the calibrations, one per form of evidence; empty if the built-in ones apply.
         coverage: how many hits hold an answer; None without labels.
+        reranking: whether the reranker of the settings gains; None where none was measured.
     """
 
     origin: str
     relevance: tuple[Relevance, ...] = ()
     coverage: Coverage | None = None
+    reranking: Reranking | None = None
 
     @classmethod
     def of(cls, values: Any) -> Self:
@@ -119,8 +167,13 @@ class Calibration:
         Raises:
             InputError: it is not a calibration.
         """
-        if not isinstance(values, dict) or set(values) != {"origin", "relevance", "coverage"}:
+        if not isinstance(values, dict) or set(values) - {"reranking"} != {"origin", "relevance", "coverage"}:
             raise InputError(f"what is kept of a dataset has origin, relevance and coverage, not {values!r:.80}")
+        reranking = values.get("reranking")  # records of earlier versions have none
+        if reranking is not None:
+            if not isinstance(reranking, dict) or set(reranking) != {one.name for one in fields(Reranking)}:
+                raise InputError(f"reranking has {', '.join(Reranking.__slots__)}, not {reranking!r:.80}")
+            reranking = Reranking(**reranking)
         origin, relevance, coverage = values["origin"], values["relevance"], values["coverage"]
         if not isinstance(origin, str) or not isinstance(relevance, list):
             raise InputError(f"origin is a string and relevance a list, not {origin!r:.80} and {relevance!r:.80}")
@@ -130,7 +183,7 @@ class Calibration:
             if not isinstance(coverage["scores"], list):
                 raise InputError(f"scores of a coverage are a list, not {coverage['scores']!r:.80}")
             coverage = Coverage(coverage["questions"], tuple(coverage["scores"]), coverage["way"])
-        return cls(origin, tuple(Relevance.of(one) for one in relevance), coverage)
+        return cls(origin, tuple(Relevance.of(one) for one in relevance), coverage, reranking)
 
 
 def to_json(calibrations: Mapping[str, Calibration]) -> str:
@@ -155,6 +208,10 @@ def read_calibrations(text: str, where: str) -> dict[str, Calibration]:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_share(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""The HTTP service: searching for others, with keys, limits, metrics and a console."""
+"""The HTTP service: search over the network, with keys, limits, metrics and a console."""
 
 from __future__ import annotations
 

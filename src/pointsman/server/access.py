@@ -1,7 +1,7 @@
-"""What a request may do: from its headers to the datasets that exist for it.
+"""What a request may do: from its headers to the datasets it may see.
 
-A dataset outside a key's scope is no forbidden one: for that key it does not exist, and nothing in any answer may tell
-it from one that really does not.
+For a key, a dataset outside its scope does not exist rather than being forbidden: no answer may distinguish it from a
+dataset that really does not exist.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FORWARDED: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"})
-"""What a proxy adds. Behind one, everybody comes from this machine, and the address says nothing of who asks."""
+"""Headers added by proxies. Behind a proxy every client has this machine's address, which identifies no one."""
 
-_LONGEST: Final = 256  # bytes of a header that may hold a key; a key has 56
+_LONGEST: Final = 256  # bytes of a header that may hold a key; a key has 56 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Access:
     """What a request may do.
 
     Attributes:
-        key_id: of the key; None where there are no keys and everybody on this machine may do everything.
-        name: the key's.
-        datasets: the names it is for, whether there are such datasets or not; None: all.
-        read: whether it may search and read.
-        write: whether it may add and delete.
+        key_id: id of the key; None if there are no keys and everyone on this machine may do everything.
+        name: name of the key.
+        datasets: names the key covers, whether or not such datasets exist; None means all.
+        read: whether the request may search and read.
+        write: whether the request may add and delete.
     """
 
     key_id: str | None
@@ -48,32 +48,32 @@ class Access:
 
     @classmethod
     def open(cls) -> Self:
-        """Everything: there are no keys, and only this machine reaches the service."""
+        """Return access to everything: there are no keys, and only this machine reaches the service."""
         return cls(None, "", None, read=True, write=True)
 
     @classmethod
     def of(cls, key: ApiKey) -> Self:
-        """What this key may do."""
+        """Return what this key allows."""
         datasets = None if key.datasets == ALL else frozenset(key.datasets)
         return cls(key.id, key.name, datasets, read="read" in key.scopes, write="write" in key.scopes)
 
     def sees(self, name: str) -> bool:
-        """Whether a dataset of this name, if there is one, exists for it."""
+        """Whether a dataset of this name, if it exists, is visible to the request."""
         return self.datasets is None or name in self.datasets
 
     def visible(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that exist for it, in their order."""
+        """Return the visible ones of the names, in their order."""
         return [name for name in names if self.sees(name)]
 
     def chosen(self, names: Sequence[str] | None, existing: Iterable[str]) -> list[str]:
-        """The datasets to act on: those that were asked for, each once, or all that exist for it.
+        """Return the datasets to act on: the requested ones without duplicates, or all visible ones.
 
         Args:
-            names: names; None for all.
-            existing: the names of all datasets there are.
+            names: requested names; None for all.
+            existing: names of all existing datasets.
 
         Raises:
-            Problem: ``not-found``: one that was asked for does not exist, or not for this key; both read the same.
+            Problem: ``not-found``: a requested dataset does not exist or is not visible; both messages are the same.
         """
         visible = self.visible(existing)
         if names is None:
@@ -84,22 +84,22 @@ class Access:
         return list(dict.fromkeys(names))
 
     def require_read(self) -> None:
-        """Check that it may search and read.
+        """Check that the request may search and read.
 
         Raises:
-            Problem: ``forbidden``: it is a key for writing only.
+            Problem: ``forbidden``: the key is for writing only.
         """
         if not self.read:
             raise Problem("forbidden", "this key is for writing only; it needs the scope 'read'")
 
     def require_write(self, name: str) -> None:
-        """Check that it may change the dataset of this name, or make it.
+        """Check that the request may change or create the dataset of this name.
 
-        It says the same of a dataset that there is and of one that there is not; where one has to be there, ask
-        `chosen` first, so that one outside the key's scope is not found rather than forbidden.
+        The result does not depend on whether the dataset exists. If it has to exist, call `chosen` first, so that a
+        dataset outside the key's scope is reported as not found rather than forbidden.
 
         Raises:
-            Problem: ``forbidden``: the key is for reading only, or the name is outside its datasets.
+            Problem: ``forbidden``: the key is for reading only, or does not cover the name.
         """
         if not self.write:
             raise Problem("forbidden", "this key is for reading only; it needs the scope 'write'")
@@ -107,13 +107,13 @@ class Access:
             raise Problem("forbidden", f"this key is not for a dataset named {name!r:.80}")
 
     def require_all(self, *, write: bool = False) -> None:
-        """Check that it is for all datasets, as what concerns the whole workspace needs.
+        """Check that the request covers all datasets, as operations on the whole workspace require.
 
         Args:
-            write: whether it also has to be one for writing.
+            write: whether write access is required too.
 
         Raises:
-            Problem: ``forbidden``.
+            Problem: ``forbidden``: the key does not cover all datasets, or is not for writing.
         """
         if self.datasets is not None:
             raise Problem("forbidden", "a key for all datasets is required")
@@ -124,21 +124,21 @@ class Access:
 def authenticate(
     headers: Headers | Iterable[tuple[bytes, bytes]], keys: KeyStore, *, loopback: bool, keyless: bool = False
 ) -> Access:
-    """Who asks, by ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
+    """Authenticate a request by ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``.
 
-    As long as a workspace has had no key, everybody who reaches the service over the loopback interface may do
-    everything; not so through a proxy, behind which the whole network may be. From the first key on, every request
-    needs a valid one, also when all keys are gone again.
+    As long as a workspace has never had a key, everyone who reaches the service over the loopback interface may do
+    everything, except through a proxy, which may serve the whole network. From the first key on, every request needs a
+    valid key, even after all keys are gone.
 
     Args:
-        headers: of the request, names in lower case, as ASGI has them, or Starlette's.
-        keys: of the workspace.
-        loopback: whether the service is bound to loopback addresses alone.
-        keyless: the operator has said that there, and without any key, everybody may do everything.
+        headers: of the request, with lower-case names, as in ASGI, or Starlette's.
+        keys: keys of the workspace.
+        loopback: whether the service is bound to loopback addresses only.
+        keyless: the operator has allowed everyone on loopback to do everything without a key.
 
     Raises:
-        Problem: ``unauthorized``, with the same words for a key that is missing, malformed, wrong, revoked or expired,
-            given twice, or in both headers differently; ``unavailable`` where the file of keys cannot be read.
+        Problem: ``unauthorized``, with the same text for a key that is missing, malformed, wrong, revoked, expired,
+            given twice or different in the two headers; ``unavailable`` if the key file cannot be read.
     """
     bearers: list[bytes] = []
     plain: list[bytes] = []
@@ -161,16 +161,16 @@ def authenticate(
         if loopback and not forwarded and ((keyless and not credentials) or keys.empty()):
             return Access.open()
     except StoreError as error:
-        log.error("nobody is admitted: %s", error)  # noqa: TRY400  (it tells all; a request has no use for a traceback)
+        log.error("nobody is admitted: %s", error)  # noqa: TRY400  (a request has no use for a traceback)
         raise Problem("unavailable", "keys cannot be checked; see the log") from error
     raise _unauthorized()
 
 
 def access_of(scope: Mapping[str, Any]) -> Access:
-    """What the request of this ASGI scope may do, as the guard in front of the application has found.
+    """Return the access of the request of this ASGI scope, as determined by the guard in front of the application.
 
     Raises:
-        Problem: ``unauthorized``: nothing has; a route that stands outside the guard gives nothing away.
+        Problem: ``unauthorized``: the guard has not run; a route outside the guard reveals nothing.
     """
     access = scope.get("state", {}).get("access")
     if not isinstance(access, Access):

@@ -1,4 +1,4 @@
-"""How answers leave: one fast way to JSON, and one to a stream."""
+"""How answers are sent: one fast way to write JSON, and one for streams."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 class Json(JSONResponse):
-    """A plain value as JSON; what JSON has no number for becomes null."""
+    """A plain value as JSON; numbers that JSON cannot express become null."""
 
     def render(self, content: Any) -> bytes:
-        """The body."""
+        """Return the body."""
         return plain(content)
 
 
 class Lines(StreamingResponse):
-    """A stream that is sent while the request's own body is still read.
+    """A stream that is sent while the request's body is still being read.
 
-    The usual one waits for the client to go by reading the request, and would swallow parts of the body.
+    Starlette's own class detects a disconnected client by reading the request, and would swallow parts of the body.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  (ASGI's)
@@ -35,10 +35,10 @@ class Lines(StreamingResponse):
 
 
 def plain(value: Any) -> bytes:
-    """A plain value as one line of JSON in UTF-8."""
+    """Encode a plain value as one line of JSON in UTF-8."""
     return to_json(value, inf_nan_mode="null")
 
 
 def event(name: str, value: Any) -> bytes:
-    """A server-sent event; JSON in one line needs no escaping."""
+    """Encode a server-sent event; JSON on one line needs no escaping."""
     return b"event: " + name.encode() + b"\ndata: " + plain(value) + b"\n\n"

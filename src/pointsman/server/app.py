@@ -1,4 +1,4 @@
-"""The application: routes, what they share, and the layers around them.
+"""The application: its routes, their shared state, and the layers around them.
 
 ::
 
@@ -66,23 +66,23 @@ def create_app(
     origins: Collection[str] = (),
     worker: bool = False,
 ) -> ASGIApp:
-    """The HTTP service over a workspace, as an ASGI application; it closes the workspace when it ends.
+    """Create the HTTP service over a workspace, as an ASGI application; it closes the workspace on shutdown.
 
     Args:
-        workspace: what is served.
-        settings: of searches; the workspace's own unless given.
-        settings_file: where they are read again when it changes.
-        limits: of requests.
-        keys: who may do what; those kept in the workspace unless given.
-        loopback: whether only this machine reaches the service; then, and as long as there has never been a key,
-            everybody may do everything.
-        keyless: on this machine everybody may do everything without a key, whatever keys there are or have been.
-        hosts: names it is served under, beside the loopback ones.
-        origins: whose pages may change things, beside its own.
-        worker: whether it is one of several processes.
+        workspace: the workspace to serve.
+        settings: search settings; the workspace's own by default.
+        settings_file: the file from which settings are reloaded when it changes.
+        limits: limits of requests.
+        keys: API keys; by default those stored in the workspace.
+        loopback: whether only this machine reaches the service; then everyone may do everything as long as there has
+            never been a key.
+        keyless: everyone on this machine may do everything without a key, whatever keys exist or existed.
+        hosts: host names of the service besides the loopback ones.
+        origins: other origins whose pages may make changes.
+        worker: whether the application is one of several processes.
 
     Raises:
-        InputError: a host, an origin or a setting cannot be used.
+        InputError: a host, an origin or a setting is invalid.
     """
     configure(workspace, settings or (Settings.load(settings_file) if settings_file else workspace.settings))
     limits = limits or Limits()
@@ -100,7 +100,7 @@ OPTIONS: Final[dict[str, Any]] = {
     "version": __version__,
     "description": _ABOUT,
     "openapi_url": "/api/openapi.json",
-    "docs_url": None,  # those pages load scripts from elsewhere
+    "docs_url": None,  # those pages load scripts from other sites
     "redoc_url": None,
     "redirect_slashes": False,
     "default_response_class": Json,
@@ -111,7 +111,7 @@ _ROUTERS: Final = (retrieval.router, datasets.router, operation.router, protocol
 
 
 def describe(app: FastAPI) -> FastAPI:
-    """The application with its routes, and with the OpenAPI description that fits them."""
+    """Add the routes and the OpenAPI description that fits them, and return the application."""
     for router in _ROUTERS:
         app.include_router(router)
     app.include_router(console.router)
@@ -145,7 +145,7 @@ def describe(app: FastAPI) -> FastAPI:
 def _lifespan(state: State, settings_file: str | Path | None) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        threads = ThreadPoolExecutor(state.limits.concurrency + 16, "pointsman-request")  # searches, and shorter reads
+        threads = ThreadPoolExecutor(state.limits.concurrency + 16, "pointsman-request")  # for searches and short reads
         asyncio.get_running_loop().set_default_executor(threads)
         workspace = state.workspace
         reloader = Reloader(workspace, workspace.settings, settings_file, on_change=partial(configure, workspace))
@@ -164,7 +164,7 @@ def _lifespan(state: State, settings_file: str | Path | None) -> Any:
 
 
 async def _warm(state: State) -> None:
-    """Open what is there and load the embedder, so that the first request does not wait for it; then be ready."""
+    """Open the datasets and load the embedder, so that the first request does not wait for them; then set ready."""
     try:
         await anyio.to_thread.run_sync(_open, state.workspace, abandon_on_cancel=True)
     except Exception:
@@ -204,7 +204,7 @@ async def _embed(state: State) -> None:
 
 
 def _read_words(workspace: Workspace) -> None:
-    """Read the words that queries are corrected by, which takes seconds for a large dataset."""
+    """Read the vocabularies for spelling correction, which takes seconds for a large dataset."""
     from pointsman.retrieval.vocabulary import Vocabulary
 
     try:
@@ -237,7 +237,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     if isinstance(cause, (Problem, PointsmanError)):
         return await _problem(request, cause)
     headers = dict(error.headers or {})
-    if error.status_code == 405:  # the framework names the methods of one route, and a path has several
+    if error.status_code == 405:  # the framework names the methods of one route, but a path has several
         routes = (route for router in _ROUTERS for route in router.routes)
         methods = {method for route in routes for method in _methods(route, request.scope)}
         headers["Allow"] = ", ".join(sorted(methods))
@@ -246,5 +246,5 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 
 
 def _methods(route: BaseRoute, scope: Scope) -> Collection[str]:
-    """The methods that a route takes on a path, if it is one for that path."""
+    """Return the methods that a route accepts, if it matches the path."""
     return (getattr(route, "methods", None) or ()) if route.matches(scope)[0] is not Match.NONE else ()

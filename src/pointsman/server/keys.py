@@ -1,8 +1,8 @@
-"""Keys to the HTTP service: who may use it, for which datasets, and until when.
+"""API keys of the HTTP service: who may use it, for which datasets, and until when.
 
-A key's text is ``ptm_<id>_<secret>``: 8 hexadecimal digits that name it, and 32 random bytes as 43 characters of
-URL-safe base64. It is shown once, when it is made; the workspace keeps its SHA-256. Nothing slower is needed: slow
-hashes protect passwords that somebody could guess, and nobody guesses 256 random bits.
+A key's text is ``ptm_<id>_<secret>``: 8 hexadecimal digits that identify the key, and 32 random bytes as 43 characters
+of URL-safe base64. It is shown once, on creation; the workspace stores its SHA-256. A slow hash is not needed: slow
+hashes protect guessable passwords, and 256 random bits cannot be guessed.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FILE: Final = "keys.json"
-"""The name of the file in a workspace."""
+"""Name of the file in a workspace."""
 KIND: Final = "keys"
-"""The kind of the record in a server."""
+"""Kind of the record in a server."""
 
 FORMAT: Final = 1
 ALL: Final = ("*",)
-"""The datasets of a key for all of them, also those that are made later."""
+"""Datasets of a key that covers all of them, including those created later."""
 
 SCOPES: Final = ("read", "write")
 
@@ -57,25 +57,25 @@ _KEY_TEXT: Final = re.compile(r"ptm_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
 _ID: Final = re.compile(r"[0-9a-f]{8}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _LONGEST_NAME: Final = 64  # characters
-_LARGEST_FILE: Final = 16_000_000  # bytes, some 50,000 keys; what is larger was not written by us
-_PATIENCE: Final = 10.0  # seconds; another change of keys takes milliseconds
-_FRESH: Final = 0.5  # seconds for which a record is believed
-_ATTEMPTS: Final = 20  # at a change that others get in the way of
-_NO_HASH: Final = "0" * 64  # what a key that is not there is compared with, so that it takes as long
+_LARGEST_FILE: Final = 16_000_000  # bytes, some 50,000 keys; we do not write larger files
+_PATIENCE: Final = 10.0  # seconds; changing keys takes milliseconds
+_FRESH: Final = 0.5  # seconds for which a record is trusted
+_ATTEMPTS: Final = 20  # at a change when others interfere
+_NO_HASH: Final = "0" * 64  # compared with the text if the key does not exist, so that it takes as long
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """What is known of a key; not its text.
+    """What is stored about a key, which does not include its text.
 
     Attributes:
         id: 8 hexadecimal digits, part of the text.
-        name: whose it is, or what it is for.
-        datasets: the names that it is for; ``("*",)`` means all.
-        scopes: of ``"read"`` and ``"write"``.
-        created: when it was made, in UTC.
-        expires: from when on it is no longer valid; None: it does not expire.
-        revoked: when it was revoked; None where it was not.
+        name: owner or purpose of the key.
+        datasets: names of the datasets it covers; ``("*",)`` means all.
+        scopes: ``"read"``, ``"write"`` or both.
+        created: creation time, in UTC.
+        expires: time from which it is invalid; None if it does not expire.
+        revoked: time of revocation; None if it is not revoked.
     """
 
     id: str
@@ -87,13 +87,13 @@ class ApiKey:
     revoked: datetime | None = None
 
     def valid(self, now: datetime) -> bool:
-        """Whether it opens anything at this time."""
+        """Whether the key is valid at this time."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key that was just made, and its text, which is nowhere else."""
+    """A new key and its text, which is stored nowhere."""
 
     key: ApiKey
     text: str = field(repr=False)
@@ -110,7 +110,7 @@ _Stamp = tuple[int, int, int] | str
 
 @dataclass(frozen=True, slots=True)
 class _KeyState:
-    """What is kept as it was read: replaced whole, so that threads see one state or the other."""
+    """What was read last; replaced as a whole, so that threads see either the old or the new state."""
 
     stamp: _Stamp
     entries: Mapping[str, _Entry]
@@ -120,14 +120,14 @@ class _KeyState:
 class KeyStore:
     """The keys of a workspace, in one file that only its owner may read.
 
-    Several processes may use one file: changes are made under a lock, and every check first looks whether the file has
-    changed (one ``stat``), so that a key works, or no longer does, from the moment a command line made or revoked it.
+    Several processes may use one file: changes are made under a lock, and every check first tests whether the file has
+    changed (one ``stat``). So a key that a command creates or revokes is valid or invalid at once.
 
-    What cannot be read opens nothing: a damaged file, or one that was there and is gone, is an error at every check.
+    Unreadable keys admit no one: if the file is damaged, or existed and is gone, every check raises an error.
 
     Args:
-        path: the file, ``<workspace>/keys.json``; made with the first key.
-        clock: tells the time, in UTC.
+        path: the file, ``<workspace>/keys.json``; created with the first key.
+        clock: returns the time, in UTC.
     """
 
     def __init__(self, path: str | Path, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -144,18 +144,18 @@ class KeyStore:
         scopes: Sequence[str] = SCOPES,
         expires: datetime | None = None,
     ) -> NewKey:
-        """Make a key; its text is in the answer and cannot be had again.
+        """Create a key; its text is only in the result and cannot be retrieved again.
 
         Args:
-            name: whose it is, 1 to 64 printable characters; two keys may share one.
-            datasets: what it is for, also names that there is no dataset of yet; ``("*",)``: all.
+            name: owner or purpose, 1 to 64 printable characters; need not be unique.
+            datasets: names of the datasets it covers, which need not exist yet; ``("*",)`` means all.
             scopes: ``"read"``, ``"write"`` or both.
-            expires: with a time zone, and in the future.
+            expires: a time in the future, with a time zone.
 
         Raises:
-            InputError: any of these cannot be used.
-            CorruptStoreError: the file is damaged; it is left as it is.
-            LockedError: another process is changing keys and does not come to an end.
+            InputError: an argument is invalid.
+            CorruptStoreError: the file is damaged; it is left unchanged.
+            LockedError: another process holds the lock on the keys for too long.
             StoreError: the file cannot be written.
         """
         key = ApiKey("", _name(name), _datasets(datasets), _scopes(scopes), self._clock(), _expires(expires))
@@ -172,12 +172,12 @@ class KeyStore:
         return self._change(add)
 
     def revoke(self, key_id: str) -> ApiKey:
-        """Revoke a key, from now on and for good; it stays in the list. One that is revoked already stays so.
+        """Revoke a key at once and for good; it stays in the list. Revoking it again has no effect.
 
         Raises:
-            UnknownNameError: there is none of this id.
-            CorruptStoreError: the file is damaged; it is left as it is.
-            LockedError: another process is changing keys and does not come to an end.
+            UnknownNameError: no key has this id.
+            CorruptStoreError: the file is damaged; it is left unchanged.
+            LockedError: another process holds the lock on the keys for too long.
             StoreError: the file cannot be written.
         """
 
@@ -197,15 +197,15 @@ class KeyStore:
         return True
 
     def refresh(self) -> None:
-        """Look at what is kept, if that takes a while."""
+        """Read the keys anew if that needs a remote call."""
 
     def check(self, text: str) -> ApiKey | None:
-        """Returns the key with this text; None if it is unknown, expired or revoked.
+        """Return the key with this text; None if it is unknown, expired or revoked.
 
         Takes as long for a key that exists as for one that does not.
 
         Raises:
-            CorruptStoreError: the file is damaged or unreadable, so nobody can be let in.
+            CorruptStoreError: the file is damaged or unreadable, so no one can be admitted.
         """
         entries = self._read().entries
         match = _KEY_TEXT.fullmatch(text)
@@ -214,10 +214,10 @@ class KeyStore:
         return entry.key if same and entry is not None and entry.key.valid(self._clock()) else None
 
     def empty(self) -> bool:
-        """Whether there has never been a key here.
+        """Whether this workspace has never had a key.
 
-        A key that expired or was revoked is still one. Where the file is gone, or somebody has taken the keys out of
-        it, the lock beside it tells that there have been some.
+        An expired or revoked key counts as a key. If the file is gone, or its keys were removed, the lock file shows
+        that there were some.
 
         Raises:
             CorruptStoreError: the file is damaged or unreadable.
@@ -225,7 +225,7 @@ class KeyStore:
         return self._read().stamp == "absent" and not self._lock.exists()
 
     def usable(self) -> bool:
-        """Whether any key opens anything now.
+        """Whether any key is currently valid.
 
         Raises:
             CorruptStoreError: the file is damaged or unreadable.
@@ -234,7 +234,7 @@ class KeyStore:
         return any(entry.key.valid(now) for entry in self._read().entries.values())
 
     def list(self) -> list[ApiKey]:
-        """All keys, also those that have expired or were revoked, in the order of their making.
+        """Return all keys, including expired and revoked ones, in order of creation.
 
         Raises:
             CorruptStoreError: the file is damaged or unreadable.
@@ -254,10 +254,10 @@ class KeyStore:
         return state
 
     def _reread(self, state: _KeyState | None) -> _KeyState:
-        """The file's state; one that is damaged is remembered as such, and not parsed anew for every request."""
+        """Return the file's state; a damaged one is remembered, so that it is not parsed again for every request."""
         try:
             with self.path.open("rb") as file:
-                about = os.fstat(file.fileno())  # of what is read here, whatever is renamed into its place meanwhile
+                about = os.fstat(file.fileno())  # of this file, even if another one has replaced it meanwhile
                 stamp = about.st_ino, about.st_mtime_ns, about.st_size
                 return _state_of(stamp, file.read(_LARGEST_FILE + 1), str(self.path))
         except FileNotFoundError:
@@ -265,11 +265,11 @@ class KeyStore:
                 return _KeyState("absent", {})
             message = f"{self.path} is missing, and nobody is admitted; restore it, or start over with a new key"
             return _KeyState("absent", {}, partial(CorruptStoreError, message))
-        except OSError as error:  # not remembered: its permissions may change without a trace in the stamp
+        except OSError as error:  # not remembered: its permissions may change without changing the stamp
             raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is admitted") from error
 
     def _change(self, work: Callable[[dict[str, _Entry]], T]) -> T:
-        """What ``work`` makes of the entries, which it may change; they are written under a lock."""
+        """Let ``work`` change the entries, write them under a lock, and return its result."""
         make_directory(self.path.parent)
         try:
             with FileLock(self._lock, timeout=_PATIENCE, mode=0o600):
@@ -286,21 +286,21 @@ class KeyStore:
 
     def _write(self, entries: Mapping[str, _Entry]) -> None:
         with replacing(self.path) as file:
-            os.fchmod(file.fileno(), 0o600)  # before there is anything in it
+            os.fchmod(file.fileno(), 0o600)  # before anything is written to it
             file.write(_text(entries).encode())
 
 
 class RecordKeys(KeyStore):
     """The keys of a workspace in a server, in one record of its backend.
 
-    Every process looks at the record again after half a second, so that a key works, or no longer does, everywhere
-    within a second. Changes are made on the condition that nobody else has made one meanwhile, and else made again.
+    Every process reads the record again after half a second, so a new or revoked key takes effect everywhere within a
+    second. Changes are conditional on the record's version, and repeated if another process has changed it meanwhile.
 
-    What cannot be read opens nothing: a damaged record, one that was there and is gone, a server that does not answer.
+    Unreadable keys admit no one: a damaged record, one that existed and is gone, or a server that does not answer.
 
     Args:
-        backend: where the workspace lives.
-        clock: tells the time, in UTC.
+        backend: the backend of the workspace.
+        clock: returns the time, in UTC.
     """
 
     def __init__(self, backend: Backend, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -315,15 +315,15 @@ class RecordKeys(KeyStore):
         return self._known is not None and monotonic() - self._looked < _FRESH
 
     def refresh(self) -> None:
-        """See `KeyStore`; whoever comes while somebody is looking waits for what that one sees."""
+        """See `KeyStore`; concurrent callers wait for the first one's read and share its result."""
         with self._guard:
             if not self.fresh:
-                began = monotonic()  # what is revoked during the look counts from the next one on
+                began = monotonic()  # a revocation during the read is seen by the next one
                 self._known = self._looked_up(self._known)
                 self._looked = began if self._known.failure is None else monotonic()
 
     def empty(self) -> bool:
-        """Whether there has never been a key here, see `KeyStore`."""
+        """Whether there has never been a key; see `KeyStore`."""
         return self._read().stamp == "absent"
 
     def _read(self) -> _KeyState:
@@ -371,12 +371,12 @@ class RecordKeys(KeyStore):
 
 
 def keys_of(backend: Backend) -> KeyStore:
-    """The keys of the workspace in this backend: a file of a folder, a record of a server."""
+    """Return the keys of the workspace in this backend: a file in a folder, a record in a server."""
     return KeyStore(backend.path / FILE) if isinstance(backend, LocalBackend) else RecordKeys(backend)
 
 
 def _state_of(stamp: _Stamp, data: bytes, where: str) -> _KeyState:
-    """What is kept, read; what is damaged is remembered as such."""
+    """Parse stored keys; damage is remembered in the state."""
     try:
         return _KeyState(stamp, _parsed(data))
     except FormatVersionError as error:
@@ -393,7 +393,7 @@ def _text(entries: Mapping[str, _Entry]) -> str:
 
 
 def _checksum(keys: object) -> str:
-    """Against damage, not against whoever can write the file."""
+    """Compute a checksum against damage, not against an attacker who can write the file."""
     return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
 
 
@@ -402,8 +402,8 @@ def _hash(text: str) -> str:
 
 
 def _to_json(entry: _Entry) -> dict[str, Any]:
-    # A revocation replaces null by a time, and nothing is ever taken out: every change makes the file longer, so that
-    # its size alone tells two states apart, even where the clock of the file system is coarse.
+    # A revocation replaces null by a time, and nothing is ever removed: every change makes the file longer, so its size
+    # alone distinguishes two states, even if the file system's clock is coarse.
     key = entry.key
     return {
         "id": key.id,
@@ -418,7 +418,7 @@ def _to_json(entry: _Entry) -> dict[str, Any]:
 
 
 def _parsed(data: bytes) -> dict[str, _Entry]:
-    """The entries in a file's bytes; whatever is not exactly as we write it is an error."""
+    """Parse a file's bytes; anything that is not exactly as we write it is an error."""
     if len(data) > _LARGEST_FILE:
         raise ValueError(f"more than {_LARGEST_FILE} bytes")
     value = json.loads(data)

@@ -1,7 +1,7 @@
-"""What a request may look like, how large it may be, and how many there may be: checked before anything acts on it.
+"""What a request may look like, how large it may be, and how many are allowed: checked before anything acts on it.
 
-The checks are small ASGI applications around the service, each a few microseconds; `secure` puts them in their order.
-A request that fails one gets a problem document and reaches nothing further in.
+The checks are small ASGI applications around the service that take a few microseconds each; `secure` puts them in
+order. A request that fails a check gets a problem document and goes no further.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ NDJSON: Final = "application/x-ndjson"
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _PROBES: Final = frozenset({"/health", "/ready"})
-_CLOSE: Final = {"Connection": "close"}  # what is left of the request on the connection is not read as another one
+_CLOSE: Final = {"Connection": "close"}  # the rest of the request on the connection is not taken for another one
 _OF_BODY: Final = frozenset({b"content-length", b"transfer-encoding", b"expect"})
-_LINGER_BYTES: Final = 16_000_000  # of a body that is refused; more than that, and the connection is cut
+_LINGER_BYTES: Final = 16_000_000  # of a refused body; beyond that the connection is cut
 _LINGER_SECONDS: Final = 2.0
-_LINGER_PAUSE: Final = 0.5  # seconds without anything of it
+_LINGER_PAUSE: Final = 0.5  # seconds without new data
 
 
 _LEAST: Final = {"queue": 0, "queue_seconds": 0, "requests_per_minute": 0, "body_seconds": 0.01, "search_seconds": 0.01}
@@ -45,30 +45,30 @@ _LEAST: Final = {"queue": 0, "queue_seconds": 0, "requests_per_minute": 0, "body
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request, one key and the whole service may ask for.
+    """The limits of one request, one key and the whole service.
 
     Attributes:
         max_body_bytes: of a JSON body.
         max_line_bytes: of a line of a streamed body.
-        max_ingest_bytes: of a whole streamed body; None: no limit, as it is never held in memory.
+        max_ingest_bytes: of a whole streamed body; None means no limit, as it is never held in memory.
         max_header_bytes: of all headers together.
-        max_url_bytes: of path and query together.
+        max_url_bytes: of path and query string together.
         max_query_chars: of a search's query.
         max_request_chars: of all queries and messages of one request together.
         max_k: hits of a search.
         max_batch: queries of one ``search_many``.
-        max_documents: documents, or ids to delete, in one JSON body.
+        max_documents: documents to add, or ids to delete, in one JSON body.
         body_seconds: for a JSON body to arrive, and between two parts of a streamed one.
-        concurrency: searches that run at once.
+        concurrency: searches that run at the same time.
         queue: searches that wait for their turn.
-        queue_seconds: how long one waits at most.
+        queue_seconds: the longest wait in the queue.
         search_seconds: for the searches of one request together.
-        requests_per_minute: of one key, or of one address where there are no keys; 0: no limit.
-        burst: requests at once, after a pause; a sixth of those per minute unless given.
-        max_clients: keys and addresses whose requests are counted; the least lately seen are forgotten.
+        requests_per_minute: of one key, or of one address if there are no keys; 0 means no limit.
+        burst: requests at once after a pause; by default a sixth of those per minute.
+        max_clients: keys and addresses whose requests are counted; the least recently seen are forgotten.
 
     Raises:
-        InputError: one of them is no number that makes sense.
+        InputError: a limit is not a sensible number.
     """
 
     max_body_bytes: int = 1_000_000
@@ -105,17 +105,17 @@ class Limits:
 # ── bodies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_DEPTH: Final = 64
-"""Objects and lists inside each other in a JSON body."""
+"""Nesting depth of objects and lists in a JSON body."""
 
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse_json(body: bytes) -> object:
-    """The value of a JSON body, read strictly: one text has one meaning, and every value can be stored and sent back.
+    """Parse a JSON body strictly: a text has one meaning, and every value can be stored and sent back.
 
     Raises:
-        Problem: ``malformed``: no UTF-8, or no JSON (``NaN`` and ``Infinity`` are none); ``invalid-input``: a name
-            twice in an object, a number that is too large, lone surrogates, or more than `MAX_DEPTH` levels.
+        Problem: ``malformed``: not UTF-8 or not JSON (``NaN`` and ``Infinity`` are not); ``invalid-input``: a repeated
+            name in an object, a number that is too large, lone surrogates, or more than `MAX_DEPTH` levels.
     """
     try:
         value: object = _DECODER.decode(body.decode("utf-8"))
@@ -124,7 +124,7 @@ def parse_json(body: bytes) -> object:
     except json.JSONDecodeError as error:
         message = f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         raise Problem("malformed", message) from error
-    except ValueError as error:  # Python reads no whole number of more than some thousand digits
+    except ValueError as error:  # Python does not parse integers of more than some thousand digits
         raise Problem("invalid-input", "a number in the JSON is too large") from error
     except RecursionError as error:  # beyond some hundred levels
         raise _too_deep() from error
@@ -141,7 +141,7 @@ def parse_json(body: bytes) -> object:
 
 
 def _deeper(value: object, most: int) -> bool:
-    """Whether there are more than so many levels."""
+    """Whether a value is nested more than ``most`` levels deep."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(most):
         inner = (item.values() if isinstance(item, dict) else item for item in level)
@@ -179,10 +179,10 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finit
 
 
 async def json_lines(chunks: AsyncIterable[bytes], *, max_line_bytes: int) -> AsyncIterator[tuple[int, object]]:
-    """The values of a body with one JSON text a line, each with its line's number from 1; empty lines are passed over.
+    """Yield the values of a body with one JSON text per line, with line numbers from 1; empty lines are skipped.
 
     Args:
-        chunks: the body as it comes, such as ``request.stream()``; never more than a line of it is held.
+        chunks: the body as it arrives, such as ``request.stream()``; at most one line of it is held in memory.
         max_line_bytes: of one line.
 
     Raises:
@@ -210,7 +210,7 @@ async def json_lines(chunks: AsyncIterable[bytes], *, max_line_bytes: int) -> As
 async def _with_end(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     async for chunk in chunks:
         yield chunk
-    yield b"\n"  # the last line may do without
+    yield b"\n"  # the last line may lack its line end
 
 
 def _check_line(line: bytearray, number: int, most: int) -> None:
@@ -218,7 +218,7 @@ def _check_line(line: bytearray, number: int, most: int) -> None:
         raise Problem("too-large", f"line {number} is longer than {most:,} bytes", line=number, limit=most)
 
 
-# ── the way in ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── request checks ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def secure(
@@ -231,19 +231,19 @@ def secure(
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
 ) -> ASGIApp:
-    """The application behind all checks of this module, in their order: what costs least and refuses most comes first.
+    """Put the application behind all checks of this module; the cheapest that refuse the most come first.
 
     Args:
-        app: answers what passes; it finds the request's `Access` by `access_of`.
-        keys: of the workspace.
+        app: handles accepted requests; it reads a request's `Access` with `access_of`.
+        keys: keys of the workspace.
         limits: for every request.
-        loopback: whether the service is bound to loopback addresses alone.
+        loopback: whether the service is bound to loopback addresses only.
         keyless: see `pointsman.server.access.authenticate`.
-        hosts: names it is served under, beside the loopback ones; see `TrustedHosts`.
-        origins: whose pages may change things through a browser, beside its own; see `CrossSite`.
+        hosts: host names of the service besides the loopback ones; see `TrustedHosts`.
+        origins: other origins whose pages may make changes through a browser; see `CrossSite`.
 
     Raises:
-        InputError: a host or an origin that is none.
+        InputError: a host or an origin is invalid.
     """
     app = Bodies(app, limits)
     app = Guard(app, keys, limits, loopback=loopback, keyless=keyless)
@@ -254,35 +254,35 @@ def secure(
 
 
 async def _refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the problem; the request's id is where the outermost application has put it.
+    """Answer with the problem; the outermost layer has put the request's id into the scope.
 
-    The connection then ends if there is a body, so that nobody takes what is left of it for another request.
+    If the request has a body, the connection is then closed, so that the rest of it is not taken for another request.
     """
     headers = {name: value for name, value in scope["headers"] if name in _OF_BODY}
     if b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
         problem.headers.setdefault("Connection", "close")
         reading = receive if isinstance(receive, _Reading) else _Reading(receive)
-        # Chunks are dear to parse: not for somebody unknown. Who expects to be asked for the body is not sending.
+        # Parsing chunks is expensive: not for unknown clients. A client with an Expect header is not sending yet.
         if (b"content-length" in headers or reading is receive) and b"expect" not in headers:
             send = _lingering(reading, send)
     await response(problem, scope.get("state", {}).get("request_id"), scope["path"])(scope, receive, send)
 
 
 class _Reading:
-    """Reads a request, and knows whether all of it has come."""
+    """Reads a request and tracks whether it has arrived completely."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self.ended = False
 
     async def __call__(self) -> Message:
-        """The next part."""
+        """Return the next part."""
         message = await self._receive()
         self.ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
 
     async def pass_over(self) -> None:
-        """Read what is still on its way, within bounds, and forget it."""
+        """Read and discard what is still arriving, within bounds."""
         most = _LINGER_BYTES
         try:
             async with asyncio.timeout(_LINGER_SECONDS):
@@ -294,9 +294,9 @@ class _Reading:
 
 
 def _lingering(reading: _Reading, send: Send) -> Send:
-    """Sends an answer and, before it ends it, passes over what is left of the request.
+    """Wrap ``send`` so that the rest of the request is discarded before the answer ends.
 
-    A connection that is closed while something unread is coming in is reset, and whoever is still sending then never
+    A connection that is closed while data is still arriving is reset, and a client that is still sending then never
     sees the answer.
     """
 
@@ -311,7 +311,7 @@ def _lingering(reading: _Reading, send: Send) -> Send:
 
 
 def _path(scope: Scope) -> str:
-    """The path as routes see it: without the prefix that the service is mounted under."""
+    """Return the path as routes see it: without the prefix under which the service is mounted."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
@@ -347,9 +347,9 @@ def _raw(headers: dict[str, str]) -> dict[bytes, tuple[bytes, bytes]]:
 
 
 class SecurityHeaders:
-    """Adds to every answer what tells a browser to do with it nothing but show it.
+    """Adds headers to every answer that restrict a browser to displaying it.
 
-    What a route has set itself stands. The console may load its own scripts and styles; any other answer nothing.
+    Headers set by a route are kept. The console may load its own scripts and styles, other answers may load nothing.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -357,7 +357,7 @@ class SecurityHeaders:
         self._api, self._console = _raw(API_HEADERS), _raw(_CONSOLE_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and the answer back with the headers."""
+        """Pass the request on, and add the headers to the answer."""
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close"})  # before it is accepted: the server answers 403
@@ -379,7 +379,7 @@ class SecurityHeaders:
 
 
 class RequestHead:
-    """Refuses a request whose address or headers are too large, or whose address is not text."""
+    """Refuses a request if its URL or headers are too large, or its URL is not text."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
@@ -424,17 +424,17 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class TrustedHosts:
-    """Refuses requests to a host that this is not.
+    """Refuses requests for unknown host names.
 
-    A page of another site can have its own name resolve to 127.0.0.1, and a browser then takes the service for a part
-    of that site (DNS rebinding); but the request tells the name.
+    A page of another site can make its own name resolve to 127.0.0.1, so that a browser takes the service for a part of
+    that site (DNS rebinding); but the request contains the name.
 
     Args:
-        app: answers what passes.
-        hosts: names without port, beside the loopback ones; ``*.example.com`` for every name under one, ``*`` for any.
+        app: handles accepted requests.
+        hosts: names without port besides the loopback ones; ``*.example.com`` for all names below one, ``*`` for any.
 
     Raises:
-        InputError: something that is no name.
+        InputError: a host is not a name.
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = ()) -> None:
@@ -445,7 +445,7 @@ class TrustedHosts:
         self._under = tuple(name[1:] for name in names if name.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it; probes pass, as they come by address and learn nothing."""
+        """Pass the request on, or refuse it; probes pass, as they use the address and learn nothing."""
         if scope["type"] != "http" or _path(scope) in _PROBES or self._serves(scope):
             await self._app(scope, receive, send)
             return
@@ -469,7 +469,7 @@ def _host_name(host: str) -> str:
         try:
             return f"[{IPv6Address(name).compressed}]"
         except ValueError:
-            name = ""  # a name with a port
+            name = ""  # the name contains a port
     plain = name.removeprefix("*.")
     if name != "*" and ("*" in plain or not (match := _HOST.fullmatch(plain)) or match[1] != plain):
         raise InputError(
@@ -483,17 +483,17 @@ _PORTS: Final = {"http": "80", "https": "443"}
 
 
 class CrossSite:
-    """Refuses what a browser sends on behalf of another site's page.
+    """Refuses requests that a browser sends for a page of another site.
 
-    Browsers say where a request comes from (``Sec-Fetch-Site``, ``Origin``); programs of other kinds send neither, and
-    pass. Without keys this is what keeps a page somewhere on the web from changing data on this machine.
+    Browsers say where a request comes from (``Sec-Fetch-Site``, ``Origin``); other programs send neither header, and
+    pass. Without keys, this keeps pages on the web from changing data on this machine.
 
     Args:
-        app: answers what passes.
-        origins: such as ``https://intranet.example``: pages from there may.
+        app: handles accepted requests.
+        origins: allowed origins besides the service's own, such as ``https://intranet.example``.
 
     Raises:
-        InputError: something that is no origin.
+        InputError: an origin is invalid.
     """
 
     def __init__(self, app: ASGIApp, origins: Collection[str] = ()) -> None:
@@ -527,14 +527,14 @@ class CrossSite:
         if origins and self._allowed(origins[0].decode("latin-1").lower(), host.decode("latin-1").lower()):
             return True
         if scope["method"] not in _SAFE_METHODS:
-            return site in {b"same-origin", b"none"}  # no page can write this header; a proxy may have changed the host
-        # Another site cannot read an answer; nor has it anything to load from here but a page that one goes to.
+            return site in {b"same-origin", b"none"}  # pages cannot set this header; a proxy may have changed the host
+        # Another site cannot read an answer; it has no reason to load anything but a page that the user navigates to.
         return site != b"cross-site" or mode == b"navigate" or _path(scope) in _PROBES
 
     def _allowed(self, origin: str, host: str) -> bool:
         match = _ORIGIN.fullmatch(origin)
         if match is None:
-            return False  # also "null", of a page that hides where it is from
+            return False  # also "null", sent by a page that hides its origin
         scheme, name, port = match[1], match[2], match[3] or _PORTS[match[1]]
         here = _HOST.fullmatch(host)
         if here is not None and here[1] == name and (host[len(name) + 1 :] or _PORTS[scheme]) == port:
@@ -549,15 +549,15 @@ def _origin(text: str) -> tuple[str, str, str]:
     return match[1], match[2], match[3] or _PORTS[match[1]]
 
 
-# ── who and how often ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── identity and rate ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class RateLimit:
-    """A bucket of tokens for each client: a request takes one, and they come back evenly.
+    """A token bucket for each client: a request takes a token, and tokens are refilled at a constant rate.
 
     Args:
-        limits: how many per minute, how many at once, and how many clients are kept in mind.
-        clock: seconds, of any beginning.
+        limits: requests per minute, size of a burst, and number of clients to remember.
+        clock: returns seconds since any fixed time.
     """
 
     def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -565,17 +565,17 @@ class RateLimit:
         self._burst = float(limits.burst or max(1, limits.requests_per_minute // 6))
         self._most = limits.max_clients
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when there were so many
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when they were counted
 
     def __len__(self) -> int:
-        """Clients that are kept in mind."""
+        """Return the number of clients remembered."""
         return len(self._buckets)
 
     def take(self, client: str) -> None:
         """Count a request of this client.
 
         Raises:
-            Problem: ``too-many-requests``: it has none left; such a request does not count.
+            Problem: ``too-many-requests``: the client has no tokens left; such a request is not counted.
         """
         wait = self._wait(client)
         if wait:
@@ -586,29 +586,29 @@ class RateLimit:
             )
 
     def _wait(self, client: str) -> float:
-        """Seconds until the next request is allowed; 0 if it is now."""
+        """Return the seconds until the next request is allowed; 0 if it is allowed now."""
         if not self._rate:
             return 0.0
         now = self._clock()
         tokens, since = self._buckets.pop(client, (self._burst, now))
         tokens = min(self._burst, tokens + (now - since) * self._rate)
         wait = 0.0 if tokens >= 1 else (1 - tokens) / self._rate
-        self._buckets[client] = (tokens if wait else tokens - 1, now)  # at the end: the least lately seen are in front
+        self._buckets[client] = (tokens if wait else tokens - 1, now)  # at the end: the least recently seen come first
         if len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
         return wait
 
 
 class Guard:
-    """Lets in who has a valid key, not more often than allowed, and notes the `Access` in ``scope["state"]``.
+    """Admits requests with a valid key, within the rate limit, and stores the `Access` in ``scope["state"]``.
 
-    Everything is closed but probes and the console's own files, so a route that nobody thought of is closed too.
+    Everything is closed except probes and the console's files, so a forgotten route is closed too.
 
     Args:
-        app: answers what passes.
-        keys: of the workspace.
-        limits: how often.
-        loopback: whether the service is bound to loopback addresses alone.
+        app: handles accepted requests.
+        keys: keys of the workspace.
+        limits: the rate limit.
+        loopback: whether the service is bound to loopback addresses only.
         keyless: see `pointsman.server.access.authenticate`.
     """
 
@@ -634,14 +634,14 @@ class Guard:
         try:
             access = authenticate(scope["headers"], self._keys, loopback=self._loopback, keyless=self._keyless)
         except Problem:
-            self._rate.take(_address(scope))  # guessing keys takes the guesser's turns, not those of a key
+            self._rate.take(_address(scope))  # guessing keys uses up the guesser's requests, not those of a key
             raise
         self._rate.take(access.key_id or _address(scope))
         scope.setdefault("state", {}).update(access=access, key_id=access.key_id)
 
 
 def _address(scope: Scope) -> str:
-    """Who asks, by address; one who has a whole IPv6 network is still one."""
+    """Return the client's address; a whole IPv6 network counts as one client."""
     host = scope.get("client", ("", 0))[0] if scope.get("client") else ""
     if ":" in host:
         try:
@@ -652,9 +652,9 @@ def _address(scope: Scope) -> str:
 
 
 class Gate:
-    """Limits how many requests run and wait at once, and rejects the rest.
+    """Limits how many requests run and wait at the same time, and rejects the rest.
 
-    ``async with gate:`` around a search. First come, first served; for one event loop.
+    Use ``async with gate:`` around a search. Requests are served in order of arrival, in one event loop.
 
     Args:
         limits: ``concurrency``, ``queue`` and ``queue_seconds``.
@@ -667,21 +667,21 @@ class Gate:
 
     @property
     def running(self) -> int:
-        """How many are through."""
+        """Return the number of running requests."""
         return self._running
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Return the number of waiting requests."""
         return len(self._waiting)
 
     async def __aenter__(self) -> Self:
-        """Go through, at once or when it is one's turn.
+        """Enter at once, or wait for a turn.
 
         Raises:
-            Problem: ``too-many-requests``: too many wait already, or the wait was too long.
+            Problem: ``too-many-requests``: the queue is full, or the wait took too long.
         """
-        if self._running < self._limits.concurrency:  # whoever leaves hands on to who waits: so nobody waits now
+        if self._running < self._limits.concurrency:  # so none waits: a leaving request hands its place on
             self._running += 1
             return self
         if len(self._waiting) >= self._limits.queue:
@@ -693,7 +693,7 @@ class Gate:
                 await turn
         except BaseException as error:
             if not turn.cancelled():
-                self._leave()  # its turn came in the very moment in which it gave up
+                self._leave()  # its turn came at the moment it gave up
             elif turn in self._waiting:
                 self._waiting.remove(turn)
             if isinstance(error, TimeoutError):
@@ -702,14 +702,14 @@ class Gate:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Make way for the next."""
+        """Hand the place to the next request."""
         self._leave()
 
     def _leave(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
-            if not turn.done():  # else it has just given up
-                turn.set_result(None)  # the place passes on; as many run as before
+            if not turn.done():  # otherwise it has just given up
+                turn.set_result(None)  # the place is handed on; the number of running requests is unchanged
                 return
         self._running -= 1
 
@@ -718,7 +718,7 @@ def _busy() -> Problem:
     return Problem("too-many-requests", "too many searches at once; try again", headers={"Retry-After": "1"})
 
 
-# ── what a body may be ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── bodies allowed ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 _INGEST: Final = re.compile(r"/api/datasets/[^/]+/documents")
 _BODY_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -728,14 +728,14 @@ _CHARSET: Final = re.compile(r';[ \t]*charset="?utf-?8"?', re.IGNORECASE)
 
 
 class Bodies:
-    """Refuses bodies that are too large, of another type than JSON, or of unclear length.
+    """Refuses bodies that are too large, not JSON, or of unclear length.
 
-    A JSON body is read whole before the application is called, so that one that is too large, or never ends, reaches
-    nothing. A streamed one (`NDJSON`, where documents are added) is counted as it is read; past the limit, reading
-    raises the problem.
+    A JSON body is read completely before the application is called, so a body that is too large or never ends goes no
+    further. A streamed one (`NDJSON`, for adding documents) is counted while it is read; reading past the limit raises
+    the problem.
 
     Args:
-        app: answers what passes.
+        app: handles accepted requests.
         limits: sizes and times.
     """
 
@@ -753,9 +753,9 @@ class Bodies:
             if kind == NDJSON:
                 receive, send = self._counted(reading), _lingering(reading, send)
             else:
-                whole = b"" if kind is None else await self._whole(reading)  # what nothing announces is not read
+                whole = b"" if kind is None else await self._whole(reading)  # an unannounced body is not read
                 if whole is None:
-                    return  # nobody is there to hear an answer
+                    return  # the client has gone
                 receive = _replayed(whole, receive)
         except Problem as problem:
             await _refuse(problem, scope, reading, send)
@@ -763,14 +763,14 @@ class Bodies:
         await self._app(scope, receive, send)
 
     def _announced(self, scope: Scope) -> str | None:
-        """The media type of the body that the headers announce; None if there is none."""
+        """Return the media type of the body announced by the headers; None if there is no body."""
         lengths, codings, types, encodings = _values(scope, b"content-length", b"transfer-encoding", *_OF_TYPE)
         if not lengths and not codings:
             return None
         length = _length(lengths, codings)
         if length == 0:
             return None
-        kind = JSON  # a body that means nothing is read too; else it would be taken for the next request
+        kind = JSON  # a body without a meaning is read too, or it would be taken for the next request
         if scope["method"] in _BODY_METHODS:
             streams = scope["method"] == "POST" and _INGEST.fullmatch(_path(scope)) is not None
             kind = _type(types, encodings, streams=streams)
@@ -780,7 +780,7 @@ class Bodies:
         return kind
 
     async def _whole(self, receive: Receive) -> bytes | None:
-        """The body; None if the client has gone."""
+        """Return the body; None if the client has gone."""
         most, parts, size = self._limits.max_body_bytes, [], 0
         try:
             async with asyncio.timeout(self._limits.body_seconds):
@@ -821,7 +821,7 @@ class Bodies:
 
 
 def _values(scope: Scope, *names: bytes) -> tuple[list[bytes], ...]:
-    """All values of each of these headers."""
+    """Return all values of each of these headers."""
     values: dict[bytes, list[bytes]] = {name: [] for name in names}
     for name, value in scope["headers"]:
         if name in values:
@@ -830,7 +830,7 @@ def _values(scope: Scope, *names: bytes) -> tuple[list[bytes], ...]:
 
 
 def _length(lengths: list[bytes], codings: list[bytes]) -> int | None:
-    """The length; None for a body in chunks. Two ways to read one request are one too many (request smuggling)."""
+    """Return the body length, None if chunked; ambiguous framing is refused (request smuggling)."""
     if codings:
         if lengths:
             raise Problem("malformed", "a request has Content-Length or Transfer-Encoding, not both", headers=_CLOSE)
@@ -845,7 +845,11 @@ def _length(lengths: list[bytes], codings: list[bytes]) -> int | None:
 
 
 def _type(types: list[bytes], encodings: list[bytes], *, streams: bool) -> str:
-    """The media type of a body, one of those that are taken here."""
+    """Return the media type of a body if it is accepted here.
+
+    Raises:
+        Problem: ``unsupported-media-type``.
+    """
     if any(encoding.strip().lower() != b"identity" for encoding in encodings):
         raise Problem("unsupported-media-type", "send the body without Content-Encoding", headers=_CLOSE)
     media_type = types[0].decode("latin-1") if len(types) == 1 else ""
@@ -867,7 +871,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     async def replay() -> Message:
         nonlocal exhausted
         if exhausted:
-            return await receive()  # what comes then is that the client has gone
+            return await receive()  # this can only be the message that the client has gone
         exhausted = True
         return {"type": "http.request", "body": body, "more_body": False}
 

@@ -1,9 +1,8 @@
-"""The service's log: one JSON object a line on standard error, with the id of the request that it is about.
+"""The service's log: one JSON object per line on standard error, with the id of the request.
 
-What somebody asked or stored, headers and keys are not logged. An exception is logged with its kind and its stack, and
-without the values of variables; its message, which may quote what somebody sent, is there only where the error is one
-of ours or the system's, or where everything is logged (``debug``). `redacted` goes over each line as a second line of
-defence.
+Queries, documents, headers and keys are not logged. An exception is logged with its type and stack, without the values
+of variables. Its message may quote what was sent, so it is logged only if the error is one of ours or the system's, or
+at level ``debug``. `redacted` is applied to each line as a second line of defence.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from typing import Any, Final
 from pointsman.errors import PointsmanError
 
 request_id: ContextVar[str | None] = ContextVar("pointsman_request_id", default=None)
-"""The id of the request that is being answered; threads that work for it see it too."""
+"""The id of the request being answered, also visible in threads that work for it."""
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 _OURS: Final = ("pointsman",)
 _SERVERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio")
-_LONGEST: Final = 2000  # characters of a message, and of an exception's
+_LONGEST: Final = 2000  # characters of a log message, and of an exception's message
 _MOST_FRAMES: Final = 30
 _MOST_CAUSES: Final = 8
 _HIDDEN: Final = "[hidden]"
@@ -45,7 +44,7 @@ _SUSPICIOUS: Final = re.compile(r"ptm_|bearer|basic|authoriz|cookie|api.?key|tok
 
 
 def redacted(text: str) -> str:
-    """A text without what looks like a key, a token, or a password in an address.
+    """Remove what looks like a key, a token, or a password in a URL from a text.
 
     Example:
         >>> redacted("Authorization: Bearer abcdefgh12345678, api_key=abcdef")
@@ -67,11 +66,11 @@ def _hidden(match: re.Match[str]) -> str:
 
 
 def trace_text(error: BaseException, *, whole: bool = False) -> str:
-    """An exception as its kind, what may be said of it, and its stack, with those that it came from; no secrets.
+    """Format an exception as its type, what may be logged of its message, its stack and its causes; without secrets.
 
     Args:
         error: the exception.
-        whole: also the messages of those that are neither ours nor the system's.
+        whole: include the messages of all exceptions, not only those of ours and the system's.
     """
     lines: list[str] = []
     seen: set[int] = set()
@@ -97,25 +96,25 @@ def _headline(error: BaseException, *, whole: bool) -> str:
 
 
 class Lines(logging.Formatter):
-    """Makes a log record one line: a JSON object, or plain text for people.
+    """Formats a log record as one line: a JSON object, or plain text for people.
 
-    A record may carry a mapping ``fields``, whose items become members of the object.
+    A record may have a mapping ``fields``, whose items become members of the object.
 
     Args:
-        as_json: JSON, or ``time level logger message``.
-        whole: messages of all exceptions.
+        as_json: whether to write JSON instead of ``time level logger message``.
+        whole: whether to include the messages of all exceptions.
     """
 
     def __init__(self, *, as_json: bool = True, whole: bool = False) -> None:
         super().__init__()
         self._json, self._whole = as_json, whole
-        self._second = (0, "")  # the time to the second, made once for each
+        self._second = (0, "")  # the formatted time, cached for each second
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its line end."""
         try:
             message = record.getMessage()
-        except (TypeError, ValueError) as error:  # whoever logs with wrong arguments loses only those
+        except (TypeError, ValueError) as error:  # wrong logging arguments lose only themselves
             message = f"{record.msg} ({error})"
         exception = None
         if record.exc_info and record.exc_info[1] is not None:
@@ -157,21 +156,21 @@ class Lines(logging.Formatter):
 
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_UNESCAPED: Final = re.compile(r"[\x7f-\x9f\u2028\u2029]")  # JSON escapes the others itself
+_UNESCAPED: Final = re.compile(r"[\x7f-\x9f\u2028\u2029]")  # JSON escapes the others by itself
 
 
 def line_of(value: object) -> str:
-    """A value as one line of JSON: whatever some program takes for the end of a line is escaped."""
+    """Encode a value as one line of JSON, escaping everything that some program takes for a line end."""
     return _UNESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", _encode(value))
 
 
 def _one_line(text: str) -> str:
-    """A text that cannot pretend to be a line of its own."""
+    """Remove line breaks, so that a text cannot pass for a separate line."""
     return _BREAKS.sub(" ", text)
 
 
 class _Handler(logging.StreamHandler[Any]):
-    """Writes to what standard error is at that moment."""
+    """Writes to the current standard error."""
 
     @property
     def stream(self) -> Any:
@@ -179,18 +178,18 @@ class _Handler(logging.StreamHandler[Any]):
 
     @stream.setter
     def stream(self, value: Any) -> None:
-        """Standard error is not held on to."""
+        """Ignore the value: standard error is looked up for each record."""
 
 
 def configure_logging(level: str = "info", json: bool = True) -> None:
-    """Send our log and the HTTP server's to standard error, a line for each record; may be called again.
+    """Send our log and the HTTP server's to standard error, one line per record; may be called repeatedly.
 
     Args:
-        level: of `LEVELS`; ``"debug"`` also tells the messages of foreign exceptions, which may quote what was sent.
+        level: one of `LEVELS`; ``"debug"`` also logs the messages of foreign exceptions, which may quote what was sent.
         json: JSON, or text for people.
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: the level is unknown.
     """
     if level not in LEVELS:
         raise ValueError(f"a log level is one of {', '.join(LEVELS)}, not {level!r:.40}")
@@ -198,7 +197,7 @@ def configure_logging(level: str = "info", json: bool = True) -> None:
     handler.setFormatter(Lines(as_json=json, whole=level == "debug"))
     root = logging.getLogger()
     for old in list(root.handlers):
-        if isinstance(old, _Handler) or type(old) is logging.StreamHandler:  # not those of a test or of the host
+        if isinstance(old, _Handler) or type(old) is logging.StreamHandler:  # not those of a test or host program
             root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
@@ -209,7 +208,7 @@ def configure_logging(level: str = "info", json: bool = True) -> None:
         server.handlers.clear()
         server.propagate = True
         server.setLevel(logging.INFO if name.startswith("uvicorn") else logging.WARNING)
-    access = logging.getLogger("uvicorn.access")  # every request has a line of our own
+    access = logging.getLogger("uvicorn.access")  # we log every request ourselves
     access.handlers.clear()
     access.propagate, access.disabled = False, True
     logging.captureWarnings(capture=True)

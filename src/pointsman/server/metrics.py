@@ -1,9 +1,9 @@
-"""What the service does, as numbers for Prometheus, and the outermost layer of the app, which counts and logs it.
+"""Prometheus metrics of the service, and the outermost layer of the app, which counts and logs requests.
 
-Labels have few values: methods, route templates, statuses, strategies, stages. Names of datasets, queries and paths as
-they were asked for are never among them. With several workers each process counts for itself, and a scrape is answered
-by one of them; their series are told apart by a label ``worker`` with the process's number, so that each counter only
-ever grows, and ``sum without (worker)`` over the last known values is the whole.
+Labels have few values: methods, route templates, statuses, strategies, stages. They never contain names of datasets,
+queries or requested paths. With several workers, each process counts separately and a scrape is answered by one of
+them; the label ``worker``, with the process number, separates their series. So each counter only grows, and
+``sum without (worker)`` over the last known values is the total.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OTHER: Final = "other"
 _UNMATCHED: Final = "unmatched"
-_MOST_VALUES: Final = 64  # of a label whose values come from code that is not ours
-_QUIET: Final = frozenset({"/health", "/ready", "/metrics"})  # asked every few seconds by machines
+_MOST_VALUES: Final = 64  # of a label whose values come from foreign code
+_QUIET: Final = frozenset({"/health", "/ready", "/metrics"})  # polled every few seconds by machines
 _GIVEN_ID: Final = re.compile(rb"[A-Za-z0-9._\-]{1,64}")
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _STAGE_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30)
 _HITS: Final = (0, 1, 2, 5, 10, 20, 50, 100, 1000)
-_CLOSED_BY_CLIENT: Final = 499  # nobody received it: nginx's number for that
+_CLOSED_BY_CLIENT: Final = 499  # nginx's status for a client that closed the connection
 _FAILED: Final = (
     b'{"type":"/problems/internal","title":"Internal error","status":500,'
     b'"detail":"the log has it under this request id","instance":"%s"}'
@@ -59,10 +59,10 @@ _FAILED: Final = (
 
 
 class Metrics:
-    """All numbers of one app, in a registry of their own.
+    """All metrics of one app, in a separate registry.
 
     Args:
-        worker: with True every series carries the number of this process; for several workers behind one port.
+        worker: whether every series has the number of this process; for several workers behind one port.
     """
 
     def __init__(self, *, worker: bool = False) -> None:
@@ -112,7 +112,7 @@ class Metrics:
         """Count a request.
 
         Args:
-            method: the HTTP method; unusual ones count as one.
+            method: the HTTP method; unusual ones are counted together.
             route: the route's template, such as ``/api/datasets/{name}``.
             status: the HTTP status.
             seconds: from the request to the end of the answer.
@@ -130,7 +130,7 @@ class Metrics:
             self._rejected.inc()
 
     def searched(self, context: RetrievalContext) -> None:
-        """Count a search: its strategy, its stages, what came out."""
+        """Count a search: its strategy, stages and outcome."""
         _child(self._by_strategy, self._searches, context.plan.strategy).inc()
         if context.refused is not None:
             self._refused.inc()
@@ -141,21 +141,21 @@ class Metrics:
             _child(self._by_stage, self._stages, span.stage).observe(span.milliseconds / 1000)
 
     def written(self, result: AddResult) -> None:
-        """Count documents that were written."""
+        """Count written documents."""
         for outcome in ("added", "updated", "unchanged"):
             self._written.labels(outcome).inc(getattr(result, outcome))
 
     def deleted(self, count: int) -> None:
-        """Count documents that were deleted."""
+        """Count deleted documents."""
         self._deleted.inc(count)
 
     def render(self) -> tuple[bytes, str]:
-        """Everything in Prometheus' text format, and the type of that content."""
-        source: Any = self  # has all of a registry that is asked for
+        """Return all metrics in Prometheus' text format, and its content type."""
+        source: Any = self  # has what is needed of a registry
         return generate_latest(source), CONTENT_TYPE_LATEST
 
     def collect(self) -> Iterator[Metric]:
-        """All series; without the time at which each was made, which would be as many series again."""
+        """Yield all series, without creation times, which would double their number."""
         more = {} if self._worker is None else {"worker": self._worker}
         for metric in self.registry.collect():
             metric.samples = [
@@ -167,7 +167,7 @@ class Metrics:
 
 
 def _child(series: dict[str, Any], metric: Any, value: str) -> Any:
-    """The series of a label's value; when there are too many values, the rest share one."""
+    """Return the series of a label's value; beyond the maximum number of values, the rest share one."""
     child = series.get(value)
     if child is None:
         if len(series) >= _MOST_VALUES:
@@ -177,19 +177,18 @@ def _child(series: dict[str, Any], metric: Any, value: str) -> Any:
 
 
 class Observed:
-    """The outermost layer of an ASGI app: gives each request an id, counts it, logs it, and catches what nobody has.
+    """The outermost layer of an ASGI app: gives each request an id, counts it, logs it, and catches unhandled errors.
 
-    The id is the ``X-Request-Id`` given, if it is a usable one, else a new one; it is in ``scope["state"]`` as
-    ``request_id``, in the log's context, and in the response. A line of the log has method, route, status,
-    milliseconds, bytes sent and the id of the key (``scope["state"]["key_id"]``), never what was asked. Where
-    OpenTelemetry is set up, each request is a span, a child of the one that ``traceparent`` names; a search is a span
-    inside of it.
+    The id is the request's ``X-Request-Id`` if it is usable, else a new one; it is stored in ``scope["state"]`` as
+    ``request_id``, in the log's context, and in the response. A log line has method, route, status, milliseconds, bytes
+    sent and the id of the key (``scope["state"]["key_id"]``), never the request's content. If OpenTelemetry is set up,
+    each request is a span, a child of the one named by ``traceparent``, and contains the spans of searches.
 
     Args:
-        app: what answers.
-        metrics: where to count.
-        log: where to log; None: nowhere.
-        mounts: prefixes of paths that have no routes of their own, such as static files; each counts as one route.
+        app: answers the requests.
+        metrics: counts them.
+        log: logs them; None disables logging.
+        mounts: path prefixes without routes, such as static files; each counts as one route.
     """
 
     def __init__(
@@ -203,7 +202,7 @@ class Observed:
         self._app, self._metrics, self._log, self._mounts = app, metrics, log, tuple(mounts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request by the app inside; what is no HTTP request goes straight through."""
+        """Answer a request with the inner app; anything other than HTTP is passed through."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -212,7 +211,7 @@ class Observed:
         scope.setdefault("state", {})["request_id"] = request.id
         token = current_request.set(request.id)
         self._metrics.in_flight.inc()
-        status = _CLOSED_BY_CLIENT  # unless it ends some other way than by being cancelled
+        status = _CLOSED_BY_CLIENT  # unless it ends otherwise than by cancellation
         try:
             with _span(scope, request):
                 try:
@@ -222,7 +221,7 @@ class Observed:
                     status = 500
                     self._tell(request, error)
                     if not await request.fail():
-                        raise  # half of an answer is out: the server has to cut the connection
+                        raise  # half of an answer has been sent: the server has to cut the connection
         finally:
             self._metrics.in_flight.dec()
             seconds = perf_counter() - began
@@ -253,14 +252,14 @@ class Observed:
         key = scope["state"].get("key_id")
         if key is not None:
             fields["key"] = key
-        # Made by hand: where in the code this is said is not worth the walk up the stack.
+        # Created directly: walking up the stack for the calling line is not worth it.
         record = logging.LogRecord(log.name, level, __file__, 0, "request", (), None)
         record.fields = fields
         log.handle(record)
 
 
 class _Request:
-    """One request on its way out: its id goes into the headers, and what is sent is counted."""
+    """One request: adds its id to the response headers and counts what is sent."""
 
     __slots__ = ("_send", "bytes", "finished", "id", "status")
 
@@ -280,7 +279,7 @@ class _Request:
         await self._send(message)
 
     async def fail(self) -> bool:
-        """Answer that something went wrong, if nothing has been sent yet; whether the answer is a whole one now."""
+        """Answer with an internal error if nothing has been sent yet; return whether the answer is complete."""
         if self.status:
             return self.finished
         body = _FAILED % self.id.encode()
@@ -303,7 +302,7 @@ def _request_id(scope: Scope) -> str:
 
 
 def _route(scope: Scope, mounts: Sequence[str]) -> str:
-    """The template of the route that has answered; what matched none is one route."""
+    """Return the template of the matched route; all unmatched paths share one name."""
     template = getattr(scope.get("route"), "path", None)
     if isinstance(template, str) and template:
         return template
@@ -319,7 +318,7 @@ def _route(scope: Scope, mounts: Sequence[str]) -> str:
 
 @contextmanager
 def _span(scope: Scope, request: _Request) -> Iterator[None]:
-    """The request as a span around what answers it, where somebody collects spans."""
+    """Wrap the handling of the request in a span, if a tracing provider is set up."""
     tracing = _tracing()
     if tracing is None or not tracing.collected():
         yield
@@ -329,7 +328,7 @@ def _span(scope: Scope, request: _Request) -> Iterator[None]:
 
 
 class _Tracing:
-    """What is used of OpenTelemetry's API."""
+    """The parts of OpenTelemetry's API in use."""
 
     def __init__(self) -> None:
         from opentelemetry import context, propagate, trace
@@ -337,12 +336,12 @@ class _Tracing:
         self._context, self._propagate, self._trace = context, propagate, trace
 
     def collected(self) -> bool:
-        """Whether a provider is set; the API alone would cost time for nothing."""
+        """Whether a provider is set; without one, the API would only cost time."""
         return not isinstance(self._trace.get_tracer_provider(), self._trace.ProxyTracerProvider)
 
     @contextmanager
     def span(self, scope: Scope, request: _Request) -> Iterator[None]:
-        """By the semantic conventions for HTTP; ``traceparent`` names the parent, other headers are not looked at."""
+        """Create a span by the HTTP semantic conventions, a child of ``traceparent``; other headers are not read."""
         headers: Mapping[str, str] = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in scope["headers"]
@@ -374,7 +373,7 @@ class _Tracing:
 
 @cache
 def _tracing() -> _Tracing | None:
-    """The API, if it is installed."""
+    """Return the API, if it is installed."""
     try:
         return _Tracing()
     except ImportError:

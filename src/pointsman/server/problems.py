@@ -1,6 +1,6 @@
 """Errors as RFC 9457 problem documents: one kind, one slug, one status.
 
-What is wrong with a request is told in full; what went wrong here is told to the log alone.
+Errors of a request are explained in full; internal errors are only logged.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ KINDS: Final[Mapping[str, Kind]] = {
     "unavailable": Kind(503, "Temporarily unavailable"),
     "storage-full": Kind(507, "No room is left on the disk"),
 }
-"""Every kind of problem, by its slug; ``type`` of a document is ``/problems/<slug>``."""
+"""Every kind of problem, by its slug; the ``type`` of a document is ``/problems/<slug>``."""
 
 _BY_STATUS: Final = {kind.status: slug for slug, kind in reversed(tuple(KINDS.items()))}
 
 
 class Problem(Exception):  # noqa: N818  (the RFC's word)
-    """A request that ends in a problem document.
+    """An error that ends a request with a problem document.
 
     Args:
-        slug: of `KINDS`.
-        detail: what is wrong with this request, for the person who sent it.
-        headers: of the response, such as ``Retry-After``.
+        slug: one of `KINDS`.
+        detail: what is wrong with this request, for its sender.
+        headers: headers of the response, such as ``Retry-After``.
         members: further members of the document.
     """
 
@@ -81,11 +81,11 @@ class Problem(Exception):  # noqa: N818  (the RFC's word)
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """Return the HTTP status."""
         return KINDS[self.slug].status
 
     def document(self, request_id: str | None = None) -> dict[str, Any]:
-        """The problem document; ``instance`` is the request's id."""
+        """Return the problem document; ``instance`` is the request's id."""
         document: dict[str, Any] = {
             "type": f"/problems/{self.slug}",
             "title": KINDS[self.slug].title,
@@ -97,7 +97,7 @@ class Problem(Exception):  # noqa: N818  (the RFC's word)
         return {**document, **self.members}
 
     def body(self, request_id: str | None = None) -> bytes:
-        """The document as it is sent."""
+        """Return the document as bytes to send."""
         return to_json(self.document(request_id))
 
 
@@ -106,12 +106,12 @@ _OPENAI: Final = "/v1/"
 
 
 def response(problem: Problem, request_id: str | None = None, path: str = "") -> Response:
-    """The problem as a response; under the paths of other protocols it says the same in their members too.
+    """Return the problem as a response; under paths of other protocols it also has their error members.
 
     Args:
-        problem: what went wrong.
-        request_id: of the request.
-        path: of the request.
+        problem: the problem to report.
+        request_id: id of the request.
+        path: path of the request.
     """
     if path == _DIFY:
         problem.members.update(error_code=_dify_code(problem), error_msg=problem.detail)
@@ -122,20 +122,20 @@ def response(problem: Problem, request_id: str | None = None, path: str = "") ->
 
 
 def _dify_code(problem: Problem) -> int:
-    """The code that Dify suggests: 1002 not allowed in, 2001 no such knowledge; else the HTTP status."""
+    """Return the code suggested by Dify: 1002 for no access, 2001 for an unknown knowledge; else the HTTP status."""
     if problem.status in {401, 403}:
         return 1002
     return 2001 if problem.members.get("kind") == "dataset" else problem.status
 
 
 def of_status(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Problem:
-    """The problem of an HTTP status."""
+    """Return the problem for an HTTP status."""
     slug = _BY_STATUS.get(status) or ("malformed" if 400 <= status < 500 else "internal")
     return Problem(slug, detail, headers=headers)
 
 
 def validation_message(error: ValidationError) -> str:
-    """What is wrong with a value of the wrong shape, in one line."""
+    """Describe a validation error in one line."""
     return "; ".join(
         f"{'.'.join(map(str, detail['loc'])) or 'the value'}: {detail['msg']}"
         for detail in error.errors(include_url=False)[:5]
@@ -143,7 +143,7 @@ def validation_message(error: ValidationError) -> str:
 
 
 def of_error(error: BaseException) -> Problem:
-    """Converts an error of the library to the caller's problem; internal errors go to the log."""
+    """Convert an error of the library to a problem; internal errors are logged."""
     if isinstance(error, Problem):
         return error
     problem = next((make for kind, make in _OF_ERRORS if isinstance(error, kind)), _unforeseen)(error)
@@ -153,7 +153,7 @@ def of_error(error: BaseException) -> Problem:
 
 
 def unknown_dataset(name: str, visible: Collection[str]) -> Problem:
-    """The problem for an unknown dataset; it names only the visible ones."""
+    """Return the problem for an unknown dataset; it names only the visible ones."""
     choices = f"known: {', '.join(sorted(visible))}" if visible else "there is none yet"
     detail = f"there is no dataset named {name!r:.80}; {choices}"
     error = UnknownNameError.__name__
@@ -173,7 +173,7 @@ def _of_damage(error: Any) -> Problem:
 
 def _of_input(error: Any) -> Problem:
     if isinstance(error, UnknownNameError):
-        if error.kind == "dataset":  # gone this very moment; which others there are is not for everybody
+        if error.kind == "dataset":  # deleted at this moment; the error may name datasets that are not visible
             return unknown_dataset(error.name, ())
         return Problem("invalid-input", str(error), kind=error.kind, name=error.name, known=sorted(set(error.known)))
     return Problem("conflict" if isinstance(error, UnmetNeedError) else "invalid-input", str(error))

@@ -1,4 +1,4 @@
-"""HTTP as uvicorn speaks it, but for one thing: what cannot be read as a request gets a problem document too."""
+"""HTTP as uvicorn speaks it, except that unreadable requests get a problem document too."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = logging.getLogger("pointsman.access")
 
 
 class Protocol(H11Protocol):
-    """Strict about what is no HTTP, by h11."""
+    """Refuses invalid HTTP strictly, with h11."""
 
     def send_400_response(self, msg: str) -> None:
-        """Answer that this is no HTTP, and hang up: where another request would begin cannot be told."""
+        """Answer that the request is not HTTP, and close: the start of the next request cannot be determined."""
         request_id = uuid.uuid4().hex
         problem = Problem("malformed", "this is not a valid HTTP request")
         body = problem.body(request_id)

@@ -1,9 +1,9 @@
-"""Settings and policy that change while the service runs.
+"""Reloads settings and policy while the service runs.
 
-The settings' file and the workspace's policy are looked at once a second, and at once on ``SIGHUP``. What has changed
-is read and checked as a whole and then put in the place of the old; what cannot be used is told of in the log, once,
-and the old values stay. A worker, or a service on another machine, notices in this way what another one has kept, and
-whether the server in which the workspace lives answers.
+The settings file and the workspace's policy are checked once a second, and at once on ``SIGHUP``. Changes are read and
+validated as a whole before they replace the old values; if they are invalid, this is logged once and the old values
+stay. In this way a worker, or a service on another machine, notices what another one has stored, and whether the
+server of the workspace answers.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INTERVAL: Final = 1.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What holds now; replaced as a whole, so whoever has one sees values that belong together.
+    """The values in use; replaced as a whole, so that readers see values that belong together.
 
     Attributes:
         settings: the settings.
         since: when they were read.
-        problem: why a newer file is not in use, if there is one; None: everything is as the files say.
+        problem: why a newer file is not in use; None if everything is as in the files.
     """
 
     settings: Settings
@@ -53,14 +53,14 @@ class Current:
 
 
 class Reloader:
-    """Keeps `Current` and the workspace's policy as the files say.
+    """Keeps `Current` and the workspace's policy up to date with the files.
 
     Args:
-        workspace: whose ``workflow`` gets the policy, unless it has none on purpose.
-        settings: those in use so far.
-        path: the settings' file; unless given, the one that ``Settings.load`` reads.
-        overrides: settings that go before the file, as given to ``Settings.load``.
-        on_change: called with new settings before they take the place of the old; when it raises, the old ones stay.
+        workspace: its ``workflow`` gets the policy, unless it has none on purpose.
+        settings: the settings in use so far.
+        path: the settings file; by default the one that ``Settings.load`` reads.
+        overrides: settings with priority over the file, as for ``Settings.load``.
+        on_change: called with new settings before they replace the old ones; if it raises, the old ones stay.
         environ: the environment.
     """
 
@@ -88,16 +88,16 @@ class Reloader:
         self._stamps = (self._stamps[0], self._version(POLICY), self._version(CALIBRATION))
 
     def poll(self) -> Current:
-        """What holds now, after a look at the files if the last one is a second ago; some microseconds."""
+        """Return the current values, after a check of the files if the last one is a second ago; takes microseconds."""
         if monotonic() - self._looked >= INTERVAL:
             self.check()
         return self.current
 
     def check(self, *, force: bool = False) -> bool:
-        """Look at the files now, and take over what has changed; ``force`` reads them even if nothing has.
+        """Check the files now and apply what has changed; ``force`` reads them even if nothing has changed.
 
         Returns:
-            Whether something was taken over.
+            Whether anything was applied.
         """
         with self._guard:
             self._looked = monotonic()
@@ -107,7 +107,7 @@ class Reloader:
             changed = False
             if force or self._stamps[0] != settings:
                 changed |= self._attempt("settings", self._take_settings)
-            # This process may itself have kept one that another has dropped since, both between two looks.
+            # Between two checks, this process may have stored a policy that another one has deleted since.
             if force or self._stamps[1] != policy or self._workspace.workflow.policy is not self._policy:
                 changed |= self._attempt(POLICY, self._take_policy)
                 self._policy = self._workspace.workflow.policy
@@ -120,21 +120,21 @@ class Reloader:
             return changed
 
     async def run(self) -> None:
-        """Look again and again until cancelled; for a background task."""
+        """Check repeatedly until cancelled; for a background task."""
         while True:
             await asyncio.sleep(INTERVAL)
             await asyncio.to_thread(self.check)
 
     @contextmanager
     def on_hangup(self) -> Iterator[None]:
-        """Within the block, ``SIGHUP`` makes it look at once; in the main thread's event loop, where there is one."""
+        """Within the block, check at once on ``SIGHUP`` if the platform has it; for the main thread's event loop."""
         loop = asyncio.get_running_loop()
         waiting: set[asyncio.Future[Any]] = set()
 
         def hung_up() -> None:
             log.info("SIGHUP: settings and policy are read again")
             job = loop.run_in_executor(None, lambda: self.check(force=True))
-            waiting.add(job)  # the loop alone holds it but weakly
+            waiting.add(job)  # the loop holds only a weak reference to it
             job.add_done_callback(waiting.discard)
 
         if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
@@ -157,12 +157,12 @@ class Reloader:
         return changed
 
     def _version(self, kind: str) -> str:
-        """What tells this state of a record from others; the last one while the store is away."""
+        """Return what identifies the version of a record; the last one known while the store is unavailable."""
         try:
             record = self._workspace.backend.record(kind)
         except StoreUnavailableError as error:
             if not self.store_away:
-                log.error("not ready: %s", error)  # noqa: TRY400  (no fault of ours)
+                log.error("not ready: %s", error)  # noqa: TRY400  (not an error of ours)
             self.store_away = True
             return self._stamps[1] if kind == POLICY else self._stamps[2]
         except StoreError as error:
@@ -185,7 +185,7 @@ class Reloader:
 
     def _take_policy(self) -> bool:
         workflow = self._workspace.workflow
-        if workflow.policy is None:  # 'auto' goes by the look of the query, whatever was fitted
+        if workflow.policy is None:  # 'auto' judges by the query's form alone, even if a policy was fitted
             return False
         new = self._workspace.stored_policy() or measured()
         if new == workflow.policy:

@@ -1,4 +1,4 @@
-"""Running the service: where it listens, as how many processes, and how it stops."""
+"""Runs the service: where it listens, in how many processes, and how it stops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_VARIABLE: Final = f"{PREFIX}SERVE"  # hands the options to worker processes
+_VARIABLE: Final = f"{PREFIX}SERVE"  # passes the options to worker processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,16 @@ class Options:
     Attributes:
         workspace: the folder of datasets, or the URL of a server.
         host: the address to listen on.
-        port: 0: any that is free.
-        workers: processes; each takes requests, and one at a time writes to a dataset.
-        keyless: on this machine everybody may do everything without a key, whatever keys there are or have been.
-        hosts: names it is served under, beside the loopback ones.
-        origins: whose pages may change things, beside its own.
-        settings: the settings' file.
-        embedder: what turns texts into vectors; as the settings say unless given.
-        limits: of requests, by name; the others have their defaults.
+        port: the port to listen on; 0 for any free one.
+        workers: number of processes; all answer requests, but only one at a time writes to a dataset.
+        keyless: everyone on this machine may do everything without a key, whatever keys exist or existed.
+        hosts: host names of the service besides the loopback ones.
+        origins: other origins whose pages may make changes.
+        settings: the settings file.
+        embedder: name of the embedder; by default the one in the settings.
+        limits: limits of requests by name; the others have their defaults.
         log_level: ``"debug"``, ``"info"``, ``"warning"`` or ``"error"``.
-        log_json: a JSON object a line, instead of text.
+        log_json: whether to log a JSON object per line instead of text.
     """
 
     workspace: str
@@ -62,7 +62,7 @@ class Options:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the service."""
         if self.host == "localhost":
             return True
         try:
@@ -72,15 +72,15 @@ class Options:
 
 
 def serve(options: Options, *, on_listening: Callable[[str], None] | None = None) -> None:
-    """Serve until told to stop by SIGTERM or SIGINT; requests that are under way then end first.
+    """Serve until stopped by SIGTERM or SIGINT; running requests are completed first.
 
     Args:
-        options: how.
-        on_listening: called with the address when it is bound; the log has it too.
+        options: how to serve.
+        on_listening: called with the address once it is bound; the address is also logged.
 
     Raises:
-        InputError: the address cannot be bound, or would be open to others without any key.
-        MissingDependencyError: the packages for it are not installed.
+        InputError: the address cannot be bound, or others could reach a service without keys.
+        MissingDependencyError: the required packages are not installed.
     """
     try:
         import uvicorn
@@ -93,7 +93,7 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
         with closing(open_backend(options.workspace)) as backend:
             keys = keys_of(backend)
             check_closed(options, keys)
-            listening = stack.enter_context(bound(options.host, options.port))  # closed whatever comes of it
+            listening = stack.enter_context(bound(options.host, options.port))  # closed in any case
             configure_logging(options.log_level, json=options.log_json)
             warn_if_closed(options, keys)
         announce(redacted(options.workspace), address(listening), on_listening)
@@ -110,11 +110,11 @@ def serve(options: Options, *, on_listening: Callable[[str], None] | None = None
 
 
 GRACE: Final = 30
-"""Seconds for requests to end once the service is told to stop."""
+"""Seconds for requests to complete after the service was told to stop."""
 
 
 def configured(app: ASGIApp | str, *, grace: int = GRACE, **more: Any) -> uvicorn.Config:
-    """How uvicorn serves an application here: strictly, and telling nothing of itself."""
+    """Return uvicorn's configuration for an application: strict, and without a server header."""
     import uvicorn
 
     from pointsman.server.protocol import Protocol
@@ -134,7 +134,7 @@ def configured(app: ASGIApp | str, *, grace: int = GRACE, **more: Any) -> uvicor
 
 
 def announce(workspace: str, address: str, on_listening: Callable[[str], None] | None) -> None:
-    """Say where the service listens: in the log, whatever its level, and to whoever wants to know."""
+    """Report the service's address: in the log, at any level, and to the callback."""
     message = (f"pointsman serves {workspace} at {address}", (), None)
     log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, *message, extra={"fields": {"address": address}}))
     if on_listening is not None:
@@ -142,10 +142,10 @@ def announce(workspace: str, address: str, on_listening: Callable[[str], None] |
 
 
 def check_closed(options: Options, keys: KeyStore) -> None:
-    """Check that nobody else reaches a workspace that has no keys.
+    """Check that a workspace without keys cannot be reached from outside.
 
     Raises:
-        InputError: others would.
+        InputError: others could reach it.
     """
     make_one = f"make one with 'pointsman keys create NAME --workspace {redacted(options.workspace)}'"
     if not options.loopback and options.keyless:
@@ -157,7 +157,7 @@ def check_closed(options: Options, keys: KeyStore) -> None:
 
 
 def warn_if_closed(options: Options, keys: KeyStore) -> None:
-    """Log where nobody can use the service, since every key has been revoked or has expired."""
+    """Log a warning if no one can use the service because every key is revoked or expired."""
     if not (options.keyless or keys.empty() or keys.usable()):
         log.warning(
             "every key has been revoked or has expired, so nobody is admitted; make one with 'pointsman keys create "
@@ -167,7 +167,7 @@ def warn_if_closed(options: Options, keys: KeyStore) -> None:
 
 
 def application(options: Options) -> ASGIApp:
-    """The application that these options describe."""
+    """Return the application described by these options."""
     from pointsman.server.app import create_app
     from pointsman.workspace import Workspace
 
@@ -191,7 +191,7 @@ def application(options: Options) -> ASGIApp:
 
 
 def from_environment() -> ASGIApp:
-    """The application of a worker process."""
+    """Return the application of a worker process."""
     from pointsman.server.logs import configure_logging
 
     options = Options(**json.loads(os.environ[_VARIABLE]))
@@ -200,7 +200,7 @@ def from_environment() -> ASGIApp:
 
 
 def _names(host: str) -> tuple[str, ...]:
-    """The host under which the bound address is reached, where it is one address and not all of them."""
+    """Return the host if it is a single address, under which the service can be reached."""
     try:
         return () if ip_address(host).is_unspecified else (host,)
     except ValueError:
@@ -215,13 +215,13 @@ def _limits(options: Options) -> Limits:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that is bound to this address.
+    """Return a socket bound to this address.
 
     Raises:
-        InputError: it cannot be.
+        InputError: the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, so that asyncio sets TCP_NODELAY
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so asyncio sets TCP_NODELAY
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
@@ -235,6 +235,6 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket) -> str:
-    """The address of a bound socket, as a browser takes it."""
+    """Return the URL of a bound socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,6 +1,6 @@
 """The shapes of requests and answers, from which the OpenAPI description is made.
 
-Requests are strict: a number in quotes is no number, and a name that nobody knows is an error rather than ignored.
+Requests are strict: a number in quotes is not a number, and unknown names are errors rather than ignored.
 Answers are described here; `pointsman.types` and `pointsman.wire` make them.
 """
 

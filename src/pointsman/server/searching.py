@@ -1,4 +1,4 @@
-"""From the body of a request to a search by the workspace's engine, within the limits of the service and of the key."""
+"""From a request's body to a search by the workspace's engine, within the limits of the service and the key."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Search:
     """A search that is ready to run.
 
     Attributes:
-        engine: of the workspace.
-        request: what is asked for.
-        datasets: those that the key is for, of those asked for.
-        seconds: for all questions together.
-        hurried: whether the request gives it less time than it has by itself.
+        engine: the workspace's engine.
+        request: what to search for, and how.
+        datasets: the requested datasets visible to the key.
+        seconds: time for all queries together.
+        hurried: whether the request allows less time than the service.
     """
 
     engine: Engine
@@ -46,16 +46,16 @@ class Search:
     hurried: bool
 
     def run(self) -> RetrievalContext:
-        """Search for the only question.
+        """Search for the only query.
 
         Raises:
-            Problem: the request left it too little time for anything.
+            Problem: the request left too little time to search anything.
         """
         with self._in_time():
             return self.engine.search(self.request, self.datasets)
 
     def run_all(self) -> list[RetrievalContext]:
-        """Search for all questions; one that no time is left for gets an empty answer that says so.
+        """Search for all queries; those for which no time is left get an empty answer that says so.
 
         Raises:
             Problem: as `run`.
@@ -75,11 +75,11 @@ class Search:
 
 
 def prepared(state: State, access: Access, texts: Sequence[str], options: SearchOptions) -> Search:
-    """The search that a request asks for.
+    """Return the search described by a request.
 
     Raises:
-        Problem: it exceeds a limit, or names a dataset that does not exist for the key.
-        InputError: an option cannot be used.
+        Problem: it exceeds a limit, or names a dataset that is not visible to the key.
+        InputError: an option is invalid.
     """
     limits, workspace = state.limits, state.workspace
     for text in texts:
@@ -117,7 +117,7 @@ def prepared(state: State, access: Access, texts: Sequence[str], options: Search
 
 
 def described(state: State, access: Access) -> list[dict[str, Any]]:
-    """Every strategy with what it does, and what it lacks in the datasets that the key is for."""
+    """Describe every strategy, and what it lacks in the datasets visible to the key."""
     engine, datasets = state.workspace.engine, state.datasets(access)
 
     def lack(name: str) -> str | None:
@@ -137,11 +137,11 @@ _LISTS = {
 
 
 def _about(name: str) -> str:
-    """What a strategy does: the first line of its documentation."""
+    """Return what a strategy does: the first line of its docstring."""
     if name in _LISTS:
         return _LISTS[name]
     try:
         made_by: object = METHODS[name] if name in METHODS else STRATEGIES.get(name)
-    except InputError:  # it cannot be loaded, and `Engine.lack` says why
+    except InputError:  # it cannot be loaded; `Engine.lack` says why
         return ""
     return (made_by.__doc__ or "").strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What all requests share, and what each of them may do with it."""
+"""State shared by all requests, and functions on it."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _WRITERS = 16
-"""Requests that write, or wait to, at once; more of them wait for a thread."""
+"""Requests that write, or wait to write, at the same time; more of them wait for a thread."""
 
 WRITE_PATIENCE = 30.0
-"""Seconds for which a write waits for another process that is writing to the same dataset."""
+"""Seconds for which a write waits for another process that writes to the same dataset."""
 
 
 @dataclass(slots=True)
 class State:
-    """What all requests of one process share.
+    """The state shared by all requests of one process.
 
     Attributes:
-        workspace: what is served; its settings change when they are read again.
-        keys: who may do what.
-        limits: of requests.
-        gate: lets so many searches run at once.
-        metrics: what is counted.
-        ready: whether requests are taken; False while it starts and when it is about to stop.
-        not_ready: why not.
-        store_away: whether the server in which the workspace lives does not answer.
+        workspace: the workspace served; its settings change on reload.
+        keys: the API keys.
+        limits: limits of requests.
+        gate: limits concurrent searches.
+        metrics: the metrics.
+        ready: whether requests are accepted; False during startup and shutdown.
+        not_ready: the reason why not.
+        store_away: whether the workspace's server does not answer.
         writers: threads for what writes.
         vectors_due: set when documents were added whose vectors are to be made.
     """
@@ -63,28 +63,28 @@ class State:
     vectors_due: asyncio.Event = field(default_factory=asyncio.Event)
 
     def datasets(self, access: Access, names: list[str] | None = None) -> list[Dataset]:
-        """The datasets that are asked for, or all that the key is for.
+        """Return the requested datasets, or all that are visible to the key.
 
         Raises:
-            Problem: one of them does not exist for the key.
+            Problem: a dataset does not exist or is not visible to the key.
         """
         selection = access.chosen(names, self.workspace.names())
         return [self.workspace.source(name) for name in selection]
 
     def dataset(self, access: Access, name: str) -> Dataset:
-        """The dataset of this name.
+        """Return the dataset of this name.
 
         Raises:
-            Problem: it does not exist for the key.
+            Problem: it does not exist or is not visible to the key.
         """
         return self.datasets(access, [name])[0]
 
 
 def configure(workspace: Workspace, settings: Settings) -> None:
-    """Have a workspace go by these settings from now on, and by the language models that they name.
+    """Apply settings to a workspace, and use the language models that they name.
 
-    A model that somebody has given the workspace stays, and so does a time limit. The parameters of BM25 are those that
-    its datasets were opened with.
+    A language model or time limit passed to the workspace is kept. BM25 keeps the parameters with which its datasets
+    were opened.
     """
     if workspace.workflow.timeout == workspace.settings.timeout:
         workspace.workflow = replace(workspace.workflow, timeout=settings.timeout)
@@ -93,7 +93,7 @@ def configure(workspace: Workspace, settings: Settings) -> None:
     workspace.settings = settings
 
 
-# Coroutines, though none of them waits: the framework would call each function in a thread of its own.
+# Coroutines although none of them awaits: the framework would call plain functions in a separate thread.
 
 
 async def _state(request: Request) -> State:
@@ -112,31 +112,31 @@ async def _reader(access: Annotated[Access, Depends(_access)]) -> Access:
 
 Shared = Annotated[State, Depends(_state)]
 Caller = Annotated[Access, Depends(_access)]
-"""Whoever has a valid key."""
+"""Access of any client with a valid key."""
 Reader = Annotated[Access, Depends(_reader)]
-"""Whoever may read."""
+"""Access of a client that may read."""
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what blocks, and reads, in a worker thread; it goes on to its end when the client has gone."""
+    """Run a blocking read in a worker thread; it runs to its end even if the client has gone."""
     return await _run_in(None, partial(function, *args, **kwargs))
 
 
 async def in_writer(state: State, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same for what writes: it may wait for another process, and is not to hold up those who search."""
+    """Run a write in a thread for writers, as it may wait for another process, and must not hold up searches."""
     return await _run_in(state.writers, partial(function, *args, **kwargs))
 
 
 async def _run_in(executor: Executor | None, call: Callable[[], T]) -> T:
-    context = copy_context()  # the request's id, for the log, and its span
+    context = copy_context()  # carries the request's id, for the log, and its span
     return await asyncio.get_running_loop().run_in_executor(executor, lambda: context.run(call))
 
 
 def check_text(state: State, text: str, what: str = "query") -> None:
-    """Check the length of a question.
+    """Check the length of a query.
 
     Raises:
-        Problem: it is longer than the limit.
+        Problem: it exceeds the limit.
     """
     if len(text) > state.limits.max_query_chars:
         detail = f"{what} has {len(text)} characters, the limit is {state.limits.max_query_chars}"
@@ -144,7 +144,7 @@ def check_text(state: State, text: str, what: str = "query") -> None:
 
 
 def problem_responses(*slugs: str) -> dict[int | str, dict[str, Any]]:
-    """For the OpenAPI description: the problems that an endpoint may answer with, beside those of every endpoint."""
+    """Return OpenAPI responses for the problems of an endpoint, besides those of every endpoint."""
     from pointsman.server.problems import KINDS, MEDIA_TYPE
     from pointsman.server.schemas import ProblemDocument
 

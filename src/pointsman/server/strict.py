@@ -1,4 +1,4 @@
-"""Routes whose JSON is read strictly, by `pointsman.server.limits.parse_json`."""
+"""Routes that parse JSON strictly, with `pointsman.server.limits.parse_json`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pointsman.server.limits import parse_json
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-_LARGE: Final = 100_000  # bytes; from there on reading takes long enough for other requests to notice
+_LARGE: Final = 100_000  # bytes; from this size on, parsing would noticeably delay other requests
 
 
 async def read_json(body: bytes) -> Any:
-    """The value of a JSON body; a large one is read beside the event loop.
+    """Parse a JSON body; a large one outside the event loop.
 
     Raises:
         Problem: as `parse_json`.
@@ -32,10 +32,10 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """For ``APIRouter(route_class=StrictRoute)``; set later, it would not be used."""
+    """For ``APIRouter(route_class=StrictRoute)``; setting it later has no effect."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """The handler, given a strict request."""
+        """Return the handler, which is given a strict request."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:

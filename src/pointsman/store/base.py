@@ -253,7 +253,7 @@ class Store(Protocol):
         ...
 
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
-        """Returns all ids in the order of `page`, or those of documents with this ``source`` or that match."""
+        """Returns all ids in the order of `page`, or those of documents with this ``source``, or that match."""
         ...
 
     def count(self, filters: Filter | None = None) -> int:

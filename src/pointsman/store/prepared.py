@@ -140,6 +140,15 @@ def query_terms(text: str) -> dict[str, int]:
     return dict(itertools.islice(counts.items(), MOST_TERMS))
 
 
+def idf(documents: int, holding: int) -> float:
+    """Lucene's idf of a word that ``holding`` of so many documents have: ln(1 + (N - n + 1/2) / (n + 1/2)).
+
+    >>> round(idf(10, 1), 3), round(idf(10, 0), 3)
+    (1.992, 3.091)
+    """
+    return math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
+
+
 def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> NDArray[np.float32]:
     """Check vectors and normalise those whose length is not 1 yet."""
     try:

@@ -375,6 +375,22 @@ class StoreConformance(TwinConformance):
             store, [document for number, document in enumerate(documents) if number % 3 != 2], self.drift
         )
 
+    def test_the_weight_of_words(self) -> None:
+        """What a store tells of the idf of a look's words is that of its documents, absent words included."""
+        documents, store = self.documents(), self.make()
+        self._scale(store, WORDS, Scale.BM25)
+        for query in (*self.queries(), "signal signal lamp xyzzyq"):
+            [answer] = store.search([Look(query, None, 10)])
+            if answer.idf is None or not answer.rankings.get(WORDS):
+                continue
+            tokens = [set(DEFAULT_ANALYZER.tokens(document.searchable)) for document in documents]
+            holding = {token: sum(token in some for some in tokens) for token in DEFAULT_ANALYZER.query_tokens(query)}
+            exact = sum(
+                count * math.log(1 + (len(documents) - holding[token] + 0.5) / (holding[token] + 0.5))
+                for token, count in Counter(DEFAULT_ANALYZER.query_tokens(query)).items()
+            )
+            assert math.isclose(answer.idf, exact, rel_tol=1e-6), f"{query!r}: idf {answer.idf}, not {exact}"
+
     def test_the_nearest_are_found(self) -> None:
         """Vector lists against NumPy."""
         store, documents = self.make(), self.documents()

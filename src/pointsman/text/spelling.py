@@ -3,9 +3,13 @@
 A word is changed only when it cannot be meant: it does not occur in the corpus, neither does another form of it (the
 Snowball stem decides), it is no word of its language, no code and no short word, and a word that does occur is one slip
 away: a letter too many, too few or wrong, or two neighbours swapped (optimal string alignment distance); two slips in
-long words. What word lists made from the web hold is no word of the language where it is `_RARER` times as rare as what
-it would be corrected to. Where a name may be meant the correction is unsure, and both forms are to be searched. Chinese
-is left alone: what is typed wrongly there is another real character.
+long words. What word lists made from the web hold is no word of the language where it is `_RARER` orders of magnitude
+rarer than what it would be corrected to.
+
+The correction is unsure, and both forms are to be searched, where a name may be meant, and where only the language
+speaks for it: a word in no list one slip away from a common one, be its first letter wrong, be it short, or be the
+common one in no document but in another form, or in none at all, as happens in a language of many forms. Chinese is
+left alone: what is typed wrongly there is another real character.
 
 The neighbours of a word are found by symmetric deletion (SymSpell, W. Garbe, https://github.com/wolfgarbe/SymSpell):
 two words within distance two share a string that is left of their beginnings when two letters at most are deleted from
@@ -65,6 +69,18 @@ _LISTED = 5
 _RARER = 2.5
 """Orders of magnitude by which a listed word must be rarer than another to count as a slip of it."""
 
+_BY_LANGUAGE = 0.1
+"""What a tenfold frequency in the language is worth, in slips."""
+
+_ABSENT = 0.3
+"""What it costs that no document has any form of a word."""
+
+_MOST_UNSURE = 2
+"""Unsure corrections of one text; where there are more it is of another language, most likely."""
+
+_COMMON = 3.0
+"""How common a word must be that no document has; lists of hashes take some strings for rarer words."""
+
 _MOST_LOOKUPS = 200
 """Different unknown words of one text that are looked up: a query has a few, and a megabyte must not take minutes."""
 
@@ -86,6 +102,10 @@ _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "йцукенгшщзхъ", "фы
 _MAGIC = b"pointsman-words 1\n"
 _MASK = (1 << 64) - 1
 _FACTOR = 0x9E3779B97F4A7C15
+
+
+_LookedUp = dict[tuple[str, bool], tuple[str, bool] | None]
+"""By an unknown word, and whether it may be a name: what it stands for, and whether that is sure."""
 
 
 class HasFrequencies(Protocol):
@@ -207,17 +227,19 @@ class Speller:
             text: a query. Of a very long text the first 200 different unknown words are looked up.
         """
         changes: list[Change] = []
-        looked_up: dict[tuple[str, bool], str | None] = {}
+        looked_up: _LookedUp = {}
         for chunk in _CHUNK.finditer(text):
             if (whole := self._other_layout(chunk[0], chunk.start())) is not None:
                 changes.append(whole)
             elif not _CODE.search(chunk[0]):
                 changes += self._misspelt(chunk, looked_up)
         sure = [change for change in changes if change.sure]
+        if len(changes) - len(sure) > _MOST_UNSURE:
+            changes = sure
         alternative = _with(text, changes) if len(sure) < len(changes) else None
         return Correction(_with(text, sure), tuple(changes), alternative)
 
-    def _misspelt(self, chunk: re.Match[str], looked_up: dict[tuple[str, bool], str | None]) -> Iterator[Change]:
+    def _misspelt(self, chunk: re.Match[str], looked_up: _LookedUp) -> Iterator[Change]:
         """The words of a chunk that are not what was meant; ``looked_up`` remembers those of the whole text."""
         for match in _WORD.finditer(chunk[0]):
             word = match[0]
@@ -230,7 +252,8 @@ class Speller:
                 looked_up[folded, named] = self._correction(folded, named=named)
             if (correction := looked_up[folded, named]) is not None:
                 start = chunk.start() + match.start()
-                yield Change(start, start + len(word), word, _cased(correction, word), sure=not named)
+                best, sure = correction
+                yield Change(start, start + len(word), word, _cased(best, word), sure=sure)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the words and their frequencies (some 3 bytes a word); the index is not written, it is quick to build.
@@ -289,35 +312,56 @@ class Speller:
             )
         return self._built
 
-    def _correction(self, word: str, *, named: bool) -> str | None:
-        """The word of the corpus that an unknown one stands for, if there is little doubt."""
+    def _correction(self, word: str, *, named: bool) -> tuple[str, bool] | None:
+        """What an unknown word probably stands for, and whether there is little doubt.
+
+        A word of the corpus, or a common one of the language.
+        """
         slips = 2 if len(word) >= _LONG else 1
-        candidates: list[tuple[float, str]] = []
+        candidates: list[tuple[float, str, bool]] = []
         for candidate in self._index.near(word, slips):
             cost = _cost(word, candidate, slips)
-            if cost is not None and self._believable(word, candidate, cost, named=named):
-                candidates.append((cost - 0.12 * math.log(self._counts[candidate]), candidate))
+            if cost is not None:
+                sure = self._believable(word, candidate, cost, named=named)
+                if sure or self._possible(word, candidate, cost, named=named):
+                    candidates.append((self._doubt(candidate, cost), candidate, sure))
+        if not any(sure for _, _, sure in candidates):
+            candidates += self._listed_near(word, named=named)
         if not candidates:
-            return None if named else self._listed_near(word)
-        # One slip more outweighs any frequency, a likelier kind of slip a frequency some ten times as high.
-        return min(candidates)[1]
-
-    def _listed_near(self, word: str) -> str | None:
-        """A common word of the language, one slip away, of which the corpus has another form."""
-        if self._lexicon is None or len(word) < _LISTED:
             return None
-        listed = self._lexicon.zipf(word)
-        found = []
+        _, best, sure = min(candidates)
+        return best, sure and not named
+
+    def _doubt(self, candidate: str, cost: float) -> float:
+        """The lower, the likelier; one slip more outweighs any frequency."""
+        common = 0.0 if self._lexicon is None else self._lexicon.zipf(candidate)
+        return cost - 0.12 * math.log(self._counts.get(candidate, 0) + 1) - _BY_LANGUAGE * common
+
+    def _possible(self, word: str, candidate: str, cost: float, *, named: bool) -> bool:
+        """Whether a word may stand for a far commoner one of its language: then both are searched for."""
+        if self._lexicon is None or cost > 1 or (named and len(word) < _LISTED):
+            return False
+        if word in (candidate[:-1], candidate + word[-1]):
+            return False  # another form of a word
+        return self._lexicon.zipf(candidate) - self._lexicon.zipf(word) >= _RARER
+
+    def _listed_near(self, word: str, *, named: bool) -> Iterator[tuple[float, str, bool]]:
+        """Common words of the language, one slip away, of which the corpus has at most another form."""
+        if self._lexicon is None:
+            return
+        least = self._lexicon.zipf(word) + _RARER
         for candidate in _one_slip_away(word):
-            common = self._lexicon.zipf(candidate)
-            if common - listed < _RARER or (candidate[0] != word[0] and candidate[:2] != word[1::-1]):
+            if self._lexicon.zipf(candidate) < least or (cost := _cost(word, candidate, 1)) is None:
                 continue
-            if word in (candidate[:-1], candidate + word[-1]):
-                continue  # another form of a word
-            cost = _cost(word, candidate, 1)
-            if cost is not None and self._has_form_of(candidate):
-                found.append((cost - 0.3 * common, candidate))
-        return min(found)[1] if found else None
+            if candidate in self._counts and self._counts[candidate] > 1:
+                continue  # seen already
+            if not self._possible(word, candidate, cost, named=named):
+                continue
+            beginning = candidate[0] == word[0] or candidate[:2] == word[1::-1]
+            present = self._has_form_of(candidate)
+            if present or (not named and self._lexicon.zipf(candidate) >= _COMMON):
+                sure = present and beginning and len(word) >= _LISTED
+                yield self._doubt(candidate, cost) + (0.0 if present else _ABSENT), candidate, sure
 
     def _has_form_of(self, word: str) -> bool:
         return any(stem in self._known_stems for stem in DEFAULT_ANALYZER.tokens(word)[:1])

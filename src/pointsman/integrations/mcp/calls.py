@@ -1,4 +1,4 @@
-"""The tools of a workspace, and how they are called: whatever goes wrong becomes a result that says so."""
+"""The tools of a workspace, and how they are called: every error becomes a result that reports it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DATA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool: what a model is told of it, the shapes of its arguments and its answer, and what it does."""
+    """A tool: its description for a model, the shapes of its arguments and its answer, and its function."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ class Tool:
     run: Callable[[Library, Access, Any], BaseModel]
 
     def definition(self, strategies: Sequence[str]) -> sdk.Wire:
-        """As the protocol has it."""
+        """Return the definition in the protocol's form."""
         arguments = shapes.schema_of(self.arguments)
         if "strategy" in arguments["properties"]:
             arguments["properties"]["strategy"]["enum"] = list(strategies)
@@ -161,9 +161,9 @@ class Calls:
     """Answers calls.
 
     Attributes:
-        library: what they are about.
-        gate: how many run at once.
-        access: what a request may do, by its ASGI scope.
+        library: the data behind the tools.
+        gate: limits concurrent calls.
+        access: returns the access of a request from its ASGI scope.
     """
 
     library: Library
@@ -171,12 +171,12 @@ class Calls:
     access: Callable[[Mapping[str, Any]], Access]
 
     def handlers(self) -> sdk.Handlers:
-        """For a server."""
+        """Return the handlers for a server."""
         definitions = [tool.definition(self.library.strategies) for tool in TOOLS.values()]
         return sdk.Handlers(lambda: definitions, self.call)
 
     async def call(self, name: str, arguments: sdk.Wire, scope: Mapping[str, Any]) -> sdk.Wire:
-        """The result of a tool.
+        """Run a tool and return its result.
 
         Raises:
             UnknownToolError: there is no such tool.
@@ -192,8 +192,8 @@ class Calls:
             access.require_read()
             checked = tool.arguments.model_validate(arguments)
             async with self.gate:
-                # A thread goes on to its end when its call is cancelled, and keeps its place until then: who cancels
-                # calls cannot have more threads than who waits for them.
+                # A thread runs to its end when its call is cancelled, and keeps its place until then: clients that
+                # cancel calls cannot use more threads than those that wait.
                 run = partial(tool.run, self.library, self.library.seen(access), checked)
                 answer = await anyio.to_thread.run_sync(run)
             structured = answer.model_dump(mode="json")
@@ -201,14 +201,14 @@ class Calls:
             outcome = "answered"
         except ValidationError as error:
             result = sdk.result(complaints(error, name, tool.arguments.model_fields), is_error=True)
-        except Exception as error:  # noqa: BLE001  (told to the caller, and to the log where it is ours to mend)
+        except Exception as error:  # noqa: BLE001  (reported to the caller, and logged if it is ours to fix)
             result = sdk.result(message_of(error), is_error=True)
         log.info("%s %s in %.1f ms, key %s", tool.name, outcome, (perf_counter() - began) * 1000, key)
         return result
 
 
 def message_of(error: Exception) -> str:
-    """What to say of an error: all of it where the caller can mend it, nothing of its cause where we have to."""
+    """Return the message for an error: in full if the caller can fix it, without the cause if it is internal."""
     problem = of_error(error)
     if problem.slug == "internal":
         return "internal server error; see the server's log. The same call may work later."
@@ -216,7 +216,7 @@ def message_of(error: Exception) -> str:
 
 
 def complaints(error: ValidationError, tool: str, known: Iterable[str]) -> str:
-    """What is wrong with the arguments, and what is right."""
+    """Describe what is wrong with the arguments, and what is valid."""
     messages = []
     for detail in error.errors(include_url=False)[: plain.COMPLAINTS]:
         name = ".".join(map(str, detail["loc"]))

@@ -1,11 +1,11 @@
 """Literal texts and regular expressions found in stored documents, without reading most of them.
 
-Which documents can match is told by signatures: of each document the pairs and triples of its characters, hashed into
-some thousands of bits. They are kept bit by bit, all documents of a bit together, so that those with all pairs and
-triples of a text are found by some ANDs (a bit-sliced signature file: Faloutsos and Christodoulakis, "Signature files",
-ACM Transactions on Information Systems 2(4), 1984). A signature rules out, it proves nothing: what it lets through is
-matched by RE2, whose time is linear in the text whatever the pattern. The texts themselves are kept beside the
-signatures, one after the other.
+Signatures tell which documents can match: the pairs and triples of each document's characters, hashed into some
+thousands of bits. They are stored bit by bit, each bit for all documents together, so that the documents with all pairs
+and triples of a text are found by a few ANDs (a bit-sliced signature file: Faloutsos and Christodoulakis, "Signature
+files", ACM Transactions on Information Systems 2(4), 1984). A signature can only rule out: the remaining documents are
+matched by RE2, whose time is linear in the text for any pattern. The texts are stored beside the signatures, one after
+the other.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ MAX_COUNT: Final = 100
 """Matches counted in one document."""
 
 ALL_BYTES: Final = 768 << 20
-"""Of the texts and signatures that are kept for all datasets."""
+"""Bytes of the texts and signatures kept for all datasets."""
 
 DATASET_BYTES: Final = 512 << 20
-"""Of the texts of one dataset; in a larger one documents are read one after the other."""
+"""Size of the texts of one dataset; the documents of a larger one are read one by one."""
 
 SECONDS: Final = 2.0
-"""For which documents are matched; what an index takes to be built comes on top."""
+"""Seconds for matching documents; building an index takes additional time."""
 
-_PATTERN_MEMORY: Final = 4 << 20  # of a compiled pattern; RE2 refuses one that needs more
-_BLOCK: Final = 512  # documents whose signatures are made at once
-_CHUNK: Final = 64  # documents that are matched at once where many of them are candidates
+_PATTERN_MEMORY: Final = 4 << 20  # bytes of a compiled pattern; RE2 refuses one that needs more
+_BLOCK: Final = 512  # documents whose signatures are computed together
+_CHUNK: Final = 64  # documents matched together if many of them are candidates
 _MANY: Final = 12
 _SIGNATURES: Final = 128 << 20  # bytes of the signatures of one dataset
 _MOST_BITS, _LEAST_BITS = 2048, 256
@@ -63,10 +63,10 @@ class Found:
     """A document in which a pattern matches.
 
     Attributes:
-        id: the document's.
-        start: of the first match, in characters of the document's text.
-        end: after it.
-        count: matches, up to `MAX_COUNT`.
+        id: id of the document.
+        start: start of the first match, in characters of the document's text.
+        end: end of the first match (exclusive).
+        count: number of matches, up to `MAX_COUNT`.
     """
 
     id: str
@@ -76,15 +76,15 @@ class Found:
 
 
 class Pattern:
-    """What is looked for.
+    """A text or regular expression to look for.
 
     Args:
-        text: literal, or a regular expression in RE2's syntax; ``^`` and ``$`` are the ends of lines.
-        regex: which of them.
-        ignore_case: whether upper and lower case are the same.
+        text: literal, or a regular expression in RE2's syntax; ``^`` and ``$`` match at line ends.
+        regex: whether the text is a regular expression.
+        ignore_case: whether to ignore upper and lower case.
 
     Raises:
-        InputError: it is no regular expression, or needs too much memory.
+        InputError: the regular expression is invalid, or needs too much memory.
     """
 
     def __init__(self, text: str, *, regex: bool = False, ignore_case: bool = False) -> None:
@@ -104,7 +104,7 @@ class Pattern:
         self.by_lines = not (regex and _WHOLE.search(text))
 
     def found_in(self, id_: str, text: bytes) -> Found | None:
-        """Where it matches in a document's text; a match of no characters is none."""
+        """Return where it matches in a document's text, ignoring empty matches; None if it does not."""
         matches = (match for match in self._compiled.finditer(text) if match.end() > match.start())
         first = next(matches, None)
         if first is None:
@@ -114,24 +114,24 @@ class Pattern:
         return Found(id_, start, start + len(first.group().decode()), count)
 
     def next_start(self, text: bytes, start: int, end: int) -> int:
-        """Where it may match next between two places of a text; -1 where it does not."""
+        """Return the next possible match between two positions of a text; -1 if there is none."""
         match = self._compiled.search(text, start, end)
         return -1 if match is None else match.start()
 
 
 _WHOLE: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
-"""Of an expression that may ask where a whole text begins or ends, not only its lines."""
+"""Matches expressions that may refer to the start or end of the whole text, not only of its lines."""
 
 _TOKEN: Final = re.compile(
-    r"\\[^pPxQEC0-7]"  # an escape of one character; the others take more
-    r"|\[\^?\]?(?>\[:[^\]]*:\]|\\.|[^\]\\])*\]"  # a class of characters
+    r"\\[^pPxQEC0-7]"  # an escape of one character; the others are longer
+    r"|\[\^?\]?(?>\[:[^\]]*:\]|\\.|[^\]\\])*\]"  # a character class
     r"|\{[^}]*\}|.",
     re.DOTALL,
 )
 
 
 def _literals(pattern: str) -> list[str]:
-    r"""Texts that stand in everything a regular expression matches; fewer than there are, where that is simpler.
+    r"""Return texts contained in every match of a regular expression; not necessarily all of them.
 
     >>> _literals(r"error: (timeout|refused) on port \d+, retry")
     ['error: ', ' on port ', ', retry']
@@ -148,7 +148,7 @@ def _literals(pattern: str) -> list[str]:
             run += character
             continue
         if part[0] in "?*{":
-            run = run[:-1]  # what came before may be absent
+            run = run[:-1]  # the character before it is optional
         texts.append(run)
         run = ""
     return [text for text in (*texts, run) if len(text) > 1]
@@ -158,8 +158,8 @@ class TextIndex:
     """The texts of a dataset's documents with their signatures.
 
     Args:
-        documents: in the order in which they are found.
-        count: how many there are, about: the signatures of many are shorter.
+        documents: in the order in which matches are returned.
+        count: their approximate number: with many documents, signatures are shorter.
     """
 
     def __init__(self, documents: Iterable[Document], count: int) -> None:
@@ -180,18 +180,18 @@ class TextIndex:
 
     @property
     def nbytes(self) -> int:
-        """Of texts and signatures."""
+        """Return the bytes of texts and signatures."""
         return self._rows.nbytes + len(self._text)
 
     def grep(self, pattern: Pattern, until: float) -> Iterator[Found]:
-        """The documents in which a pattern matches, in the order in which they came.
+        """Yield the documents in which a pattern matches, in their original order.
 
         Args:
-            pattern: what to find.
+            pattern: the pattern to find.
             until: the time (`time.monotonic`) at which to give up.
 
         Raises:
-            TimeoutError: that time has come.
+            TimeoutError: that time has passed.
         """
         for place in self._promising(pattern, self._candidates(pattern.literals)):
             if time.monotonic() > until:
@@ -201,7 +201,7 @@ class TextIndex:
                 yield found
 
     def _promising(self, pattern: Pattern, candidates: NDArray[np.intp]) -> Iterator[int]:
-        """Of the candidates those that may match: where many are neighbours, their texts are searched as one."""
+        """Yield the candidates that may match; where many are neighbours, their texts are searched as one."""
         edges = np.searchsorted(candidates, np.arange(0, len(self.ids) + _CHUNK, _CHUNK)).tolist()
         for chunk, (first, last) in enumerate(pairwise(edges)):
             if last - first < _MANY or not pattern.by_lines:
@@ -212,13 +212,13 @@ class TextIndex:
                 at = pattern.next_start(self._text, self._starts[place], self._starts[end] - 1)
                 if at < 0:
                     break
-                # A match that begins in a document may end in the next one: a document without a match of its own.
+                # A match that begins in a document may end in the next one: then the document has no match of its own.
                 place = bisect_right(self._starts, at, place) - 1
                 yield place
                 place += 1
 
     def _candidates(self, literals: Sequence[str]) -> NDArray[np.intp]:
-        """The places of the documents that may have all of these texts in them, in any case of letters."""
+        """Return the positions of the documents that may contain all of these texts, ignoring case."""
         hashes = np.unique(_grams(literals, self._bits)[0])
         if not len(hashes):
             return np.arange(len(self.ids))
@@ -232,7 +232,7 @@ class TextIndex:
 
 
 def _grams(texts: Sequence[str], bits: int) -> Grams:
-    """The hashes, below ``bits``, of all pairs and triples of characters, and the texts that each is from."""
+    """Return the hashes, below ``bits``, of all pairs and triples of characters, and the index of each one's text."""
     folded = [text.casefold() for text in texts]
     points = np.frombuffer("".join(folded).encode("utf-32-le", "surrogatepass"), np.uint32)
     owner = np.repeat(np.arange(len(folded)), [len(text) for text in folded])
@@ -250,7 +250,7 @@ def _grams(texts: Sequence[str], bits: int) -> Grams:
 
 
 def _hashed(a: NDArray[np.uint32], b: NDArray[np.uint32], c: Any, bits: int) -> NDArray[np.uint32]:
-    """Multiplicative hashing; the last step mixes the high bits into the low ones, of which the highest are taken."""
+    """Hash multiplicatively; the last step mixes high bits into low ones before the highest are taken."""
     with np.errstate(over="ignore"):
         mixed = a * np.uint32(0x9E3779B1) + b * np.uint32(0x85EBCA77) + c * np.uint32(0xC2B2AE3D)
         mixed = (mixed ^ (mixed >> np.uint32(15))) * np.uint32(0x2C1B3C6D)
@@ -259,7 +259,7 @@ def _hashed(a: NDArray[np.uint32], b: NDArray[np.uint32], c: Any, bits: int) -> 
 
 
 def index_of(store: Store) -> TextIndex | None:
-    """The index of a store's documents as they are; None where their texts are too long together."""
+    """Build the index of a store's documents; return None if their texts are too long together."""
     left = DATASET_BYTES
 
     def bounded() -> Iterator[Document]:
@@ -275,10 +275,10 @@ def index_of(store: Store) -> TextIndex | None:
 
 
 def grep(store: Store, index: TextIndex | None, pattern: Pattern, until: float) -> Iterator[Found]:
-    """`TextIndex.grep`; without an index all documents are read.
+    """Like `TextIndex.grep`; without an index, all documents are read.
 
     Raises:
-        TimeoutError: it is later than ``until``.
+        TimeoutError: the time ``until`` has passed.
     """
     if index is not None:
         yield from index.grep(pattern, until)

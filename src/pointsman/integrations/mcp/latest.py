@@ -1,4 +1,4 @@
-"""What is computed from all documents of a store, kept until they change."""
+"""Values computed from all documents of a store, cached until these change."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class Latest(Generic[T]):
-    """Values by store, of the stores asked about last; any number of threads may ask.
+    """Cached values of the most recently used stores; thread-safe.
 
     Args:
-        most: what all that is kept may weigh together; the value asked for last is kept whatever it weighs.
-        weight: of a value.
+        most: maximum total weight of the cached values; the most recently used value is always kept.
+        weight: returns the weight of a value.
     """
 
     def __init__(self, most: int, weight: Callable[[T], int] = lambda _: 1) -> None:
@@ -28,9 +28,9 @@ class Latest(Generic[T]):
         self._values: OrderedDict[str, tuple[int, T]] = OrderedDict()
 
     def of(self, store: Store, build: Callable[[], T]) -> T:
-        """The value of a store as it is; built anew where the store has changed."""
+        """Return the value for a store's current state; it is rebuilt if the store has changed."""
         identity, sequence = store.info.identity, store.statistics().sequence
-        with self._lock:  # two that need the same value do not both build it
+        with self._lock:  # concurrent callers that need the same value build it only once
             value = self._values.get(identity)
             if value is None or value[0] != sequence:
                 value = sequence, build()

@@ -1,4 +1,4 @@
-"""What the tools share: the workspace, what of it may be seen, and how ids name its documents."""
+"""State shared by the tools: the workspace, which datasets are visible, and how ids identify documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def id_of(dataset: str, id_: str) -> str:
-    """What names a document over all datasets; names of datasets have no slash.
+    """Return an id that is unique across datasets; dataset names contain no slash.
 
     >>> id_of("manual", "guide.md#1")
     'manual/guide.md#1'
@@ -33,15 +33,15 @@ def id_of(dataset: str, id_: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What the tools share.
+    """State shared by the tools.
 
     Attributes:
-        workspace: where is searched.
-        only: datasets that are served; None: all.
-        strategies: those that can be had.
-        texts: signatures of documents, for `grep`; None of a dataset with too many.
-        outlines: the sources of datasets.
-        keys: what filters can name.
+        workspace: the workspace to search.
+        only: datasets that are served; None means all.
+        strategies: available strategies.
+        texts: signatures of documents, for `grep`; None for a dataset whose texts are too long.
+        outlines: sources of the datasets.
+        keys: metadata keys that filters can use.
     """
 
     workspace: Workspace
@@ -54,17 +54,17 @@ class Library:
     keys: Latest[list[Key]] = field(default_factory=lambda: Latest(1_000))
 
     def seen(self, access: Access) -> Access:
-        """The access, to no more than is served."""
+        """Restrict an access to the datasets served."""
         if self.only is None:
             return access
         return replace(access, datasets=self.only if access.datasets is None else self.only & access.datasets)
 
     def chosen(self, access: Access, names: Sequence[str] | None) -> list[str]:
-        """The datasets that are meant, all of them visible; at least one.
+        """Return the requested datasets, at least one, all of them visible.
 
         Raises:
-            Problem: one of them is not.
-            InputError: there are none.
+            Problem: a dataset is not visible.
+            InputError: there are no datasets.
         """
         names_chosen = access.chosen(names, self.workspace.names())
         if not names_chosen:
@@ -72,19 +72,19 @@ class Library:
         return names_chosen
 
     def dataset(self, name: str) -> Dataset:
-        """A dataset that is there."""
+        """Return an existing dataset."""
         return self.workspace.dataset(name, create=False)
 
     def split(self, access: Access, id_: str) -> tuple[str | None, str]:
-        """The dataset that an id names, where that is visible, and the document's own id within it."""
+        """Split an id into the dataset it names, if that is visible, and the document's id within the dataset."""
         name, slash, own = id_.partition("/")
         return (name, own) if slash and own and name in access.visible(self.workspace.names()) else (None, id_)
 
     def document(self, access: Access, id_: str) -> tuple[Dataset, Document]:
-        """The document that an id names; one without its dataset does so where it is the only one of that id.
+        """Return the document with this id; the dataset may be omitted if only one dataset has a document with this id.
 
         Raises:
-            Problem: there is none.
+            Problem: there is no such document.
             InputError: several datasets have one.
         """
         name, own = self.split(access, id_)
@@ -103,10 +103,10 @@ class Library:
         return documents[0]
 
     def search(self, access: Access, arguments: Searching) -> RetrievalContext:
-        """Search as a call asks.
+        """Search with the arguments of a call.
 
         Raises:
-            InputError: it asks for a strategy that is not offered.
+            InputError: the strategy is not offered.
         """
         names = self.chosen(access, arguments.datasets)
         if arguments.strategy not in self.strategies:

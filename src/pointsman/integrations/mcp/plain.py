@@ -1,4 +1,4 @@
-"""What of the library's values goes into an answer: bounded, sound as JSON, and without paths of this machine."""
+"""Converts the library's values for an answer: bounded, valid as JSON, and without paths of this machine."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _URL_CHARS: Final = 2_000
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most so many characters."""
+    """Cut a text to at most ``most`` characters."""
     text = sound(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def sound(text: str) -> str:
-    """A text that can be sent: half a surrogate pair, which is no character, becomes a question mark."""
+    """Make a text encodable: a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def finite(value: float | None) -> float | None:
-    """A number that JSON has."""
+    """Return a number if JSON can express it, else None."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def rounded(value: float | None) -> float | None:
-    """A number that JSON has, to six digits."""
+    """Return a number to six digits if JSON can express it, else None."""
     return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
 
 
 def without_folder(value: str) -> str:
-    """A text that is an absolute path as its last part alone; any other text as it is.
+    """Reduce an absolute path to its last part; any other text is returned unchanged.
 
     >>> without_folder("/srv/private/guide.md"), without_folder("guides/guide.md")
     ('…/guide.md', 'guides/guide.md')
@@ -59,14 +59,14 @@ def without_folder(value: str) -> str:
 
 
 def without_root(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata without the folder of this machine that a file was read from."""
+    """Return metadata without the folder of this machine from which a file was read."""
     root = metadata.get("root")
     private = isinstance(root, str) and without_folder(root) != root
     return {name: value for name, value in metadata.items() if not (private and name == "root")}
 
 
 def metadata_of(metadata: Mapping[str, Any]) -> dict[str, str | int | float | bool | None]:
-    """The metadata, bounded; the title is told by itself."""
+    """Return the metadata, bounded; without the title, which is a separate field."""
     public: dict[str, Any] = {}
     for name, value in without_root(metadata).items():
         if len(public) == _VALUES:
@@ -75,7 +75,7 @@ def metadata_of(metadata: Mapping[str, Any]) -> dict[str, str | int | float | bo
             continue
         name = sound(name)  # noqa: PLW2901
         if isinstance(value, bool | int | None):
-            public[name] = value if abs(value or 0) < 2**53 else str(value)  # what JSON numbers hold everywhere
+            public[name] = value if abs(value or 0) < 2**53 else str(value)  # integers exact in every JSON parser
         elif isinstance(value, float):
             public[name] = rounded(value)
         else:
@@ -85,7 +85,7 @@ def metadata_of(metadata: Mapping[str, Any]) -> dict[str, str | int | float | bo
 
 
 def url_of(dataset: str, id_: str, metadata: Mapping[str, Any]) -> str:
-    """Where a document is to be found: its own address, if it has one on the web; else one that names it.
+    """Return a document's web address, if it has one; else a URL made of its dataset and id.
 
     >>> url_of("manual", "a b", {}), url_of("manual", "x", {"url": "https://example.com/x"})
     ('pointsman://manual/a%20b', 'https://example.com/x')
@@ -98,7 +98,7 @@ def url_of(dataset: str, id_: str, metadata: Mapping[str, Any]) -> str:
 
 
 def source_of(metadata: Mapping[str, Any]) -> str | None:
-    """The file that a document is from, as it was named when it was indexed."""
+    """Return the file that a document is from, by its name when it was indexed."""
     source = metadata.get("source")
     return cut(without_folder(source), TITLE_CHARS) if isinstance(source, str) and source else None
 

@@ -26,7 +26,7 @@ from pointsman.types import Document
 
 
 def fetch(library: Library, access: Access, arguments: shapes.FetchArguments) -> shapes.FetchAnswer:
-    """A document; of a passage, all of its source that has room, with the passage in it."""
+    """Return a document; for a passage, as much of its source around the passage as fits."""
     dataset, document = library.document(access, arguments.id)
     passages = neighbours(dataset, document)
     first, last = window(passages, document, len(passages), len(passages), shapes.READ_CHARS, None)
@@ -44,7 +44,7 @@ def fetch(library: Library, access: Access, arguments: shapes.FetchArguments) ->
 
 
 def read(library: Library, access: Access, arguments: shapes.ReadArguments) -> shapes.ReadAnswer:
-    """A document with its neighbours, as far as the budget reaches; or the rest of one that was cut."""
+    """Return a document with its neighbours, within the budget; or the rest of a document that was cut."""
     dataset, document = library.document(access, arguments.id)
     passages = neighbours(dataset, document)
     before, after = (0, 0) if arguments.offset else (arguments.before, arguments.after)
@@ -68,7 +68,7 @@ def read(library: Library, access: Access, arguments: shapes.ReadArguments) -> s
 
 
 def neighbours(dataset: Dataset, document: Document) -> list[Document]:
-    """The passages of the text that a document is from, in their order; the document alone where that is not known."""
+    """Return the passages of a document's source in order; only the document if they are unknown."""
     source = document.metadata.get("source")
     if _position(document) is None or not isinstance(source, str):
         return [document]
@@ -85,10 +85,10 @@ def neighbours(dataset: Dataset, document: Document) -> list[Document]:
 def window(
     passages: Sequence[Document], document: Document, before: int, after: int, chars: int, tokens: int | None
 ) -> tuple[int, int]:
-    """From which passage to which there is room around a document: nearest first, the following one before the last.
+    """Choose the range of passages that fits around a document: nearest first, the following before the preceding.
 
     Returns:
-        The place of the first, and that after the last; the document's own at least.
+        The index of the first passage and the index after the last one; at least the document itself.
     """
     at = next(place for place, passage in enumerate(passages) if passage.id == document.id)
     first, last = at, at + 1
@@ -111,7 +111,7 @@ def window(
 
 
 def joined(dataset: Dataset, document: Document, passages: Sequence[Document], first: int, last: int) -> Document:
-    """A document with these neighbours' texts around it, without what they have in common."""
+    """Join a document with the texts of these neighbours, without their overlaps."""
     if last - first == 1:
         return document
     at = next(place for place, passage in enumerate(passages) if passage.id == document.id)
@@ -121,7 +121,7 @@ def joined(dataset: Dataset, document: Document, passages: Sequence[Document], f
 
 
 def shortened(text: str, chars: int, tokens: int | None) -> str:
-    """As much of a text as a budget allows.
+    """Cut a text to a budget of characters and tokens.
 
     >>> shortened("abcdef", 4, None), shortened("abcdef", 4, 1)
     ('abcd', 'abc')
@@ -133,7 +133,7 @@ def shortened(text: str, chars: int, tokens: int | None) -> str:
 
 
 def outline(library: Library, access: Access, arguments: shapes.OutlineArguments) -> shapes.OutlineAnswer:
-    """The sources of a dataset, or the headings of a source."""
+    """List the sources of a dataset, or the headings of a source."""
     dataset = library.dataset(library.chosen(access, [arguments.dataset])[0])
     if arguments.source is None:
         entries = library.outlines.of(dataset.store, lambda: sources_of(dataset.name, dataset.store.documents()))
@@ -161,7 +161,7 @@ def outline(library: Library, access: Access, arguments: shapes.OutlineArguments
 
 
 def sources_of(dataset: str, documents: Iterable[Document]) -> list[shapes.Entry]:
-    """An entry for each source, and for each document that is from none, in the order in which they came."""
+    """Return an entry for each source, and for each document without a source, in their original order."""
     firsts: dict[tuple[bool, str], shapes.Entry] = {}
     for document in documents:
         source = document.metadata.get("source")
@@ -175,7 +175,7 @@ def sources_of(dataset: str, documents: Iterable[Document]) -> list[shapes.Entry
 
 
 def entry_of(dataset: str, documents: Sequence[Document], headings: Sequence[str]) -> shapes.Entry:
-    """An entry for documents that stand together."""
+    """Return one entry for documents that belong together."""
     first = documents[0]
     return shapes.Entry(
         id=id_of(dataset, first.id),
@@ -189,7 +189,7 @@ def entry_of(dataset: str, documents: Sequence[Document], headings: Sequence[str
 
 
 def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> shapes.GrepAnswer:
-    """Documents with a text, or a match of a regular expression, in them."""
+    """Find documents that contain a text or match a regular expression."""
     pattern = Pattern(arguments.pattern, regex=arguments.regex, ignore_case=arguments.ignore_case)
     matches: list[shapes.Match] = []
     incomplete: list[str] = []
@@ -221,7 +221,7 @@ def grep(library: Library, access: Access, arguments: shapes.GrepArguments) -> s
 
 def _match(dataset: str, document: Document, match: Found, context: int) -> shapes.Match:
     text = plain.sound(document.text)
-    end = min(match.end, match.start + shapes.MAX_CHARS)  # a pattern may match all of it
+    end = min(match.end, match.start + shapes.MAX_CHARS)  # a pattern may match the whole text
     return shapes.Match(
         id=id_of(dataset, document.id),
         dataset=dataset,
@@ -235,7 +235,7 @@ def _match(dataset: str, document: Document, match: Found, context: int) -> shap
 
 
 def verify(library: Library, access: Access, arguments: shapes.VerifyArguments) -> shapes.VerifyAnswer:
-    """Which quotes and numbers of an answer stand in documents."""
+    """Check which quotes and numbers of an answer are in documents."""
     pairs = [library.document(access, id_) for id_ in arguments.ids]
     check = verify_answer(arguments.answer, [Hit(document, 0.0, dataset.name) for dataset, document in pairs])
     return shapes.VerifyAnswer(

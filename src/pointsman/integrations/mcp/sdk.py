@@ -1,7 +1,7 @@
-"""What differs between versions 1 and 2 of the Python SDK of the Model Context Protocol, and nothing else.
+"""The differences between versions 1 and 2 of the Model Context Protocol's Python SDK, and nothing else.
 
-Tools and results pass through here as the protocol writes them, as plain JSON: both SDKs read and write it, though each
-names the attributes of its own classes in its own way.
+Tools and results are passed as plain JSON in the protocol's form: both SDKs read and write it, although their classes
+name the attributes differently.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _FOR: Final = "the Model Context Protocol"
 
 
 def check_version(number: str) -> tuple[int, int]:
-    """The SDK's version.
+    """Parse the SDK's version.
 
     Raises:
-        DependencyVersionError: nothing here has been tried with it.
+        DependencyVersionError: the version is not supported.
     """
     parts = [int(part) if part.isdigit() else 0 for part in (*number.split("."), "0")[:2]]
     numbers = parts[0], parts[1]
@@ -39,7 +39,7 @@ def check_version(number: str) -> tuple[int, int]:
 
 try:
     VERSION: Final = check_version(version(PACKAGE))
-    """Of the SDK that is installed: its first two numbers."""
+    """Version of the installed SDK: its first two numbers."""
     from mcp import types
     from mcp.server.lowlevel import Server as _Server
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -52,26 +52,26 @@ except ImportError as error:
     raise MissingDependencyError(error.name or PACKAGE, "mcp", _FOR) from error
 
 MODERN: Final = VERSION >= (2, 0)
-"""Whether it is of version 2, which speaks the protocol without sessions as well."""
+"""Whether the SDK is version 2, which also supports the protocol without sessions."""
 
 _CONNECTION_CLOSED: Final = -32000
 
 Wire = dict[str, Any]
-"""A part of a message, as the protocol writes it."""
+"""A part of a message in the protocol's form."""
 
 
 class UnknownToolError(Exception):
-    """There is no tool of the name that was called: an error of the protocol, not of a tool."""
+    """The called tool does not exist: an error of the protocol, not of a tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What a server of ours answers with.
+    """The functions with which our server answers.
 
     Attributes:
-        tools: their definitions.
-        call: the result of a tool, by its name, its arguments and the ASGI scope of the request (empty where it did
-            not come over HTTP). Raises `UnknownToolError`.
+        tools: returns the definitions of the tools.
+        call: returns a tool's result for its name, its arguments and the request's ASGI scope (empty unless the request
+            came over HTTP). Raises `UnknownToolError`.
     """
 
     tools: Callable[[], Sequence[Wire]]
@@ -79,13 +79,13 @@ class Handlers:
 
 
 def result(text: str, structured: Wire | None = None, *, is_error: bool = False) -> Wire:
-    """A tool's result."""
+    """Return a tool's result."""
     more = {} if structured is None else {"structuredContent": structured}
     return {"content": [{"type": "text", "text": text}], "isError": is_error, **more}
 
 
 def server_of(name: str, title: str, number: str, instructions: str, handlers: Handlers) -> Server[Any]:
-    """A server, for any transport of the SDK."""
+    """Create a server for any transport of the SDK."""
     make = _modern if MODERN else _first
     return cast("Server[Any]", make(name, title, number, instructions, handlers))
 
@@ -123,7 +123,7 @@ def _modern(name: str, title: str, number: str, instructions: str, handlers: Han
 def _first(name: str, _: str, number: str, instructions: str, handlers: Handlers) -> Any:
     from mcp.shared import exceptions
 
-    models: Any = types  # named as version 1 names them
+    models: Any = types  # with the names of version 1
     server: Any = _Server(name, version=number, instructions=instructions)
 
     async def listed(_: Any) -> Any:
@@ -147,7 +147,7 @@ def _first(name: str, _: str, number: str, instructions: str, handlers: Handlers
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve the program that has started this one until it closes its end."""
+    """Serve the program that started this one until it closes the connection."""
     from mcp.server.stdio import stdio_server
 
     async with stdio_server() as (incoming, outgoing):
@@ -155,11 +155,11 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 class HttpEndpoint:
-    """A server over streamable HTTP as an ASGI application: every request stands for itself.
+    """A server over streamable HTTP as an ASGI application, without sessions.
 
     Args:
-        server: what is served.
-        max_body_bytes: of a request.
+        server: the server.
+        max_body_bytes: largest body of a request.
     """
 
     def __init__(self, server: Server[Any], max_body_bytes: int) -> None:
@@ -168,7 +168,7 @@ class HttpEndpoint:
         self._manager = StreamableHTTPSessionManager(
             server,
             stateless=True,
-            # The checks in front compare hosts and origins more strictly, and know the names that were allowed.
+            # The checks in front of it compare hosts and origins more strictly, and know the allowed names.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             **{name: value for name, value in options.items() if name in parameters},
         )
@@ -178,16 +178,16 @@ class HttpEndpoint:
         await self._manager.handle_request(scope, receive, send)
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Requests are answered within it."""
+        """Return a context within which requests are answered."""
         return self._manager.run()
 
 
-# ── as a client ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── client ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A server that is started, and spoken to over its standard input and output."""
+    """A server to start, reached over its standard input and output."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -197,20 +197,20 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server that is reached over streamable HTTP."""
+    """A server reached over streamable HTTP."""
 
     url: str
     headers: Mapping[str, str] | None = None
 
 
 class Connection:
-    """What can be asked of somebody else's server."""
+    """A connection to a foreign server."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
 
     async def tools(self, most: int) -> list[Wire]:
-        """The definitions of its tools, at most so many."""
+        """Return the definitions of its tools, at most ``most``."""
         wires: list[Wire] = []
         cursor: str | None = None
         while len(wires) < most:
@@ -223,12 +223,12 @@ class Connection:
         return wires[:most]
 
     async def call(self, name: str, arguments: Wire) -> Wire:
-        """The result of a tool."""
+        """Call a tool and return its result."""
         return _plain(await self._client.call_tool(name, arguments))
 
 
 def is_answer(error: Exception) -> bool:
-    """Whether an error is what a server answered, and not that it is gone."""
+    """Whether an error is an answer of a server rather than a lost connection."""
     from mcp.shared import exceptions
 
     kind: type[Exception] = getattr(exceptions, "MCPError" if MODERN else "McpError")
@@ -248,10 +248,10 @@ def _plain(value: Any) -> Wire:
 
 @asynccontextmanager
 async def connected(place: Program | Address) -> AsyncIterator[Connection]:
-    """A conversation with a server.
+    """Connect to a server.
 
-    A program is started with the few variables of the environment that any program needs and those that are given; what
-    it writes to its standard error goes to ours.
+    A program gets the few environment variables that every program needs and the configured ones; its standard error
+    goes to ours.
     """
     if isinstance(place, Program):
         from mcp import StdioServerParameters, stdio_client
@@ -273,7 +273,7 @@ async def connected(place: Program | Address) -> AsyncIterator[Connection]:
 
 @asynccontextmanager
 async def _client(transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-    """The SDK's client over a transport; version 2 finds out which protocol the server speaks."""
+    """Create the SDK's client over a transport; version 2 detects the server's protocol version."""
     if MODERN:
         from mcp import Client
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pointsman.server.access import Access
     from pointsman.types import Document
 
-_STEPS: Final = 100  # of an explanation; eight datasets with two lists each have some twenty
-_SAMPLE: Final = 200  # documents whose metadata is looked at
+_STEPS: Final = 100  # of an explanation; eight datasets with two lists each have about twenty
+_SAMPLE: Final = 200  # documents whose metadata is examined
 _KEYS: Final = 20  # of a dataset
 _KEY_CHARS: Final = 64
 _EXAMPLES: Final = 3
@@ -30,7 +30,7 @@ _EXAMPLE_CHARS: Final = 40
 
 
 def search(library: Library, access: Access, arguments: shapes.SearchArguments) -> shapes.SearchAnswer:
-    """Passages that answer a question."""
+    """Find passages that answer a question."""
     context = library.search(access, arguments)
     answer = answer_to_dict(context, library.workspace.place)
     refused = answer["refused"]
@@ -58,7 +58,7 @@ def search(library: Library, access: Access, arguments: shapes.SearchArguments) 
 
 
 def result_of(hit: Mapping[str, Any], most: int) -> shapes.Result:
-    """A hit with at most so many characters of its text."""
+    """Convert a hit, cutting its text to ``most`` characters."""
     text = plain.sound(hit["text"])
     return shapes.Result(
         rank=hit["rank"],
@@ -76,7 +76,7 @@ def result_of(hit: Mapping[str, Any], most: int) -> shapes.Result:
 
 
 def route(library: Library, access: Access, arguments: shapes.RouteArguments) -> shapes.RouteAnswer:
-    """Where and how a search would look."""
+    """Return where and how a search would look."""
     names = library.chosen(access, arguments.datasets)
     decided = route_to_dict(library.workspace.route(arguments.query, [library.dataset(name) for name in names]))
     strategy, where, look = decided["strategy"] or {}, decided["datasets"] or {}, decided["router_select"]
@@ -98,7 +98,7 @@ def route(library: Library, access: Access, arguments: shapes.RouteArguments) ->
 
 
 def list_datasets(library: Library, access: Access, arguments: shapes.ListArguments) -> shapes.ListAnswer:
-    """What there is to search."""
+    """List the datasets that can be searched."""
     part = (arguments.contains or "").casefold()
     datasets = [library.dataset(name) for name in access.visible(library.workspace.names())]
     datasets = [
@@ -124,7 +124,7 @@ def _keys(dataset: Dataset) -> list[shapes.Key]:
 
 
 def _sample(dataset: Dataset) -> list[Document]:
-    """Some documents: spread over all of them where that costs little, else the first ones."""
+    """Return some documents: spread over all of them if that is cheap, else the first ones."""
     store = dataset.store
     if not store.info.can(Capability.LOCAL):
         return store.page(None, _SAMPLE).documents
@@ -132,7 +132,7 @@ def _sample(dataset: Dataset) -> list[Document]:
 
 
 def keys_of(documents: Iterable[Document]) -> list[shapes.Key]:
-    """The keys that filters can name, most frequent first, with kinds and some of the values."""
+    """Return the metadata keys that filters can use, most frequent first, with types and some values."""
     counts: dict[str, int] = {}
     kinds: dict[str, dict[str, None]] = {}
     values: dict[str, dict[str | int | float | bool, None]] = {}
@@ -159,7 +159,7 @@ def _example(value: str | float) -> str | int | float:
 
 
 def explain(library: Library, access: Access, arguments: shapes.ExplainArguments) -> shapes.ExplainAnswer:
-    """Why a document is, or is not, among the results."""
+    """Explain why a document is, or is not, among the results."""
     where, own = library.split(access, arguments.id)
     if where is not None and arguments.datasets is not None and where not in arguments.datasets:
         raise InputError(f"{arguments.id!r:.80} is not in one of the datasets to search; add {where!r} there")

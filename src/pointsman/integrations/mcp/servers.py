@@ -49,20 +49,20 @@ def create_server(
     limits: Limits | None = None,
     access: Callable[[Mapping[str, Any]], Access] | None = None,
 ) -> Server[Any]:
-    """The server, for any transport of the SDK.
+    """Create the server, for any transport of the SDK.
 
     Args:
-        workspace: what is searched; it stays open when the server ends. Unless it has a language model of its own it
-            takes those that the settings name.
-        datasets: only these are served; all unless given, also those that are made later.
-        settings: of searches; the workspace's own unless given.
-        limits: how many searches run at once, and how many wait.
-        access: what a request may do, by its ASGI scope, which is empty where it did not come over HTTP; everything
-            unless given, as for a transport that only its owner reaches.
+        workspace: the workspace to search; it stays open when the server ends. If it has no language model, it uses
+            those that the settings name.
+        datasets: names of the datasets to serve; by default all, including those created later.
+        settings: search settings; by default the workspace's own.
+        limits: limits of running and waiting searches.
+        access: returns the access of a request from its ASGI scope, which is empty unless it came over HTTP; by default
+            everything is allowed, as for a transport that only its owner reaches.
 
     Raises:
-        InputError: a setting cannot be used.
-        UnknownNameError: there is no dataset of such a name.
+        InputError: a setting is invalid.
+        UnknownNameError: a dataset does not exist.
     """
     return _service(workspace, datasets, settings, limits or Limits(), access or (lambda _: Access.open())).server
 
@@ -85,7 +85,7 @@ def _service(
 
 @asynccontextmanager
 async def _warmed(library: Library) -> AsyncIterator[None]:
-    """Makes ready in a thread while requests come in already."""
+    """Warm up in a thread while requests are already accepted."""
     async with anyio.create_task_group() as group:
         group.start_soon(partial(anyio.to_thread.run_sync, _warm, library, abandon_on_cancel=True))
         yield
@@ -93,7 +93,7 @@ async def _warmed(library: Library) -> AsyncIterator[None]:
 
 
 def _strategies(workspace: Workspace) -> tuple[str, ...]:
-    """What calls can choose from: not what lacks a model here, nor formulae of fusion, which a model cannot judge."""
+    """Return the strategies to offer: none that lacks a model here, no fusion formulae, which a model cannot judge."""
     engine = workspace.engine
     names = ["auto", "hybrid", "bm25", "vector"]
     for name in STRATEGIES.names():
@@ -106,7 +106,7 @@ def _strategies(workspace: Workspace) -> tuple[str, ...]:
 
 
 def _warm(library: Library) -> None:
-    """Open what is there and load the embedder, so that the first call does not wait for it."""
+    """Open the datasets and load the embedder, so that the first call does not wait for it."""
     names = library.seen(Access.open()).visible(library.workspace.names())
     try:
         if names:
@@ -118,9 +118,9 @@ def _warm(library: Library) -> None:
 def serve_stdio(
     workspace: Workspace, *, datasets: Collection[str] | None = None, settings: Settings | None = None
 ) -> None:
-    """Serve the program that has started this one, over standard input and output, until it closes them.
+    """Serve the program that started this one, over standard input and output, until it closes them.
 
-    Nothing but the protocol goes to standard output; logs go to standard error.
+    Standard output carries only the protocol; logs go to standard error.
 
     Raises:
         InputError: see `create_server`.
@@ -140,26 +140,26 @@ def create_http_app(
     hosts: Collection[str] = (),
     origins: Collection[str] = (),
 ) -> ASGIApp:
-    """The server over streamable HTTP at `PATH`, behind the checks of the HTTP service, as an ASGI application.
+    """Create the server over streamable HTTP at `PATH`, behind the checks of the HTTP service, as an ASGI application.
 
-    Every request stands for itself and brings its key; there are no sessions, so any number of processes may serve.
-    Closing the connection cancels the call.
+    Every request is independent and has a key; there are no sessions, so any number of processes may serve. Closing the
+    connection cancels the call.
 
     Args:
         workspace: see `create_server`.
         datasets: see `create_server`.
         settings: see `create_server`.
-        limits: of requests.
-        keys: who may do what; those kept in the workspace unless given.
-        loopback: whether only this machine reaches the service; then, and as long as there has never been a key,
-            everybody may search everything.
-        keyless: on this machine everybody may search everything without a key, whatever keys there are or have been.
-        hosts: names it is served under, beside the loopback ones (against DNS rebinding).
-        origins: whose pages may use it, beside its own.
+        limits: limits of requests.
+        keys: API keys; by default those stored in the workspace.
+        loopback: whether only this machine reaches the service; then everyone may search everything as long as there
+            has never been a key.
+        keyless: everyone on this machine may search everything without a key, whatever keys exist or existed.
+        hosts: host names of the service besides the loopback ones (against DNS rebinding).
+        origins: other origins whose pages may use it.
 
     Raises:
-        InputError: a host, an origin or a setting cannot be used.
-        UnknownNameError: there is no dataset of such a name.
+        InputError: a host, an origin or a setting is invalid.
+        UnknownNameError: a dataset does not exist.
     """
     limits = limits or Limits()
     return http_app(
@@ -184,22 +184,22 @@ def serve_http(
     settings: Settings | None = None,
     on_listening: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve over streamable HTTP until told to stop by SIGTERM or SIGINT; calls that are under way then end first.
+    """Serve over streamable HTTP until stopped by SIGTERM or SIGINT; running calls are completed first.
 
-    The log, a JSON object a line, goes to standard error.
+    The log, one JSON object per line, goes to standard error.
 
     Args:
         workspace: see `create_server`.
         host: the address to listen on; beyond this machine only with keys.
-        port: 0: any that is free.
+        port: the port to listen on; 0 for any free one.
         keyless: see `create_http_app`.
         hosts: see `create_http_app`.
         datasets: see `create_server`.
         settings: see `create_server`.
-        on_listening: told the address when it is bound.
+        on_listening: called with the address once it is bound.
 
     Raises:
-        InputError: the address cannot be bound, or would be open to others without any key; or see `create_http_app`.
+        InputError: the address cannot be bound, or others could reach a service without keys; or see `create_http_app`.
     """
     keys = keys_of(workspace.backend)
 

@@ -1,4 +1,4 @@
-"""The shapes of arguments and answers; what a model reads of them are their descriptions and JSON schemas."""
+"""The shapes of arguments and answers; a model reads their descriptions and JSON schemas."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MAX_K: Final = 20
 """Hits of one search."""
 
 MAX_CHARS: Final = 8_000
-"""Characters of one hit's text, if a call asks for that many."""
+"""Characters of one hit's text that a call may request."""
 
 MAX_DATASETS: Final = 100
 """Datasets in one answer, and in one call."""
 
 READ_CHARS: Final = 50_000
-"""Characters of the text that `read` and `fetch` give."""
+"""Characters of the text returned by `read` and `fetch`."""
 
 MAX_ENTRIES: Final = 200
 """Lines of one outline."""
@@ -31,7 +31,7 @@ MAX_PATTERN: Final = 500
 """Characters of a pattern."""
 
 MAX_SOURCES: Final = 50
-"""Documents that an answer is verified against."""
+"""Documents against which an answer is verified."""
 
 QUERY_CHARS: Final = Limits().max_query_chars
 _USUAL_CHARS: Final = 2_000
@@ -450,7 +450,7 @@ class VerifyAnswer(Noticed):
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a shape: every part where it is used, and no titles that only repeat names."""
+    """Return the JSON schema of a shape, with references replaced by their targets, and without redundant titles."""
     whole = model.model_json_schema(mode="serialization")
     defined = whole.pop("$defs", {})
 
@@ -463,7 +463,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
             more = {name: item for name, item in value.items() if name != "$ref"}
             return plain({**defined[value["$ref"].rpartition("/")[2]], **more})
         schema = {name: plain(item) for name, item in value.items() if name not in {"title", "properties"}}
-        if "properties" in value:  # there, "title" is the name of one
+        if "properties" in value:  # there, "title" is the name of a property
             schema["properties"] = {name: plain(item) for name, item in value["properties"].items()}
         return schema
 

@@ -1,4 +1,4 @@
-"""How a server is reached: over standard input and output, or over streamable HTTP behind the checks of our service."""
+"""Transports of a server: standard input and output, or streamable HTTP behind the checks of our service."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pointsman.server.run import Options
 
 PATH: Final = "/mcp"
-"""Where the server is found over HTTP."""
+"""Path of the server over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A server, and what runs beside it.
+    """A server and its background tasks.
 
     Attributes:
         server: answers requests.
-        running: entered before the first request and left after the last one.
+        running: a context entered before the first request and left after the last one.
     """
 
     server: Server[Any]
@@ -41,7 +41,7 @@ class Service:
 
 
 def over_stdio(service: Service) -> None:
-    """Serve the program that has started this one until it closes its end; logs go to standard error."""
+    """Serve the program that started this one until it closes the connection; logs go to standard error."""
 
     async def serve() -> None:
         async with service.running():
@@ -60,7 +60,7 @@ def http_app(
     hosts: Collection[str],
     origins: Collection[str] = (),
 ) -> ASGIApp:
-    """The server at `PATH`, behind the checks; see `pointsman.integrations.mcp.create_http_app`."""
+    """Return the server at `PATH`, behind the checks; see `pointsman.integrations.mcp.create_http_app`."""
     endpoint = sdk.HttpEndpoint(service.server, limits.max_body_bytes)
 
     @asynccontextmanager
@@ -80,16 +80,16 @@ async def _health(_: Request) -> JSONResponse:
 def listen(
     make: Callable[[Options], ASGIApp], options: Options, keys: KeyStore, on_listening: Callable[[str], None] | None
 ) -> None:
-    """Serve an application until told to stop by SIGTERM or SIGINT; calls that are under way then end first.
+    """Serve an application until stopped by SIGTERM or SIGINT; running calls are completed first.
 
     Args:
-        make: the application; asked once the address is one that may be served.
+        make: creates the application; called once the address is known to be allowed.
         options: where to listen, and for whom.
-        keys: who may do what.
-        on_listening: told the address when it is bound.
+        keys: the API keys.
+        on_listening: called with the address once it is bound.
 
     Raises:
-        InputError: the address cannot be bound, or would be open to others without any key.
+        InputError: the address cannot be bound, or others could reach a service without keys.
     """
     import uvicorn
 
@@ -99,7 +99,7 @@ def listen(
     check_closed(options, keys)
     app = make(options)
     with bound(options.host, options.port) as listening:
-        configure_logging()  # the caller's logging stays as it is where nothing can be served
+        configure_logging()  # the caller's logging is left unchanged if nothing can be served
         warn_if_closed(options, keys)
         announce(options.workspace, f"{address(listening)}{PATH}", on_listening)
         uvicorn.Server(configured(app)).run(sockets=[listening])

@@ -1,4 +1,4 @@
-"""Servers of others: which there are, by the usual configuration, and a connection to each that heals itself."""
+"""Foreign servers: read from the usual configuration, each with a connection that recovers by itself."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ MAX_TOOLS: Final = 10_000
 _NAME_CHARS: Final = 64
 _TOOL_CHARS: Final = 200  # of a tool's name
 _SCHEMA_CHARS: Final = 50_000
-_REFRESH: Final = 60.0  # seconds after which tools are listed again, which finds out whether the server is still there
-_PAUSES: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds before the next attempt, after so many that failed
+_REFRESH: Final = 60.0  # seconds after which tools are listed again, which also shows whether the server is alive
+_PAUSES: Final = (1.0, 2.0, 5.0, 15.0, 60.0)  # seconds before the next attempt, by number of failures
 
 
 class AwayError(PointsmanError):
@@ -39,12 +39,12 @@ class AwayError(PointsmanError):
 
 @dataclass(frozen=True, slots=True)
 class ForeignTool:
-    """A tool of somebody else's server.
+    """A tool of a foreign server.
 
     Attributes:
-        server: that has it.
-        name: as the server calls it.
-        description: what it says of itself; anybody may have written it.
+        server: name of its server.
+        name: name on that server.
+        description: the server's description of the tool; untrusted.
         schema: JSON schema of the arguments.
     """
 
@@ -55,21 +55,21 @@ class ForeignTool:
 
     @property
     def full_name(self) -> str:
-        """What names it among the tools of all servers."""
+        """Return its name among the tools of all servers."""
         return f"{self.server}/{self.name}"
 
 
 @dataclass(slots=True)
 class Upstream:
-    """One server: what it offers, and whether it is there.
+    """One server: its tools, and whether it is available.
 
     Attributes:
-        name: as the configuration has it.
+        name: name in the configuration.
         place: where it is.
         timeout: seconds for one request.
-        tools: by name; those of a server that is away are the last that it listed.
-        why_away: what is wrong; None while it answers.
-        tried: set when it has answered, or failed to, once.
+        tools: by name; if the server is unavailable, those that it listed last.
+        why_away: why it is unavailable; None while it answers.
+        tried: set after the first answer or failure.
     """
 
     name: str
@@ -82,13 +82,13 @@ class Upstream:
     _lost: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self) -> None:
-        """Keep a connection, until cancelled."""
+        """Keep a connection until cancelled."""
         failures = 0
         while True:
             self._lost = anyio.Event()
             try:
                 await self._converse()
-            except Exception as error:  # noqa: BLE001  (whatever a server of others does wrong makes it one that is away)
+            except Exception as error:  # noqa: BLE001  (any fault of a foreign server makes it unavailable)
                 failures = 1 if self.why_away is None else failures + 1
                 self._away(error)
             self._connection = None
@@ -112,10 +112,10 @@ class Upstream:
         raise TimeoutError(f"no answer within {self.timeout:g} seconds")
 
     async def call(self, tool: str, arguments: sdk.Wire) -> sdk.Wire:
-        """The result of a tool.
+        """Call a tool and return its result.
 
         Raises:
-            AwayError: the server is away, or does not answer in time.
+            AwayError: the server is unavailable, or does not answer in time.
         """
         if self._connection is None:
             raise AwayError(f"server {self.name!r} is away: {self.why_away}")
@@ -132,19 +132,19 @@ class Upstream:
             return sdk.result(cut(str(error), 1_000), is_error=True)
 
     def _away(self, error: BaseException) -> None:
-        while isinstance(error, BaseExceptionGroup):  # what several tasks of the SDK have raised at once
+        while isinstance(error, BaseExceptionGroup):  # raised by several tasks of the SDK at once
             error = error.exceptions[0]
         log.warning("server %s is away: %s: %s", self.name, type(error).__name__, error)
         self.why_away = "it does not answer" if isinstance(error, AwayError | TimeoutError) else _reason(error)
 
 
 def _reason(error: BaseException) -> str:
-    """What an agent is told: the kind of error alone, since the rest may name files and addresses."""
+    """Return the reason for an agent: only the type of error, since the rest may name files and addresses."""
     return f"it cannot be reached ({type(error).__name__})"
 
 
 def _tool(server: str, definition: sdk.Wire) -> ForeignTool | None:
-    """A tool, if it can be offered; else the log says why not."""
+    """Return a tool if it can be offered; else the reason is logged."""
     name, schema = definition["name"], definition.get("inputSchema") or {"type": "object"}
     try:
         if not 0 < len(name) <= _TOOL_CHARS or len(json.dumps(schema)) > _SCHEMA_CHARS:
@@ -159,13 +159,13 @@ def _tool(server: str, definition: sdk.Wire) -> ForeignTool | None:
 
 
 def read_servers(path: str | Path, timeout: float) -> list[Upstream]:
-    """The servers that a file names as agents' configurations do: ``{"mcpServers": {NAME: {…}}}``.
+    """Read the servers from a file like agents' configurations: ``{"mcpServers": {NAME: {…}}}``.
 
-    Each has ``command`` with ``args``, ``env`` and ``cwd``, or ``url`` with ``headers``; one with ``"disabled": true``
-    is left out, and so are members that others use.
+    Each has ``command`` with ``args``, ``env`` and ``cwd``, or ``url`` with ``headers``. Servers with
+    ``"disabled": true`` and unknown members are ignored.
 
     Raises:
-        InputError: the file cannot be read, or is something else.
+        InputError: the file cannot be read, or has another form.
     """
     try:
         data = json.loads(Path(path).read_text("utf-8"))

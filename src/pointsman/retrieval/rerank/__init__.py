@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pointsman.retrieval.rerank._scores import PartialScores
     from pointsman.retrieval.rerank.base import BaseReranker
     from pointsman.retrieval.rerank.calibrated import CalibratedReranker
+    from pointsman.retrieval.rerank.chosen import load_reranker
     from pointsman.retrieval.rerank.cross_encoder import CrossEncoderReranker
     from pointsman.retrieval.rerank.http import HTTPReranker
     from pointsman.retrieval.rerank.llm import LLMReranker
@@ -24,6 +25,7 @@ __all__ = [
     "HTTPReranker",
     "LLMReranker",
     "PartialScores",
+    "load_reranker",
 ]
 
 _MODULES = {
@@ -33,6 +35,7 @@ _MODULES = {
     "HTTPReranker": ".http",
     "LLMReranker": ".llm",
     "PartialScores": "._scores",
+    "load_reranker": ".chosen",
 }
 
 __getattr__, __dir__ = lazily(__name__, _MODULES)

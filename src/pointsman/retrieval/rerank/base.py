@@ -209,6 +209,10 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
             return [self._reordered(*both) for both in zip(rankeds, scores, strict=True)]
         return [await self.arefine(query, ranked, top_k) for query, ranked in zip(queries, rankeds, strict=True)]
 
+    def forget(self) -> None:
+        """Forget the scores that are remembered, so that the next ranking costs what a new one costs."""
+        self.__dict__.pop("_cache", None)
+
     # ── inside: which scores are wanted, and getting them ────────────────────────────────────────────────────────
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Spelling: a word that no document has gives way to one that some have, where it is a likely slip."""
+"""Spelling: a word that no document has gives way to one that some have, or a common one, where it is a likely slip."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 class Corrector(BaseTransformer):
     """Puts a word of the datasets in the place of one that none of their documents has, where it is a likely slip.
 
-    Where the correction may be wrong, as with names, the query as it was written is searched beside the corrected one.
-    What some document contains is never touched: that is looked up in the keyword index, so correct queries cost
-    microseconds, and the vocabulary is read from the documents only when the first unknown word comes.
+    Where the correction may be wrong, as with names, and where it is a common word that no document has, by which
+    vectors still gain, the query as it was written is searched beside the corrected one. What some document contains is
+    never touched: that is looked up in the keyword index, so correct queries cost microseconds, and the vocabulary is
+    read from the documents only when the first unknown word comes.
 
     Args:
         datasets: whose words; those without a keyword index are passed over. In a search they are the routed ones.
@@ -53,15 +54,18 @@ class Corrector(BaseTransformer):
             return Transformed(query)
         correction = speller.correct(query.text)
         changes = [
-            change for change in correction.changes if self._known(change.new) and not self._known(change.old)
-        ]  # as of now
+            change
+            for change in correction.changes
+            if not self._known(change.old) and (self._known(change.new) or not change.sure)  # as of now
+        ]
         text = query.text
         for change in reversed(changes):
             text = text[: change.start] + change.new + text[change.end :]
         if not changes:
             return Transformed(query)
         pairs = ", ".join(f"{change.old} → {change.new}" for change in changes)
-        detail = f"corrected by the documents' own words: {pairs}"
+        own = all(self._known(change.new) for change in changes)
+        detail = f"corrected by the documents' own words{'' if own else ' and common ones'}: {pairs}"
         if all(change.sure for change in changes):
             return Transformed(replace(query, text=text), (), detail, spelling=Spelling(text, query.text))
         written = Variant(query.text, "correction")

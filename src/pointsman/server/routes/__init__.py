@@ -1,1 +1,1 @@
-"""The endpoints, by what they are about."""
+"""The endpoints, by topic."""

@@ -1,6 +1,6 @@
-"""The console: one page, its scripts and styles, out of the package.
+"""The console: one page with its scripts and styles, from the package.
 
-Nothing is looked up by a name that a request gives: the files are read once, and what is not among them is not there.
+No file is opened by a name from a request: all files are read once, and any other name is not found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAGE: Final = "index.html"
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of the console, as it is sent."""
+    """A file of the console, ready to be sent."""
 
     content: bytes
     packed: bytes
@@ -41,7 +41,7 @@ class _File:
 
 @cache
 def files() -> dict[str, _File]:
-    """Every file of the console by its name, read when the first one is asked for."""
+    """Return every file of the console by name, read on the first call."""
     result: dict[str, _File] = {}
     for entry in resources.files("pointsman.console").iterdir():
         kind = _TYPES.get(f".{entry.name.rpartition('.')[2]}")
@@ -61,7 +61,7 @@ async def page(request: Request) -> Response:
 
 @router.api_route("/console/", methods=["GET", "HEAD"])
 async def there() -> Response:
-    """The page is one up; its addresses are relative to there."""
+    """Redirect one level up to the page; its addresses are relative to that."""
     return RedirectResponse("../", 308)
 
 

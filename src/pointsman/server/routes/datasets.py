@@ -54,10 +54,10 @@ _NUMBERS = ("documents", "vectors_due", "sequence", "keyword_index_sequence", "b
 _UNOPENED = {"description": "", "indexing_technique": "hybrid", "embedder": None}
 
 _CHARACTERS = 1_000_000
-"""Of a text in one answer."""
+"""Largest part of a text in one answer."""
 
 _BATCH = 64
-"""Lines of a stream that are embedded and committed together; what is acknowledged is durable."""
+"""Lines of a stream that are embedded and committed together; acknowledged lines are durable."""
 
 
 @router.get("", response_model=schemas.Datasets, responses=_READS, operation_id="list_datasets")
@@ -91,7 +91,7 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
         return new, _described(state, body.name)
 
     new, about = await in_writer(state, made)
-    if about is not None and not access.read:  # what is stored is for readers
+    if about is not None and not access.read:  # only readers may learn what is stored
         about.update(dict.fromkeys((*_NUMBERS, "embedder"), None))
     return Json(about, 201 if new else 200)
 
@@ -277,10 +277,10 @@ async def add_documents(
 
 
 async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]:
-    """The lines, once there is a first one.
+    """Return the lines once the first one is available.
 
     Raises:
-        Problem: nothing could be written at all; it is told with its own status.
+        Problem: nothing could be written; the problem is sent with its own status.
     """
     first = await anext(lines)
     if isinstance(first, Problem):
@@ -298,9 +298,9 @@ async def _begun(lines: AsyncGenerator[bytes | Problem]) -> AsyncIterator[bytes]
 async def _ingested(
     state: State, access: Access, dataset: Dataset, request: Request, embed: When
 ) -> AsyncGenerator[bytes | Problem]:
-    """Totals after each batch of a stream of documents; each line of the answer is out before more is read.
+    """Yield totals after each batch of a stream of documents; each line is sent before more is read.
 
-    A problem before anything was written is all that comes.
+    If a problem occurs before anything is written, it is the only item.
     """
     total, count, batch = AddResult(), 0, list[DocumentRequest]()
 
@@ -321,13 +321,13 @@ async def _ingested(
                     await write()
                     yield line()
         except Problem:
-            if batch:  # what came before the bad line is as good as ever
+            if batch:  # the lines before the bad one are valid
                 await write()
             raise
         if batch:
             await write()
         yield line(finished=True)
-    except Exception as error:  # noqa: BLE001  (the status is out: it becomes the last line, or goes to the log)
+    except Exception as error:  # noqa: BLE001  (the status has been sent: it becomes the last line, or is logged)
         problem = problems.of_error(error)
         yield line(problem=problem.document(request.state.request_id)) if count else problem
 
@@ -361,7 +361,7 @@ async def delete_documents(state: Shared, access: Caller, name: Name, body: Dele
     dataset = await in_thread(_writable, state, access, name)
 
     if body.filters is not None:
-        access.require_read()  # how many match tells what is stored
+        access.require_read()  # the number of matches reveals what is stored
 
     def deleted() -> int:
         with dataset.writing(WRITE_PATIENCE):
@@ -395,7 +395,7 @@ def _check_number(state: State, documents: int, remedy: str = "") -> None:
 
 
 def _writable(state: State, access: Access, name: str) -> Dataset:
-    """The dataset, for somebody who may change it: one that does not exist for the key is not found, not forbidden."""
+    """Return a dataset for writing; one that is not visible to the key is reported as not found, not as forbidden."""
     _check_writable(state, access, name)
     return state.workspace.dataset(name, create=False)
 
@@ -421,7 +421,7 @@ async def _add(state: State, dataset: Dataset, documents: list[DocumentRequest],
 
 
 def _added(result: AddResult, access: Access) -> dict[str, int | None]:
-    """What an add did; a key for writing only does not learn which texts were stored already."""
+    """Describe the result of an add; a write-only key does not learn which texts were stored already."""
     counts: dict[str, int | None] = {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
     return counts if access.read else dict.fromkeys(counts, None)
 
@@ -431,11 +431,11 @@ def _document(document: Document) -> dict[str, Any]:
 
 
 def _described(state: State, name: str) -> dict[str, Any] | None:
-    """A dataset with its health; None if another process has just deleted it."""
+    """Describe a dataset and its health; None if another process has just deleted it."""
     try:
         return {**state.workspace.status(name), "problem": None}
     except UnknownNameError:
         return None
     except StoreError as error:
-        log.error("dataset %s cannot be opened: %s", name, error)  # noqa: TRY400  (its own words tell all)
+        log.error("dataset %s cannot be opened: %s", name, error)  # noqa: TRY400  (the message says it all)
         return {**dict.fromkeys(_NUMBERS, 0), **_UNOPENED, "name": name, "problem": type(error).__name__}

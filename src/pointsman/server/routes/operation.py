@@ -1,4 +1,4 @@
-"""The service itself: whether it works, what it counts, what a key may do, evaluations and policy."""
+"""The service itself: health, metrics, access of a key, evaluations and policy."""
 
 from __future__ import annotations
 

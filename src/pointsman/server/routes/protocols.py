@@ -1,6 +1,7 @@
-"""Protocols of others over the same search: Dify's external knowledge, and OpenAI's vector stores (X2).
+"""Foreign protocols on the same search: Dify's external knowledge, and OpenAI's vector stores (X2).
 
-To Dify a dataset is a knowledge, by its name. To OpenAI's clients it is a vector store, and each document a file.
+For Dify, a dataset is a knowledge with the same name. For OpenAI's clients it is a vector store, and each document a
+file.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ router = APIRouter(route_class=StrictRoute, tags=["protocols"])
 
 _SEARCHES = problem_responses("not-found", "conflict", "invalid-input", "too-large", "unsupported-media-type")
 _READS = problem_responses("not-found", "invalid-input")
-_LARGEST: Final = 50  # results of one search, as OpenAI has it
+_LARGEST: Final = 50  # results of one search in OpenAI's API
 
 
 def relevance(hit: Hit) -> float:
-    """The number that both protocols call a score: the probability that the hit is relevant, where there is one.
+    """Return the score for both protocols: the probability that the hit is relevant, if known.
 
-    Where nothing is calibrated it is the hit's own score, which orders hits and means nothing else.
+    Without calibration it is the hit's own score, which only orders hits.
     """
     return float(hit.score if hit.relevance is None else hit.relevance)
 
 
 class _Foreign(BaseModel):
-    """A request of somebody else's client: what it sends beside is passed over."""
+    """A request of a foreign client; unknown members are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -126,10 +127,10 @@ def _of_dify(condition: MetadataCondition) -> Filter:
 
 
 def _rule(rule: MetadataRule) -> Filter:
-    """One condition of Dify.
+    """Convert one condition of Dify.
 
     Raises:
-        FilterError: the operator cannot be expressed, or does not take this value.
+        FilterError: the operator is not supported, or does not accept this value.
     """
     make = _OF_DIFY.get(rule.comparison_operator)
     if make is None:
@@ -146,7 +147,7 @@ def _empty(key: str) -> Filter:
 
 
 def _number(value: Any) -> Any:
-    """Dify sends numbers as texts."""
+    """Convert a number, which Dify sends as text."""
     if not isinstance(value, str):
         return value
     try:
@@ -156,7 +157,7 @@ def _number(value: Any) -> Any:
 
 
 def _several(value: Any) -> tuple[Any, ...]:
-    """A list, or a text with commas."""
+    """Convert a list, or a text with commas."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(","))
     if isinstance(value, list):
@@ -326,7 +327,7 @@ async def get_file(state: Shared, access: Reader, name: StoreName, file_id: File
 
 
 def _of_openai(filters: Any, depth: int) -> Filter:
-    """OpenAI's filter as one of ours.
+    """Convert a filter of OpenAI.
 
     Raises:
         FilterError: it is malformed.
@@ -373,7 +374,7 @@ def _store(dataset: Dataset) -> dict[str, Any]:
         "name": dataset.name,
         "description": dataset.description,
         "status": "completed",
-        "created_at": 0,  # nobody has noted it
+        "created_at": 0,  # not recorded
         "usage_bytes": 0,
         "file_counts": {"in_progress": 0, "completed": number, "failed": 0, "cancelled": 0, "total": number},
         "metadata": {},
@@ -399,7 +400,7 @@ def _filename(document: Document) -> str:
 
 
 def _attributes(document: Document) -> dict[str, Any]:
-    """Metadata as OpenAI has it: texts, numbers and booleans."""
+    """Return metadata in OpenAI's form: texts, numbers and booleans."""
     return {
         name: value
         for name, value in public_metadata(document.metadata).items()
@@ -408,7 +409,7 @@ def _attributes(document: Document) -> dict[str, Any]:
 
 
 def _slice(names: Sequence[str], after: str | None, limit: int, order: str) -> tuple[list[str], bool]:
-    """A page of names, and whether more follow; one that is gone begins at the beginning."""
+    """Return a page of names, and whether more follow; if ``after`` is gone, the first page."""
     ordered = list(names) if order == "asc" else list(reversed(names))
     start = ordered.index(after) + 1 if after in ordered else 0
     return ordered[start : start + limit], len(ordered) > start + limit
@@ -428,7 +429,7 @@ async def _searched(
     condition: Filter | None,
     rerank: bool | None = None,
 ) -> list[RetrievalContext]:
-    """What a dataset answers; the same as to any other door."""
+    """Search a dataset, with the same results as by any other interface."""
     access.chosen([name], state.workspace.names())
     filters = None if condition is None else str(condition)
     options = schemas.SearchOptions(k=k, datasets=[name], filters=filters, use_rerank=rerank)

@@ -1,4 +1,4 @@
-"""Searching, and everything that tells how a search is, or would be, done (I7, I8, H5)."""
+"""Search, and everything that explains how a search is or would be done (I7, I8, H5)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
 )
 async def stream(state: Shared, access: Reader, body: SearchRequest) -> Response:
     """Search, and tell how it gets on while it does, as server-sent events."""
-    ready = await in_thread(prepared, state, access, [body.query], body)  # what is wrong is said with its own status
+    ready = await in_thread(prepared, state, access, [body.query], body)  # errors here are sent with their own status
     return StreamingResponse(
         _events(state, ready, body.trace), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
     )
@@ -94,7 +94,7 @@ _under_way: set[asyncio.Task[None]] = set()
 
 
 async def _events(state: State, ready: Search, detail: TraceDetail) -> AsyncIterator[bytes]:
-    """The events of a search; it runs beside, so that neither a slow client nor one that goes holds it up."""
+    """Yield the events of a search, which runs separately: a slow or disconnected client does not hold it up."""
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[bytes | None] = asyncio.Queue()  # a search has some dozen stages
 
@@ -114,7 +114,7 @@ async def _events(state: State, ready: Search, detail: TraceDetail) -> AsyncIter
             async with state.gate:
                 context = await in_thread(run)
             events.put_nowait(event("result", _answer(state, context, detail)))
-        except Exception as error:  # noqa: BLE001  (the status is out: it becomes the last event, or goes to the log)
+        except Exception as error:  # noqa: BLE001  (the status has been sent: it becomes the last event, or is logged)
             events.put_nowait(event("problem", problems.of_error(error).document()))
         finally:
             events.put_nowait(None)

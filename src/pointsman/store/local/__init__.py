@@ -1,1 +1,1 @@
-"""One dataset on disk: SQLite as the truth, a keyword and a vector index derived from it, healing themselves."""
+"""One dataset on disk: SQLite as the source of truth, with a keyword and a vector index derived from it and rebuilt."""

@@ -1,4 +1,4 @@
-"""`BM25IndexManager`: a keyword index of its own over any store that keeps a change log (I1)."""
+"""`BM25IndexManager`: a separate keyword index for any store with a change log (I1)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 class Ranking(list[Hit]):
-    """Hits that may be awaited too: ``await manager.search(…)`` gives them as they are."""
+    """Hits that may also be awaited: ``await manager.search(…)`` returns them unchanged."""
 
     def __await__(self) -> Generator[Any, None, Ranking]:
-        """The hits; nothing is waited for."""
+        """Return the hits without waiting."""
 
         async def hits() -> Ranking:
             return self
@@ -34,11 +34,11 @@ class BM25IndexManager:
 
     Args:
         index_path: the directory of the index.
-        vector_store: what it is built from: a dataset in a folder, or any `pointsman.store.local.keyword.Source`.
-        bm25_k1: term frequency saturation, honoured exactly.
-        bm25_b: length normalisation, honoured exactly.
-        bm25_auto_sync: bring the index up to date before every search; where another process keeps it, read what that
-            process has written.
+        vector_store: its source: a dataset in a folder, or any `pointsman.store.local.keyword.Source`.
+        bm25_k1: term frequency saturation, applied exactly.
+        bm25_b: length normalisation, applied exactly.
+        bm25_auto_sync: update the index before every search; if another process maintains it, read what that process
+            has written.
         exact: use the exact formula also for k1 = 1.2 and b = 0.75, where tantivy's scores are within some 3 % of it.
     """
 
@@ -69,7 +69,7 @@ class BM25IndexManager:
         self._guard = threading.Lock()
 
     def build_from_vector_store(self) -> int:
-        """Build the index anew. Returns the sequence number it has reached.
+        """Rebuild the index; return the sequence number reached.
 
         Raises:
             LockedError: another process is writing to this index.
@@ -77,7 +77,7 @@ class BM25IndexManager:
         return self._write(anew=True)
 
     def sync_incremental(self) -> int:
-        """Apply adds, updates and deletes since the last sync, at a cost in proportion to them.
+        """Apply adds, updates and deletes since the last sync, at a cost proportional to their number.
 
         Returns:
             The sequence number reached.
@@ -90,7 +90,7 @@ class BM25IndexManager:
         return self._write(anew=False)
 
     def search(self, query: str, k: int = 5) -> Ranking:
-        """At most ``k`` hits with raw BM25 scores, best first; ``await`` takes them too (I1)."""
+        """Return up to ``k`` hits with raw BM25 scores, best first; the result may also be awaited (I1)."""
         if not isinstance(k, int) or isinstance(k, bool) or k < 1:
             raise InputError(f"the number of results is an int from 1 up, not {k!r:.80}")
         ranking = self._index.search(query, k)
@@ -99,19 +99,19 @@ class BM25IndexManager:
         return Ranking(Hit(document, score) for document, (_, score) in pairs if document)
 
     async def abuild_from_vector_store(self) -> int:
-        """`build_from_vector_store`, awaited."""
+        """Async version of `build_from_vector_store`."""
         return await in_thread(self.build_from_vector_store)
 
     async def async_incremental(self) -> int:
-        """`sync_incremental`, awaited."""
+        """Async version of `sync_incremental`."""
         return await in_thread(self.sync_incremental)
 
     async def asearch(self, query: str, k: int = 5) -> list[Hit]:
-        """`search`, awaited."""
+        """Async version of `search`."""
         return await in_thread(self.search, query, k)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._index.close()
         self._lock.release()
 

@@ -1,12 +1,12 @@
-"""One dataset on disk: the truth, and the two indexes and the metadata columns derived from it.
+"""One dataset on disk: its documents, and the two indexes and the metadata columns derived from them.
 
-Everything derived states the sequence number it has applied. Opening, writing and refreshing are therefore the same
-thing: bring what is behind up to the truth. One process at a time may write; any number may read, and they see a
-write as soon as it is in the indexes.
+All derived data records the sequence number it has applied. Opening, writing and refreshing are therefore the same
+operation: update whatever is behind the documents. One process at a time may write; any number may read, and they see a
+write as soon as it is indexed.
 
-A collection is made in a directory aside that is then renamed, and deleted by renaming it aside: a name stands for a
-whole collection or for none. Whoever has it open notices, by the identity in its manifest, when its name stands for
-another one. Nothing here survives a fork; a process opens its own.
+A collection is created in a temporary directory that is then renamed, and deleted by renaming it away: a name refers to
+a whole collection or to none. Processes that have it open notice, by the identity in its manifest, when its name refers
+to another one. Nothing here survives a fork; a process must open its own.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FORMAT = 2
-_READABLE = {1, FORMAT}  # the first is without checksums in the manifest and in ``meta``
+_READABLE = {1, FORMAT}  # the first has no checksums in the manifest and in ``meta``
 MANIFEST = "manifest.json"
 TRUTH = "documents.sqlite"
 _COMPLETING_SECONDS = 10.0
-_LAG_SECONDS = 1.0  # how long an index may be behind before answers say so
-_COUNTED = 10_000  # changes that are counted to say by how much
-_LOOK_SECONDS = 0.02  # how often searches look whether the name still stands for this collection
-_HEAL_SECONDS = 1.0  # until it is tried again to heal what could not be healed
+_LAG_SECONDS = 1.0  # how long an index may be behind before answers report it
+_COUNTED = 10_000  # maximum number of changes counted to report the lag
+_LOOK_SECONDS = 0.02  # how often searches check whether the name still refers to this collection
+_HEAL_SECONDS = 1.0  # until the next attempt after a failed repair
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """Reads the manifest of a dataset's directory; None if it holds no dataset.
+    """Read the manifest of a dataset's directory; return None if it contains no dataset.
 
     Raises:
-        FormatVersionError: it was written in a format this version does not know.
+        FormatVersionError: its format is unknown to this version.
         CorruptStoreError: the manifest cannot be read.
     """
     path = directory / MANIFEST
@@ -120,17 +120,17 @@ def _checksum(manifest: Mapping[str, Any]) -> str:
 
 
 def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -> bool:
-    """Make an empty collection, whole or not at all, for all processes at once.
+    """Create an empty collection atomically, for all processes.
 
     Args:
-        directory: its name; what is there already stays.
-        about: kept in the manifest (name, description and the like).
+        directory: its path; existing content stays unchanged.
+        about: stored in the manifest (name, description and similar).
 
     Returns:
-        Whether it was made here; False when something of this name is there.
+        Whether it was created here; False if something already has this name.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: it cannot be created.
     """
     make_directory(directory.parent)
     with translated(directory):
@@ -144,7 +144,7 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
             try:
                 aside.rename(directory)
             except OSError as error:
-                if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:  # another process was quicker
+                if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:  # another process was first
                     return False
                 raise
         _sync_names(directory)
@@ -152,7 +152,7 @@ def create_collection(directory: Path, about: Mapping[str, Any] | None = None) -
 
 
 def _occupied(directory: Path) -> bool:
-    """Whether there is anything of this name but an empty directory."""
+    """Whether something other than an empty directory has this name."""
     try:
         return any(directory.iterdir())
     except FileNotFoundError:
@@ -162,14 +162,14 @@ def _occupied(directory: Path) -> bool:
 
 
 def drop_collection(directory: Path) -> bool:
-    """Delete whatever has this name: a collection, a damaged one, or noise.
+    """Delete whatever has this name: a collection, a damaged one, or anything else.
 
     Returns:
-        Whether there was anything.
+        Whether anything existed.
 
     Raises:
         LockedError: another process is writing to it.
-        StoreError: the operating system does not let it go.
+        StoreError: the operating system refuses.
     """
     with translated(directory):
         is_folder = directory.is_dir() and not directory.is_symlink()
@@ -179,7 +179,7 @@ def drop_collection(directory: Path) -> bool:
                 directory.unlink()
             except FileNotFoundError:
                 return False
-            except IsADirectoryError:  # another process has made it at this very moment
+            except IsADirectoryError:  # another process has just created it
                 return _drop(directory, WriterLock(directory))
             sync_directory(directory.parent)
             return True
@@ -187,10 +187,10 @@ def drop_collection(directory: Path) -> bool:
 
 
 def _drop(directory: Path, lock: WriterLock, identity: str | None = None) -> bool:
-    """Delete the collection of this identity, or any; the lock is free afterwards. False when it is gone.
+    """Delete the collection of this identity, or any, and release the lock; return False if it is gone.
 
     Raises:
-        ReplacedError: it is another one by now.
+        ReplacedError: it has been replaced by another one.
         LockedError: another process is writing to it.
     """
     try:
@@ -217,11 +217,11 @@ def _drop(directory: Path, lock: WriterLock, identity: str | None = None) -> boo
 
 
 def _sync_names(directory: Path) -> None:
-    """Make the name of a collection durable, and those of the folders that a workspace has it in."""
+    """Make the directory entries of a collection, and of the workspace folders that contain it, durable."""
     parent, *folders = directory.absolute().parents
     sync_directory(parent)
     for folder in folders[:2]:
-        with suppress(PermissionError):  # what we may not even read we have not made
+        with suppress(PermissionError):  # we have not created what we may not even read
             sync_directory(folder)
 
 
@@ -231,7 +231,7 @@ def _replaced(directory: Path) -> ReplacedError:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What comparing the three stores found; ``problems`` is empty when they agree."""
+    """The result of comparing the three stores; ``problems`` is empty if they agree."""
 
     documents: int
     in_keyword_index: int
@@ -243,13 +243,13 @@ class Collection:
     """Documents with their derived indexes in one directory.
 
     Args:
-        directory: made when missing.
-        about: kept in the manifest of a new collection (name, description and the like).
-        k1: BM25 term frequency saturation; other values than 1.2 cost an exact rescoring.
-        b: BM25 length normalisation; other values than .75 cost an exact rescoring.
+        directory: created if missing.
+        about: stored in the manifest of a new collection (name, description and similar).
+        k1: BM25 term frequency saturation; values other than 1.2 require exact rescoring.
+        b: BM25 length normalisation; values other than .75 require exact rescoring.
 
     Raises:
-        FormatVersionError, CorruptStoreError: what is there cannot be used.
+        FormatVersionError, CorruptStoreError: the existing files cannot be used.
     """
 
     def __init__(self, directory: Path, *, about: dict[str, Any] | None = None, k1: float = K1, b: float = B) -> None:
@@ -257,13 +257,13 @@ class Collection:
         self._lock = WriterLock(directory)
         self._manifest_path = str(directory / MANIFEST)
         self._look_again = 0.0
-        self._stamp: object = None  # of the manifest, as it was read last
+        self._stamp: object = None  # of the manifest as last read
         self.truth, self.manifest = self._open(about or {})
-        self._named = False  # whether this process has made the name durable
+        self._named = False  # whether this process has made the directory entry durable
         self._writing = threading.RLock()
-        self._writers = 0  # blocks of ``writer`` that have begun and not ended, all of one thread
-        self._inside = 0  # blocks of ``writing`` that have begun and not ended
-        self._own = threading.local()  # its ``depth``: those of them that this thread is in
+        self._writers = 0  # open ``writer`` blocks, all of one thread
+        self._inside = 0  # open ``writing`` blocks
+        self._own = threading.local()  # its ``depth``: how many of them belong to this thread
         self._deriving = threading.Lock()
         self.columns = Columns(self._load_columns, self._matching)
         self._columns_seq = -1
@@ -278,8 +278,8 @@ class Collection:
         self._vectors: VectorIndex | None = None
         self._embedder: str | None = None
         self._seen = -1
-        self._behind_since = math.inf  # the moment when an index was first seen to be behind
-        self._heal_again = 0.0  # the moment from which on it is worth trying
+        self._behind_since = math.inf  # the moment when an index was first seen behind
+        self._heal_again = 0.0  # the time of the next repair attempt
         try:
             self._heal()
         except BaseException:
@@ -290,14 +290,14 @@ class Collection:
 
     @property
     def embedder(self) -> str | None:
-        """The name of the embedder whose vectors are stored; None before the first."""
+        """Return the name of the embedder of the stored vectors; None before the first."""
         if self._embedder is None:
             self._embedder = self.truth.meta("embedder")
         return self._embedder
 
     @property
     def vectors(self) -> VectorIndex | None:
-        """The vector index; None while no vector is stored."""
+        """Return the vector index; None while no vector is stored."""
         if self._vectors is None:
             name, dimensions = self.embedder, self.truth.meta("dimensions")
             if name is not None and dimensions is not None:
@@ -313,7 +313,7 @@ class Collection:
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
-        """Refresh once for everything that this thread reads within the block: one search asks several indexes."""
+        """Refresh once for all reads of this thread within the block, as one search uses several indexes."""
         if getattr(self._own, "pinned", False):
             yield
             return
@@ -325,10 +325,10 @@ class Collection:
             self._own.pinned = False
 
     def refresh(self) -> None:
-        """See what has been written since, by whatever process; a look-up of microseconds when there is nothing.
+        """Make recent writes of any process visible; takes microseconds if there are none.
 
         Raises:
-            ReplacedError: another process has deleted the collection, or made it anew.
+            ReplacedError: another process has deleted or recreated the collection.
         """
         if getattr(self._own, "pinned", False):
             return
@@ -350,16 +350,16 @@ class Collection:
 
     @property
     def may_lag(self) -> bool:
-        """Whether an index had not reached the documents when they were last looked at; `lagging` says more."""
+        """Whether an index was behind the documents when last checked; `lagging` returns the details."""
         vectors = self._vectors
         behind = vectors is not None and vectors.loaded and vectors.applied < self._seen
         return self.keyword.shown < self._seen or behind
 
     def lagging(self, *, words: bool = True) -> str | None:
-        """What an answer of this moment may lack, in words; None when the indexes show all that was written.
+        """Describe what current answers may lack; return None if the indexes contain all writes.
 
-        An index that is not there is told of at once. One that is merely behind is told of after a second: so long
-        whoever is writing may take to bring it up to date.
+        A missing index is reported at once. One that is merely behind is reported after a second, the time a writer may
+        take to update it.
 
         Args:
             words: whether the keyword index matters.
@@ -390,7 +390,7 @@ class Collection:
     @property
     def replaced(self) -> bool:
         """Whether another process deleted or recreated the collection after it was opened here."""
-        stamp = file_stamp(self._manifest_path)  # first: what is written meanwhile is looked at next time
+        stamp = file_stamp(self._manifest_path)  # first: later writes are then noticed by the next check
         manifest = read_manifest(self._directory)
         if manifest is None or manifest.get("identity") != self.truth.identity:
             return True
@@ -401,12 +401,12 @@ class Collection:
 
     @contextmanager
     def writer(self) -> Iterator[None]:
-        """Become the writer; when the block ends, whatever it wrote is in the indexes, and others may write.
+        """Become the writer; when the block ends, all its writes are indexed, and others may write.
 
-        Blocks may be nested; inside of ``writing`` the process stays the writer until that ends.
+        Blocks may be nested; within ``writing`` the process stays the writer until that ends.
 
         Raises:
-            LockedError: another process is.
+            LockedError: another process is the writer.
         """
         with self._writing:
             self._become_writer()
@@ -416,7 +416,7 @@ class Collection:
                 try:
                     yield
                 except BaseException:
-                    self._heal_quietly()  # what was written before it failed
+                    self._heal_quietly()  # what was written before the failure
                     raise
                 self._derive()
             finally:
@@ -426,16 +426,16 @@ class Collection:
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:
-        """Be the writer within the block; when the last such block of this process ends, others may be.
+        """Be the writer within the block; when the last such block of this process ends, others may write.
 
-        Threads may be inside together; their writes go one after another. Processes that wait take turns: who has
-        written lines up behind who waits.
+        Several threads may be inside; their writes are serialised. Waiting processes take turns: a process that has
+        written queues behind those that wait.
 
         Args:
             wait: seconds to wait for another process.
 
         Raises:
-            LockedError: another process is the writer, and still is after that time.
+            LockedError: another process is still the writer after that time.
         """
         self._enter(wait)
         self._own.depth = getattr(self._own, "depth", 0) + 1
@@ -443,16 +443,16 @@ class Collection:
             yield
         finally:
             self._own.depth = getattr(self._own, "depth", 1) - 1
-            with self._writing:  # a thread that is writing outside of any block ends first
+            with self._writing:  # a thread writing outside any block finishes first
                 self._inside -= 1
                 if not self._inside:
                     self._step_down()
 
     def write(self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, embedder: str = "") -> AddResult:
-        """Write documents durably, inside ``with writer()``; ids must differ. What is stored just so is passed over.
+        """Write documents durably, inside ``with writer()``; ids must differ. Unchanged documents are skipped.
 
         Raises:
-            InputError: vectors of another number, length or embedder than the collection has, or without a direction.
+            InputError: the number, length or embedder of the vectors does not match, or a vector is zero.
         """
         blobs = None
         if vectors is not None:
@@ -463,10 +463,10 @@ class Collection:
         return self.truth.upsert(prepared, blobs)
 
     def check_embedder(self, name: str) -> None:
-        """Refuse vectors of another embedder than the one whose vectors are stored.
+        """Check that vectors come from the embedder of the stored vectors.
 
         Raises:
-            InputError: it is another one.
+            InputError: they come from another one.
         """
         if self.embedder not in {None, name}:
             raise InputError(
@@ -475,22 +475,22 @@ class Collection:
             )
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete documents; unknown ids are passed over. Returns how many there were."""
+        """Delete documents, skipping unknown ids; return the number deleted."""
         with self.writer():
             return self.truth.delete(ids)
 
     def rebuild(self) -> None:
-        """Deletes the derived indexes and rebuilds them from the documents."""
+        """Delete the derived indexes and rebuild them from the documents."""
         with self.writer():
             self.keyword.clear()
             if self.vectors is not None:
                 self.vectors.clear()
 
     def describe(self, **about: Any) -> None:
-        """Change what the manifest says of the collection; whatever else another process has changed there stays.
+        """Change the collection's entries in the manifest, keeping other processes' changes to the rest.
 
         Raises:
-            ReplacedError: another process has deleted the collection, or made it anew.
+            ReplacedError: another process has deleted or recreated the collection.
         """
         with translated(self._directory), steady(self._directory, alone=True):
             manifest = read_manifest(self._directory)
@@ -500,10 +500,10 @@ class Collection:
             write_manifest(self._directory, self.manifest)
 
     def save(self, folder: Path, **about: Any) -> None:
-        """Copy the documents and the manifest, with ``about`` added, into a new folder; indexes are derived there anew.
+        """Copy documents and manifest, with ``about`` added, into a new folder; its indexes are rebuilt there.
 
         Raises:
-            InputError: there is something in the folder.
+            InputError: the folder is not empty.
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder} is not empty; name a new folder to save into")
@@ -512,16 +512,16 @@ class Collection:
         write_manifest(folder, {**self.manifest, **about})
 
     def close(self) -> None:
-        """Finish writing and let go of all files; the lock goes last. Waits for a thread that is writing."""
+        """Finish writing and close all files, releasing the lock last; waits for a writing thread."""
         with self._writing:
             self._let_go()
             self._lock.release()
 
     def remove(self) -> None:
-        """Delete the collection with all its files; a crash half-way leaves nothing that looks like a dataset.
+        """Delete the collection with all its files; a crash in between leaves nothing that looks like a dataset.
 
         Raises:
-            ReplacedError: another process has deleted it, or made it anew.
+            ReplacedError: another process has deleted or recreated it.
             LockedError: another process is writing to it.
         """
         with self._writing:
@@ -529,10 +529,10 @@ class Collection:
             if not _drop(self._directory, self._lock, self.truth.identity):
                 raise _replaced(self._directory)
 
-    # ── proving ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── verifying ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def verify(self) -> Verification:
-        """Compare the indexes with the truth, key by key and vector by vector."""
+        """Compare the indexes with the documents, key by key and vector by vector."""
         self.refresh()
         problems = [f"documents.sqlite: {complaint}" for complaint in self.truth.check()]
         alive = dict(self.truth.alive())
@@ -553,14 +553,14 @@ class Collection:
             problems += _difference(
                 "the vector index", {key for key, has_vector in alive.items() if has_vector}, in_vectors
             )
-            with suppress(CorruptStoreError):  # it is among the problems already
+            with suppress(CorruptStoreError):  # already among the problems
                 problems += self.vectors.disagreements()
         return Verification(len(alive), len(in_keyword), len(in_vectors), tuple(problems))
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _open(self, about: dict[str, Any]) -> tuple[Truth, dict[str, Any]]:
-        """The truth and the manifest, which belong together; made when there is nothing."""
+        """Return documents and manifest, which belong together; create them if there are none."""
         while True:
             create_collection(self._directory, about)
             with steady(self._directory) as there:
@@ -579,13 +579,13 @@ class Collection:
                 self._complete(about)
             elif self._directory.exists() and not self._directory.is_dir():
                 raise StoreError(f"{self._directory} is not a directory; delete it, or name another path")
-            # else another process has deleted it this moment
+            # otherwise another process has just deleted it
 
     def _complete(self, about: dict[str, Any]) -> None:
-        """Make a directory that has lost its manifest, or never had one, a collection.
+        """Turn a directory without a manifest into a collection.
 
         Raises:
-            LockedError: another process is at it, and does not come to an end.
+            LockedError: another process is doing so, and does not finish.
         """
         try:
             with self._lock.line(monotonic() + _COMPLETING_SECONDS):
@@ -613,7 +613,7 @@ class Collection:
         self.truth.close()
 
     def _heal(self) -> None:
-        """After a crash or damage the indexes on disk are behind: catch up, unless a living writer is about to."""
+        """After a crash or damage, update the indexes on disk, unless a live writer is about to."""
         if self.keyword.applied == self.truth.sequence() and not self._wants_base:
             return
         if monotonic() < self._heal_again or not self._writing.acquire(blocking=False):
@@ -626,7 +626,7 @@ class Collection:
             log.debug("%s is being written to; its writer will bring the indexes up to date", self._directory)
         except CorruptStoreError:
             raise
-        except StoreError as error:  # nothing can be written there
+        except StoreError as error:  # the directory is not writable
             self._put_off(error)
         finally:
             if not already:
@@ -634,7 +634,7 @@ class Collection:
             self._writing.release()
 
     def _heal_quietly(self) -> None:
-        """As the writer: bring the indexes up to date if that can be done; searches go on with what there is."""
+        """As the writer, update the indexes if possible; otherwise searches continue with the existing ones."""
         try:
             self._derive()
         except CorruptStoreError:
@@ -643,18 +643,18 @@ class Collection:
             self._put_off(error)
 
     def _put_off(self, error: StoreError) -> None:
-        """Try again later what cannot be done now."""
+        """Retry a failed repair later."""
         self._heal_again = monotonic() + _HEAL_SECONDS
         level = logging.DEBUG if str(error) == str(self.keyword.trouble) else logging.WARNING
         log.log(level, "the indexes of %s cannot be brought up to date now: %s", self._directory, error)
         self.keyword.trouble = error
 
     def _enter(self, wait: float) -> None:
-        """Become the writer for a block, in turn with other processes that wait, and count the block in."""
+        """Become the writer for a block, taking turns with waiting processes, and count the block."""
         until = monotonic() + wait
         with self._writing:
-            # Joining others of this process for ever would leave no gap for another process. A block inside of a block
-            # must not line up, though, behind somebody who waits for its end.
+            # If threads of this process kept joining, other processes would never get a turn. A nested block must not
+            # queue, however, behind a process that waits for its end.
             nested = getattr(self._own, "depth", 0) > 0
             if wait <= 0 or (self._lock.held and (nested or not self._inside or not self._lock.wanted)):
                 self._become_writer()
@@ -678,11 +678,11 @@ class Collection:
             raise _replaced(self._directory) from error
 
     def _become_writer(self) -> None:
-        """Take the lock unless it is held; then see what others have written meanwhile.
+        """Acquire the lock unless it is held; then read what others have written meanwhile.
 
         Raises:
             LockedError: another process holds it.
-            ReplacedError: another process has deleted the collection; nobody would ever see what is written here.
+            ReplacedError: another process has deleted the collection; writes to it would never be seen.
         """
         if self._lock.held:
             return
@@ -693,7 +693,7 @@ class Collection:
         try:
             if self.replaced:
                 raise _replaced(self._directory)
-            if not self._named:  # who made it may have died before that
+            if not self._named:  # its creator may have died before doing so
                 with translated(self._directory):
                     _sync_names(self._directory)
                 self._named = True
@@ -711,30 +711,30 @@ class Collection:
             raise
 
     def _step_down(self) -> None:
-        """Let others write; what is in memory stays, and searches go on."""
+        """Let others write; data in memory stays, and searches continue."""
         if self._lock.held:
             try:
-                self.keyword.release()  # its writer too: the next process to write needs tantivy's own lock
+                self.keyword.release()  # its writer too: the next writing process needs tantivy's own lock
             finally:
                 self._lock.release()
 
     def _upgrade(self) -> None:
-        """Bring up to date what an earlier version has made: the manifest first, since that version looks there."""
+        """Upgrade files of an earlier version: the manifest first, since that version checks it."""
         if self.manifest["format"] < FORMAT:
             self.describe(format=FORMAT)
         self.truth.upgrade()
 
     def _derive(self) -> None:
-        """As the writer: bring columns, vectors and keyword index up to the truth, on disk too."""
+        """As the writer, update columns, vectors and keyword index, also on disk."""
         with self._deriving:
             self._derive_in_memory(save=True)
-        self.keyword.catch_up()  # outside, since it may take long; searches go on meanwhile
+        self.keyword.catch_up()  # outside the lock, since it may take long; searches continue meanwhile
         self.keyword.trouble = None
 
     def _derive_in_memory(self, *, save: bool) -> None:
-        """Bring columns and vectors up to the truth; with ``save``, write a new base file of vectors when that pays."""
+        """Update columns and vectors; with ``save``, write a new base file of vectors if worthwhile."""
         target = self.truth.sequence()
-        if self.columns.loaded and self._columns_seq != target:  # else what is being read by another thread comes next
+        if self.columns.loaded and self._columns_seq != target:  # otherwise another thread is loading them
             for batch in self.truth.changes(self._columns_seq, texts=False):
                 for change in batch:
                     if change.document is None:
@@ -747,12 +747,12 @@ class Collection:
         self._seen = target
 
     def _load_columns(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """All metadata, and the number after which changes are replayed: those during the load are seen twice."""
+        """Return all metadata, and the number after which changes are replayed: those during the load occur twice."""
         self._columns_seq = self.truth.sequence()
         yield from self.truth.metadata()
 
     def _matching(self, condition: Condition) -> NDArray[np.int64]:
-        """The keys of the documents that meet a condition, by a look at all of them; ids are looked up."""
+        """Return the keys of documents that meet a condition, by scanning all of them; ids are looked up."""
         if isinstance(condition, Equals | In) and condition.key == ID:
             values = [condition.typed] if isinstance(condition, Equals) else condition.typed
             keys = self.truth.keys([value for kind, value in values if kind == "string"]).values()

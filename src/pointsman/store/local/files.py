@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all, names that nobody changes meanwhile, and the lock of the one writer.
+"""Atomically written files, stable directory names, and the lock of the single writer.
 
-Durable means: the file is synced, and so is the directory that has its name. Whoever makes, replaces or removes
-something here syncs that directory before it says that it is done.
+Durable means that both the file and the directory that contains its name are synced. Every function that creates,
+replaces or removes something here syncs that directory before it returns.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ log = logging.getLogger(__name__)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_FOR_US: Final = frozenset({errno.EACCES, errno.EPERM})
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
-_LEAST_ROOM: Final = 1 << 20  # bytes; with less, what fails for no reason that is told fails for this one
-_HOLD_SECONDS: Final = 10.0  # for whoever has a directory under its hands; that takes milliseconds
+_LEAST_ROOM: Final = 1 << 20  # bytes; with less free space, an unexplained failure is attributed to a full disk
+_HOLD_SECONDS: Final = 10.0  # for a process that is changing a directory, which takes milliseconds
 POLL_SECONDS: Final = 0.005
-"""How often who waits for a lock looks whether it is free; a look costs some 20 microseconds."""
+"""Interval at which waiters check a lock, in seconds; a check costs some 20 microseconds."""
 
 
 # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def store_error(place: Path, error: OSError, note: str = "") -> StoreError:
-    """The operating system's error as one of ours: which file, what is the matter, what to do.
+    """Convert an error of the operating system to one of ours: which file, what is wrong, what to do.
 
     Args:
         place: the file or directory.
-        error: what the system says.
-        note: what is safe all the same, where that is not plain.
+        error: the system's error.
+        note: what is safe nevertheless, if that is not obvious.
     """
     if error.errno in _FULL:
         return full(place, note)
@@ -60,7 +60,7 @@ def store_error(place: Path, error: OSError, note: str = "") -> StoreError:
 
 
 def full(place: Path, note: str = "") -> StorageFullError:
-    """No room is left for this file."""
+    """Return the error for a full disk."""
     note = note or "what was acknowledged before is kept"
     return StorageFullError(
         f"{place}: the disk (or the quota) is full; {note}; searching continues; free some space and try again",
@@ -69,17 +69,17 @@ def full(place: Path, note: str = "") -> StorageFullError:
 
 
 def room(directory: Path) -> bool:
-    """Whether there is any for new files."""
+    """Whether there is room for new files."""
     try:
         state = os.statvfs(directory)
     except OSError:
-        return True  # nobody knows; what is tried next will tell
+        return True  # unknown; the next operation will show
     return state.f_bavail * state.f_frsize >= _LEAST_ROOM and (state.f_favail > 0 or not state.f_files)
 
 
 @contextmanager
 def translated(place: Path, note: str = "") -> Iterator[None]:
-    """Turn the operating system's errors into ours; see `store_error`."""
+    """Convert errors of the operating system to ours; see `store_error`."""
     try:
         yield
     except OSError as error:
@@ -91,8 +91,8 @@ def translated(place: Path, note: str = "") -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write aside, sync, and rename into place; after a crash either the old one or the new one is there."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.tmp")  # another thread may be at it too
+    """Write to a temporary file, sync, and rename; after a crash either the old or the new file is there."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.tmp")  # another thread may be writing too
     try:
         with aside.open("wb") as file:
             yield file
@@ -105,15 +105,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def remove_file(path: Path) -> None:
-    """Delete a file for good; one that is not there is fine."""
+    """Delete a file durably; a missing one is no error."""
     path.unlink(missing_ok=True)
     sync_directory(path.parent)
 
 
 def file_stamp(path: Path | str) -> tuple[int, int, int] | str:
-    """Tells one state of a file that is only ever replaced from another; ``"absent"`` when there is none."""
+    """Return what identifies the state of a file that is only ever replaced; ``"absent"`` if there is none."""
     try:
-        status = os.stat(path)  # noqa: PTH116  # every search asks; the other way takes twice as long
+        status = os.stat(path)  # noqa: PTH116  (called by every search; the other way takes twice as long)
     except (FileNotFoundError, NotADirectoryError):
         return "absent"
     except OSError as error:
@@ -122,13 +122,13 @@ def file_stamp(path: Path | str) -> tuple[int, int, int] | str:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Delete what writers of this file who were killed have left beside it; only for whoever alone may write it."""
+    """Delete temporary files left by killed writers of this file; only for its sole writer."""
     for aside in path.parent.glob(f"{path.name}.*.tmp"):
         aside.unlink(missing_ok=True)
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and its parents, durably: a synced file is lost if the entry of its directory is not on disk."""
+    """Create a directory and its parents durably: a synced file is lost if its directory entry is not on disk."""
     if directory.is_dir():
         return
     if directory.parent != directory:
@@ -143,7 +143,7 @@ def make_directory(directory: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make durable what was made, renamed or removed inside a directory."""
+    """Make creations, renames and removals inside a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -151,26 +151,27 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-# ── one at a time ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── exclusion ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
 def steady(directory: Path, *, alone: bool = False) -> Iterator[bool]:
-    """Within the block the directory keeps its name, and nobody replaces its manifest.
+    """Within the block the directory keeps its name, and its manifest is not replaced.
 
     SQLite names its log by path when a database is opened and when its last connection is closed. If the directory
-    were renamed at that very moment, and another one made of that name, it would take, or delete, the log of the other
-    one. So whoever opens or closes shares the directory, and whoever renames it, or writes its manifest, is alone.
+    were renamed at that moment, and another one took its name, SQLite would use, or delete, the log of the other one.
+    So opening or closing takes a shared lock on the directory, and renaming it or writing its manifest an exclusive
+    one.
 
     Args:
-        directory: it need not be there.
-        alone: nobody else may be inside.
+        directory: it need not exist.
+        alone: whether the lock is exclusive.
 
     Yields:
-        Whether the directory is there.
+        Whether the directory exists.
 
     Raises:
-        LockedError: others do not come out.
+        LockedError: others do not release the directory.
         StoreError: it cannot be opened.
     """
     with translated(directory):
@@ -183,7 +184,7 @@ def steady(directory: Path, *, alone: bool = False) -> Iterator[bool]:
 
 
 def _locked_descriptor(directory: Path, operation: int) -> int | None:
-    """A descriptor that locks the directory of this name; None when there is none."""
+    """Return a descriptor that locks the directory of this name; None if there is none."""
     until = monotonic() + _HOLD_SECONDS
     while True:
         try:
@@ -194,7 +195,7 @@ def _locked_descriptor(directory: Path, operation: int) -> int | None:
             if _try_lock(descriptor, operation):
                 if _is(directory, descriptor):
                     return descriptor
-                os.close(descriptor)  # it was renamed while we waited
+                os.close(descriptor)  # renamed while we waited
                 continue
         except BaseException:
             os.close(descriptor)
@@ -214,7 +215,7 @@ def _try_lock(descriptor: int, operation: int) -> bool:
 
 
 def _is(path: Path, descriptor: int) -> bool:
-    """Whether that is what the path names, by now."""
+    """Whether the path still refers to the open descriptor."""
     try:
         by_path, by_descriptor = path.stat(), os.fstat(descriptor)
     except (FileNotFoundError, NotADirectoryError):
@@ -222,24 +223,24 @@ def _is(path: Path, descriptor: int) -> bool:
     return (by_path.st_dev, by_path.st_ino) == (by_descriptor.st_dev, by_descriptor.st_ino)
 
 
-# ── made and removed as a whole ──────────────────────────────────────────────────────────────────────────────────────
+# ── atomic creation and removal ──────────────────────────────────────────────────────────────────────────────────────
 
-# Names of their own, so that a long name of a dataset does not grow too long for a file.
+# Separate names, so that a long dataset name does not exceed the limit for file names.
 _LEFTOVER: Final = re.compile(r"\.pointsman-[0-9a-f]{32}\.(new|removed)|\..+\.\d+\.removed")
 
 
 @contextmanager
 def directory_aside(folder: Path) -> Iterator[Path]:
-    """A new directory that is renamed within the block, or else goes when the block ends.
+    """Create a new directory that is either renamed within the block or deleted when the block ends.
 
-    While the block lasts it is locked: what nobody holds is what a process that died has left.
+    It is locked during the block: unlocked ones were left by processes that died.
     """
     while True:
         aside = folder / f".pointsman-{uuid.uuid4().hex}.new"
         aside.mkdir()
         try:
             descriptor = os.open(aside, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:  # somebody who collects leftovers was quicker
+        except FileNotFoundError:  # another process that collects leftovers was quicker
             continue
         if _try_lock(descriptor, fcntl.LOCK_SH) and _is(aside, descriptor):  # shared: it is opened in the block
             break
@@ -248,22 +249,22 @@ def directory_aside(folder: Path) -> Iterator[Path]:
         yield aside
     finally:
         if aside.exists():
-            shutil.rmtree(aside, ignore_errors=True)  # what cannot be removed now is collected later
+            shutil.rmtree(aside, ignore_errors=True)  # collected later if it cannot be removed now
         os.close(descriptor)
 
 
 def replace_directory(directory: Path, aside: Path) -> None:
-    """Let another directory take the place of one, if there is one; for a moment there may be none of that name."""
+    """Replace a directory by another, if it exists; for a moment there may be none of that name."""
     doomed = _doomed(directory)
     with suppress(FileNotFoundError):
         directory.rename(doomed)
     aside.rename(directory)
-    shutil.rmtree(doomed, ignore_errors=True)  # what cannot be removed now is collected later
+    shutil.rmtree(doomed, ignore_errors=True)  # collected later if it cannot be removed now
 
 
 def _remove_tree(directory: Path) -> None:
     for _ in range(3):
-        with suppress(OSError):  # tantivy, where it is open, makes its lock again
+        with suppress(OSError):  # tantivy recreates its lock if open
             shutil.rmtree(directory)
             return
     shutil.rmtree(directory)
@@ -274,9 +275,9 @@ def _doomed(directory: Path) -> Path:
 
 
 def remove_directory(directory: Path) -> None:
-    """Remove a directory durably and at once: whatever happens, it is there whole or not at all.
+    """Remove a directory durably and atomically.
 
-    The caller is alone with it (`steady`). What cannot be removed is out of the way, and collected later.
+    The caller holds it exclusively (`steady`). What cannot be removed is renamed away, and collected later.
     """
     doomed = _doomed(directory)
     directory.rename(doomed)
@@ -288,7 +289,7 @@ def remove_directory(directory: Path) -> None:
 
 
 def collect_leftovers(folder: Path) -> int:
-    """Remove what processes that died have left among the datasets of a folder. Returns how many directories."""
+    """Remove what processes that died have left among a folder's datasets; return the number of directories."""
     try:
         leftovers = [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name)]
     except OSError as error:
@@ -316,9 +317,9 @@ def collect_leftovers(folder: Path) -> int:
 
 
 class ExclusiveLock:
-    """An exclusive lock on a file of its own, in a directory that is there; the kernel frees it when its holder dies.
+    """An exclusive lock on a separate file in an existing directory; the kernel frees it when its holder dies.
 
-    It belongs to the object, whichever thread asks.
+    It belongs to the object, not to a thread.
     """
 
     def __init__(self, path: Path) -> None:
@@ -331,10 +332,10 @@ class ExclusiveLock:
         return self._descriptor is not None
 
     def acquire(self) -> bool:
-        """Whether the lock is ours now."""
+        """Try to acquire the lock; return whether it is held."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            # A lock on a file that has been removed, or that went with its directory, would lock nobody out.
+            # A lock on a file that was removed, or whose directory was, would exclude no one.
             if _try_lock(descriptor, fcntl.LOCK_EX) and _is(self.path, descriptor):
                 self._descriptor, descriptor = descriptor, -1
         finally:
@@ -344,23 +345,23 @@ class ExclusiveLock:
 
     @property
     def in_place(self) -> bool:
-        """Whether it is held, and the path still names what is locked."""
+        """Whether it is held, and the path still refers to the locked file."""
         return self._descriptor is not None and _is(self.path, self._descriptor)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        self.release()  # for those who never call close
+        self.release()  # in case close is never called
 
 
 class WriterLock:
-    """One writer per dataset over all processes of this machine; the kernel frees it when its holder dies.
+    """One writer per dataset for all processes of this machine; the kernel frees it when its holder dies.
 
-    Who is ready to wait lines up at a lock of its own, so that a process that writes again and again lets others in.
+    Waiting processes queue at a separate lock, so that a process that writes repeatedly lets others in.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -381,12 +382,12 @@ class WriterLock:
             return self._lock.path.is_dir()
 
     def acquire(self) -> None:
-        """Become the writer, at once or not at all.
+        """Become the writer at once, or fail.
 
         Raises:
-            LockedError: someone else is; the message says who, as far as is known.
+            LockedError: another process is the writer; the message names it if known.
             FileNotFoundError: there is no such directory.
-            StoreError: nothing can be written there.
+            StoreError: the directory is not writable.
         """
         if self.held:
             return
@@ -398,30 +399,30 @@ class WriterLock:
             raise store_error(self._directory, error) from error
         if not acquired:
             raise self._locked()
-        with suppress(OSError):  # on a full disk the message to others does without the number
+        with suppress(OSError):  # on a full disk, messages to others lack the number
             self._holder.write_text(str(os.getpid()))
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody waits in line."""
+        """Whether a process is waiting in the queue."""
         place = ExclusiveLock(self._queue)
         try:
             return not place.acquire()
         except OSError:
-            return False  # where no line can be made, nobody stands in it
+            return False  # if the queue's file cannot be created, no one waits
         finally:
             place.release()
 
     @contextmanager
     def line(self, until: float) -> Iterator[None]:
-        """Wait in line, until a moment of ``monotonic`` at most; within the block it is one's turn to take the lock.
+        """Wait in the queue, at most until a time of ``monotonic``; within the block it is our turn to take the lock.
 
         Raises:
             LockedError: the time is over.
             FileNotFoundError: there is no such directory.
-            StoreError: nothing can be written there.
+            StoreError: the directory is not writable.
         """
-        place = ExclusiveLock(self._queue)  # its own for each who waits, also of one process
+        place = ExclusiveLock(self._queue)  # a separate one for each waiter, also within a process
         try:
             while not place.acquire():
                 if monotonic() >= until:
@@ -437,14 +438,14 @@ class WriterLock:
             place.release()
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         self.unsign()
         self._lock.release()
 
     def unsign(self) -> None:
-        """Take away the note that says who holds the lock, before its directory gets another name."""
+        """Remove the note of the lock's holder, before its directory is renamed."""
         if self._lock.in_place:
-            with suppress(OSError):  # where it says something false, only a message is wrong
+            with suppress(OSError):  # a wrong note only affects a message
                 self._holder.unlink()
 
     def _locked(self) -> LockedError:
@@ -457,7 +458,7 @@ class WriterLock:
         try:
             process = int(self._holder.read_text())
         except (OSError, ValueError):
-            return "another process"  # it has just come or just gone: the message does without its number
+            return "another process"  # it has just come or gone: the message lacks its number
         return (
             "this same process, which opened it twice"
             if process == os.getpid()

@@ -51,7 +51,7 @@ from pointsman.store.local.files import (
     room,
     store_error,
 )
-from pointsman.store.prepared import query_terms
+from pointsman.store.prepared import idf, query_terms
 from pointsman.text import DEFAULT_ANALYZER
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class _View:
 
     def idf(self, term: str) -> float:
         """Lucene's: ln(1 + (N - n + ½) / (n + ½)) over the living."""
-        return _idf(self.documents, self.count(term))
+        return idf(self.documents, self.count(term))
 
     def weight(self, term: str) -> float:
         """What tantivy's score of a term is to be multiplied with, as it counts documents that are not there."""
@@ -192,7 +192,7 @@ class _View:
             if len(self.weights) > 100_000:
                 self.weights.clear()
             frequency = self.searcher.doc_freq("body", term)
-            weight = self.idf(term) / _idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
+            weight = self.idf(term) / idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
             # Scaled terms take tantivy half as long again, so what makes no difference is left as it is.
             weight = self.weights[term] = 1.0 if abs(weight - 1) < _WEIGHTS_APART else weight
         return weight
@@ -798,10 +798,6 @@ def _in_a_byte(length: int) -> int:
     rest = length - 24
     shift = rest.bit_length() - 4
     return 24 + (rest >> shift << shift)
-
-
-def _idf(documents: int, holding: int) -> float:
-    return math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
 
 
 def _parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

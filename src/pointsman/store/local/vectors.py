@@ -1,8 +1,8 @@
-"""The vector index of one dataset: exact cosine to about 50,000 vectors, then FAISS quantised with exact rescoring.
+"""The vector index of one dataset: exact cosine up to about 50,000 vectors, then FAISS quantised with exact rescoring.
 
-On disk it is one *base* file: header, keys, matrix, written aside and renamed, with a checksum over all of it. What
-has changed since lives in memory as a *tail* and comes from the truth's log when the file is opened again. When the
-tail and the rows it replaces have grown past a fifth of the base, the writer writes a new base.
+On disk it is one *base* file: header, keys, matrix, written to a temporary file and renamed, with a checksum. Later
+changes are kept in memory as a *tail*, which is read from the documents' log when the file is opened again. When the
+tail and the rows it replaces exceed a fifth of the base, the writer writes a new base.
 
 The matrix is memory-mapped. All vectors are L2-normalised, so a dot product is the cosine.
 """
@@ -37,26 +37,26 @@ log = logging.getLogger(__name__)
 
 _MAGIC = b"PMVECTOR"
 _FORMAT = 1
-_EXACT_ROWS = 50_000  # beyond this many base rows the scan is quantised
-_SELECTIVE = 0.05  # a filter that leaves less than this share is scanned exactly: approximate indexes lose recall there
+_EXACT_ROWS = 50_000  # above this many base rows the scan is quantised
+_SELECTIVE = 0.05  # filters that leave a smaller share are scanned exactly: approximate indexes lose recall there
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
-_OVERFETCH = 2  # candidates of the quantised scan per wanted result, and some more, scored again exactly
-_WIDER = 16  # times as many are taken when they do not suffice
-_MOST = 16  # one in so many rows at most
-_DEVIATIONS = 4.0  # how far a quantised score is believed to be off, in standard deviations
-_BLOCK = 16_384  # rows handled at a time while a file or an index is written
-_APPLY_ROWS = 65_536  # rows of the log taken in at a time, so that a long one does not fill the memory
+_OVERFETCH = 2  # candidates of the quantised scan per wanted result, and some more, rescored exactly
+_WIDER = 16  # factor for a second attempt with more candidates
+_MOST = 16  # at most one in so many rows
+_DEVIATIONS = 4.0  # assumed maximum error of a quantised score, in standard deviations
+_BLOCK = 16_384  # rows processed at a time while a file or an index is written
+_APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
 
 
 class VectorSource(Protocol):
-    """What a vector index is derived from."""
+    """The source of a vector index."""
 
     def sequence(self) -> int:
-        """The number of the last change."""
+        """Return the number of the last change."""
         ...
 
     def vector_changes(self, since: int) -> Iterator[VectorChanges]:
-        """The last change of every key's vector since then, in batches."""
+        """Yield the last change of every key's vector since then, in batches."""
         ...
 
 
@@ -65,13 +65,13 @@ class _Base:
 
     def __init__(self, keys: NDArray[np.int64], matrix: NDArray[np.float32], seq: int, stamp: object = None) -> None:
         self.keys, self.matrix, self.seq, self.stamp = keys, matrix, seq, stamp
-        self.keys.flags.writeable = False  # columns remember where the keys of a constant array are
+        self.keys.flags.writeable = False  # columns cache the rows of constant key arrays
         self._quantised: tuple[Any, float] | None = None
         self._guard = threading.Lock()
 
     @property
     def quantised(self) -> tuple[Any, float]:
-        """FAISS's 8-bit index over all rows, made when it is first wanted, and how far its scores may be off."""
+        """Return FAISS's 8-bit index over all rows, built on first use, and the error bound of its scores."""
         with self._guard:
             if self._quantised is None:
                 self._quantised = _quantise(self.matrix)
@@ -80,22 +80,22 @@ class _Base:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What searches look at; a writer prepares a new one and swaps it in, so readers need no lock."""
+    """The state that searches use; a writer prepares a new one and swaps it in, so readers need no lock."""
 
     base: _Base
-    alive: NDArray[np.bool_] | None  # which rows of the base are valid; None: all of them
+    alive: NDArray[np.bool_] | None  # which rows of the base are valid; None: all
     tail_keys: NDArray[np.int64]  # ascending, as in the base
     tail: NDArray[np.float32]
     seq: int
-    dead: int = 0  # rows of the base that are not valid any more
+    dead: int = 0  # rows of the base that are no longer valid
 
     @classmethod
     def of(cls, base: _Base) -> _State:
-        """A base and nothing else."""
+        """Return the state of a base without a tail."""
         return cls(base, None, np.empty(0, np.int64), np.empty((0, base.matrix.shape[1]), np.float32), base.seq)
 
     def applying(self, removals: NDArray[np.int64], keys: NDArray[np.int64], rows: NDArray[np.float32]) -> _State:
-        """This state after removing and then adding rows; shares the base."""
+        """Return this state after removing and then adding rows; the base is shared."""
         removals = np.concatenate([removals, keys])
         alive = (
             ~np.isin(self.base.keys, removals)
@@ -117,30 +117,30 @@ class _State:
 
     @property
     def base_rows(self) -> NDArray[np.intp]:
-        """The rows of the base that are valid."""
+        """Return the valid rows of the base."""
         return np.arange(len(self.base.keys)) if self.alive is None else np.flatnonzero(self.alive)
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """Keys of base rows still valid, then of the tail."""
+        """Return the keys of valid base rows, then those of the tail."""
         return np.concatenate([self.base.keys[self.base_rows], self.tail_keys])
 
     @property
     def untidy(self) -> bool:
-        """Whether a new base file would pay."""
+        """Whether a new base file is worthwhile."""
         return len(self.tail_keys) + self.dead > max(_REBASE_ROWS, len(self.base.keys) // 5)
 
 
 class VectorIndex:
-    """Cosine search over one source's vectors; ``catch_up(save=True)`` needs the writer lock, the rest is for anybody.
+    """Cosine search over one source's vectors; only ``catch_up(save=True)`` needs the writer lock.
 
     Args:
         path: the base file.
-        source: the truth.
-        identity: names the source and the embedder; a file that carries another one is foreign and is built anew.
-        dimensions: the length of a vector.
-        columns: answers filters.
-        refresh: called before every search, to bring the index up to date.
+        source: the documents.
+        identity: identifies source and embedder; a file with another identity is foreign and is rebuilt.
+        dimensions: dimensions of a vector.
+        columns: evaluates filters.
+        refresh: called before every search, to update the index.
     """
 
     def __init__(
@@ -157,24 +157,24 @@ class VectorIndex:
         self._identity, self._dimensions = identity, dimensions
         self._refresh = refresh or (lambda: None)
         self._state: _State | None = None
-        self._unusable = False  # the file on disk is there and is of no use
-        self._anew = False  # the next catching up begins with nothing; until it ends, searches see what was there
+        self._unusable = False  # the file on disk is unusable
+        self._anew = False  # the next update starts empty; until it ends, searches see the old state
         self._guard = threading.Lock()
 
     @property
     def dimensions(self) -> int:
-        """The length of a vector."""
+        """Return the dimensions of a vector."""
         return self._dimensions
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
-        """At most ``k`` keys with their cosines, best first, ties by key; filters act before the cut (I9).
+        """Return up to ``k`` keys with their cosines, best first, ties by key; filters are applied before the cut (I9).
 
-        A zero vector (of a query without a word, say) points nowhere and finds nothing.
+        A zero vector (such as of a query without words) has no direction and finds nothing.
 
         Raises:
-            InputError: the vector has another length than the index, or is not finite.
+            InputError: the vector has other dimensions than the index, or is not finite.
         """
         self._refresh()
         state = self._current()
@@ -191,7 +191,7 @@ class VectorIndex:
         return _top(np.concatenate([keys, tail_keys]), np.concatenate([scores, tail @ vector]), k)
 
     def score(self, vector: NDArray[np.float32], keys: Sequence[int]) -> list[float]:
-        """The cosine of each key's vector to this one; NaN where there is no such vector."""
+        """Return the cosine of each key's vector to this one; NaN if there is no such vector."""
         self._refresh()
         state = self._current()
         vector = direction(vector, self._dimensions)
@@ -202,7 +202,7 @@ class VectorIndex:
         return scores.tolist()
 
     def of(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """The vectors of those keys that have one, in their order, shape ``(at most len(keys), dimensions)``."""
+        """Return the vectors of those keys that have one, in order, shape ``(at most len(keys), dimensions)``."""
         state = self._current()
         located = list(_located(state, np.asarray(keys, np.int64)))
         if not located:
@@ -211,7 +211,7 @@ class VectorIndex:
         return rows[np.argsort(np.concatenate([places for _, places, _ in located]))]
 
     def vectors(self, limit: int, seed: int = 0) -> NDArray[np.float32]:
-        """At most ``limit`` live vectors, drawn evenly; the same ones for the same seed and content."""
+        """Return up to ``limit`` live vectors, sampled evenly; the same ones for the same seed and content."""
         state = self._current()
         rows = state.base_rows
         sample = np.random.default_rng(seed).permutation(len(state))[:limit]
@@ -219,15 +219,15 @@ class VectorIndex:
         return np.concatenate([state.base.matrix[rows[in_base]], state.tail[sample[sample >= len(rows)] - len(rows)]])
 
     def __len__(self) -> int:
-        """How many vectors there are."""
+        """Return the number of vectors."""
         return len(self._current())
 
     def keys(self) -> NDArray[np.int64]:
-        """Every key that the index holds, for comparing it with the truth."""
+        """Return every key in the index, for comparison with the documents."""
         return self._current().keys
 
     def disagreements(self) -> list[str]:
-        """Every vector compared with the truth: a complaint for each that differs, at most ten."""
+        """Compare every vector with the documents'; return a complaint for each difference, at most ten."""
         state = self._current()
         complaints: list[str] = []
         for changes in self._source.vector_changes(0):
@@ -235,12 +235,12 @@ class VectorIndex:
             for matrix, places, rows in _located(state, np.array(changes.keys, np.int64)):
                 different = places[(matrix[rows] != truth[places]).any(axis=1)].tolist()
                 complaints += [f"the vector index differs from the truth for key {changes.keys[p]}" for p in different]
-        return complaints[:10]  # a missing key is told of by comparing keys
+        return complaints[:10]  # missing keys are reported by comparing keys
 
     def _base_top(
         self, base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The best valid rows: exactly while that is quick or few rows are allowed, else quantised and rescored."""
+        """Return the best valid rows: exactly if that is fast or few rows are allowed, else quantised and rescored."""
         total = len(base.keys)
         count = total if valid is None else int(np.count_nonzero(valid))
         if total > _EXACT_ROWS and count >= _SELECTIVE * total:
@@ -257,33 +257,33 @@ class VectorIndex:
         best = _best(scores, k)
         return base.keys[rows[best]], scores[best]
 
-    # ── keeping up ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── updating ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def applied(self) -> int:
-        """The sequence number this process has applied."""
+        """Return the sequence number that this process has applied."""
         return self._current().seq
 
     @property
     def loaded(self) -> bool:
-        """Whether anything is held in memory yet; the first search or score loads it."""
+        """Whether the index is in memory; the first search or score loads it."""
         return self._state is not None
 
     @property
     def wants_base(self) -> bool:
-        """Whether a writer should write a new base file: this one is damaged, or opening it means a long replay."""
+        """Whether a writer should write a new base file: this one is damaged, or would need a long replay."""
         return self._unusable or (self._state is not None and self._state.untidy)
 
     def catch_up(self, *, save: bool = False) -> None:
-        """Apply what the source has logged since; with ``save``, write a new base file when that pays."""
+        """Apply the source's changes since; with ``save``, write a new base file if worthwhile."""
         with self._guard:
             target = self._source.sequence()
             state = self._state
             if state is None or (state.seq < target and not save and self._stamp() != state.base.stamp):
-                state = self._load() or state or self._empty()  # a writer's new base is shorter than its log
+                state = self._load() or state or self._empty()  # another writer's base has a shorter log to replay
             if self._anew:
                 self._anew, state = False, self._empty()
-            if state.seq > target:  # ahead of its truth: it belongs to some other state of it
+            if state.seq > target:  # ahead of the documents: it belongs to another state of them
                 log.warning("vector index %s is ahead of the documents; rebuilding it from them", self._path)
                 self._unusable, state = True, self._empty()
             if state.seq < target:
@@ -299,7 +299,7 @@ class VectorIndex:
             self._anew = True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._guard:
             self._state = None
 
@@ -311,7 +311,7 @@ class VectorIndex:
         return state
 
     def _apply(self, state: _State, target: int, *, save: bool) -> _State:
-        """Bring a state up to ``target``; until then it keeps its number, since replaying twice does no harm."""
+        """Update a state to ``target``; it keeps its number until then, as replaying twice is harmless."""
         for changes in _gathered(self._source.vector_changes(max(state.seq, 0))):
             removals = np.array([key for part in changes for key in part.gone], np.int64)
             keys = np.array([key for part in changes for key in part.keys], np.int64)
@@ -324,7 +324,7 @@ class VectorIndex:
         return np.frombuffer(vectors, np.float32).reshape(-1, self._dimensions)
 
     def _rebased(self, state: _State) -> _State:
-        """The same in a new base file; where none can be written it stays in memory, and comes from the truth again."""
+        """Write the state to a new base file; if that fails, it stays in memory, and is later derived again."""
         try:
             return self._rebase(state)
         except OSError as error:
@@ -351,7 +351,7 @@ class VectorIndex:
                 file.write(data)
 
             head = json.dumps(header).encode()
-            head += b" " * (-(16 + len(head)) % 64)  # so that the arrays are aligned
+            head += b" " * (-(16 + len(head)) % 64)  # align the arrays
             write(_MAGIC + struct.pack("<Q", len(head)) + head)
             write(keys[order].data.cast("B"))
             for start in range(0, len(order), _BLOCK):
@@ -362,7 +362,7 @@ class VectorIndex:
                 block[~in_base] = state.tail[part[~in_base] - len(rows)]
                 write(block.data.cast("B"))
             file.write(digest.digest())
-        # What was just written is not read back to be checked: that is for whoever opens it.
+        # What was just written is not verified here: opening it does that.
         self._unusable = False
         return _State.of(_map(self._path, self._identity, self._dimensions))
 
@@ -373,7 +373,7 @@ class VectorIndex:
         return file_stamp(self._path)
 
     def _load(self) -> _State | None:
-        """The base file if it is sound and ours, else None, said in the log."""
+        """Return the base file if it is intact and ours; else None, with the reason logged."""
         self._unusable = False
         try:
             return _State.of(_read(self._path, self._identity, self._dimensions))
@@ -386,7 +386,7 @@ class VectorIndex:
 
 
 def _gathered(batches: Iterator[VectorChanges]) -> Iterator[list[VectorChanges]]:
-    """Batches together until they have some `_APPLY_ROWS` vectors."""
+    """Combine batches until they have about `_APPLY_ROWS` vectors."""
     together: list[VectorChanges] = []
     for batch in batches:
         together.append(batch)
@@ -398,12 +398,12 @@ def _gathered(batches: Iterator[VectorChanges]) -> Iterator[list[VectorChanges]]
 
 
 def _read(path: Path, identity: str, dimensions: int) -> _Base:
-    """Map a base file after checking every byte of it.
+    """Map a base file after verifying its checksum.
 
     Raises:
         ValueError: it is torn, foreign, or of another format.
     """
-    if path.stat().st_size < 32:  # nothing so short can be mapped
+    if path.stat().st_size < 32:  # too short to be mapped
         raise ValueError("it is torn")
     content = np.memmap(path, np.uint8, "r")
     if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
@@ -430,7 +430,7 @@ def _map(path: Path, identity: str, dimensions: int) -> _Base:
 def _located(
     state: _State, keys: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.intp]]]:
-    """Where the vectors of these keys are: a matrix, places in ``keys``, and the matrix's row for each of them."""
+    """Yield where the vectors of these keys are: a matrix, indices into ``keys``, and the matrix's row for each."""
     for stored_keys, matrix, alive in (
         (state.base.keys, state.base.matrix, state.alive),
         (state.tail_keys, state.tail, None),
@@ -445,10 +445,10 @@ def _located(
 
 
 def _quantise(matrix: NDArray[np.float32]) -> tuple[Any, float]:
-    """FAISS's 8-bit scalar quantiser over all rows, and how far its scores may be off: .1 s for 100,000.
+    """Return FAISS's 8-bit scalar quantiser over all rows, and its error bound; takes .1 s for 100,000 rows.
 
-    A number is rounded to the middle of one of 256 equal steps between the least and the greatest of all, so it is off
-    by step / sqrt(12) on average, and so is its sum with any query of length 1.
+    A number is rounded to the middle of one of 256 equal steps between minimum and maximum, so its error is
+    step / sqrt(12) on average, and so is that of its dot product with any query of length 1.
     """
     import faiss
 
@@ -456,7 +456,7 @@ def _quantise(matrix: NDArray[np.float32]) -> tuple[Any, float]:
         matrix.shape[1], faiss.ScalarQuantizer.QT_8bit_uniform, faiss.METRIC_INNER_PRODUCT
     )
     extremes = matrix[[int(np.argmin(matrix)) // matrix.shape[1], int(np.argmax(matrix)) // matrix.shape[1]]]
-    index.train(np.ascontiguousarray(extremes))  # all that it takes from them is their range
+    index.train(np.ascontiguousarray(extremes))  # only their range is used
     for start in range(0, len(matrix), _BLOCK):
         index.add(np.ascontiguousarray(matrix[start : start + _BLOCK]))
     step = float(extremes.max() - extremes.min()) / 255
@@ -466,10 +466,10 @@ def _quantise(matrix: NDArray[np.float32]) -> tuple[Any, float]:
 def _quantised_top(
     base: _Base, vector: NDArray[np.float32], k: int, valid: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-    """The rows that may be among the best ``k`` valid ones, with their exact scores.
+    """Return the rows that may be among the best ``k`` valid ones, with their exact scores.
 
-    As many are taken as it needs until the quantised score of the last one is too low for any further row to be among
-    the best. None where that would be a large share, as among near copies, which an exact scan is quicker for.
+    Candidates are taken until the quantised score of the last one is too low for any further row to be among the best.
+    None if that would be a large share, as among near copies, where an exact scan is faster.
     """
     import faiss
 
@@ -480,7 +480,7 @@ def _quantised_top(
         selector = faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg, arg-type]  # Python's wrapper takes arrays
         parameters = faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]  # and keywords
     threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)  # one query is scanned by one thread anyway; others would spin, and cost the most
+    faiss.omp_set_num_threads(1)  # one query is scanned by one thread anyway; others would spin, at a high cost
     try:
         limit = _OVERFETCH * k + 20
         while limit <= len(base.keys) // _MOST:
@@ -496,7 +496,7 @@ def _quantised_top(
 
 
 def _best(scores: NDArray[np.float32], k: int) -> NDArray[np.intp]:
-    """The places of the k highest scores and of all that tie with the k-th, in no order."""
+    """Return the indices of the k highest scores and of all that tie with the k-th, unordered."""
     if k < 1 or k >= len(scores):
         return np.arange(len(scores) if k > 0 else 0)
     return np.flatnonzero(scores >= np.partition(scores, -k)[-k])

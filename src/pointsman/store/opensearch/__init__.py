@@ -1,7 +1,7 @@
-"""OpenSearch as a store: an index a dataset, spread over the nodes of a cluster (B3).
+"""OpenSearch as a store: one index per dataset, distributed over the nodes of a cluster (B3).
 
 =================  =====================================================================================================
-`cluster`          the client; retries, time limits, errors without passwords
+`cluster`          the client; retries, timeouts, errors without passwords
 `queries`          the index, searches and filters in OpenSearch's language
 `store`            `OpenSearchStore`: one dataset
 `backend`          `OpenSearchBackend`: a workspace in the indexes of one prefix

@@ -30,7 +30,7 @@ _KEPT: Final = ("name", "description", "indexing_technique")
 _DATASET: Final = "dataset"
 _PROBE: Final = "probe"
 _PROBES: Final = ({"tokens": "probe", "vector": [1.0, 0.0]}, {"tokens": "other", "vector": [0.0, 1.0]})
-_RIGHT: Final = math.log(2) / 2.2  # BM25 of "probe" over these two
+_RIGHT: Final = math.log(2) / 2.2  # BM25 of "probe" over these two documents
 
 
 class OpenSearchBackend(BaseBackend):
@@ -38,15 +38,15 @@ class OpenSearchBackend(BaseBackend):
 
     Args:
         url: ``opensearch+https://user:password@host1:9200,host2:9200/prefix?shards=3&replicas=1``; also ``ca_certs``,
-            ``client_cert`` and ``client_key``. ``opensearch://`` does without TLS: on this machine, or elsewhere with
-            ``insecure=true``.
-        client: an `opensearchpy.OpenSearch` of your own, for what a URL cannot say, such as signed requests or an API
-            key; the URL gives the prefix and what messages call the cluster.
-        shards: of new datasets.
-        replicas: further copies of each shard; one lets a node fail.
+            ``client_cert`` and ``client_key``. ``opensearch://`` does not use TLS: for this machine, or with
+            ``insecure=true`` for others.
+        client: your own `opensearchpy.OpenSearch`, for what a URL cannot express, such as signed requests or an API
+            key; the URL then gives the prefix and the cluster's name in messages.
+        shards: primary shards of new datasets.
+        replicas: further copies of each shard; with one, a node may fail.
 
     Raises:
-        InputError: the URL cannot be used.
+        InputError: the URL is invalid.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class OpenSearchBackend(BaseBackend):
         """See `Backend`."""
         self._cluster.close()
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _alias(self, identity: str) -> str:
         return f"{self.prefix}-{identity}"
@@ -189,17 +189,17 @@ class OpenSearchBackend(BaseBackend):
         return UnknownNameError("dataset", name, tuple(record.name for record in self.datasets()))
 
     def _document(self, kind: str, name: str) -> Any:
-        """A record of the catalogue, as it is by now; None when there is none."""
+        """Return the current state of a record of the catalogue; None if there is none."""
         return self._cluster.ask("GET", f"/{self._catalogue}/_doc/{_id(kind, name)}", accepted=(404,))
 
     def _of_kind(self, kind: str) -> list[tuple[dict[str, Any], str]]:
-        """All records of a kind, with their versions."""
+        """Return all records of a kind, with their versions."""
         body = {"size": MOST, "query": {"term": {"kind": kind}}, "seq_no_primary_term": True}
         answer = self._cluster.ask("POST", f"/{self._catalogue}/_search", body, accepted=(404,))
         return [] if answer is None else [(hit["_source"], _version(hit)) for hit in answer["hits"]["hits"]]
 
     def _make(self) -> None:
-        """Make the catalogue unless it is there."""
+        """Create the catalogue unless it exists."""
         if self._cluster.ask("GET", f"/{self._catalogue}", accepted=(404,)) is not None:
             return
         body = {
@@ -225,7 +225,7 @@ class OpenSearchBackend(BaseBackend):
 
     @cached_property
     def _factors(self) -> Factors:
-        """What this cluster's scores are; releases differ, so they are measured over two documents that are known."""
+        """Measure this cluster's score factors on two known documents, as they differ between releases."""
         import numpy as np
 
         filters = [{"term": {"kind": _PROBE}}]
@@ -240,7 +240,7 @@ class OpenSearchBackend(BaseBackend):
 
 
 def _id(kind: str, name: str) -> str:
-    """The ``_id`` of a record of the catalogue."""
+    """Return the ``_id`` of a record of the catalogue."""
     return hashlib.blake2b(f"{kind}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""The client of a cluster, and what becomes of its errors.
+"""The client of a cluster, and the translation of its errors.
 
-The client goes on to the next node when one does not answer. What the cluster refuses because it is busy (429, 503)
-is tried again with a growing pause, for some seconds in all; everything done here may be done twice.
+The client goes on to the next node if one does not answer. If the cluster refuses a request because it is busy (429,
+503), it is retried with growing pauses, for some seconds in total; so all requests must be safe to repeat.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-PATIENCE: Final = 10.0  # seconds for which what fails for a moment is tried again
+PATIENCE: Final = 10.0  # seconds for which temporary failures are retried
 _SECONDS: Final = 60.0  # for one answer
 _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
-_PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches that a node took with it are asked again
+_PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches lost with a node are repeated
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SERVERLESS: Final = (".aoss.amazonaws.com", ".aoss.amazonaws.com.cn")
@@ -93,8 +93,8 @@ class Cluster:
 
     Args:
         client: an `opensearchpy.OpenSearch`.
-        label: where it is, without a password.
-        secret: what must not stand in an error.
+        label: the cluster's location, without a password.
+        secret: text that must not appear in an error.
     """
 
     def __init__(self, client: OpenSearch, label: str, secret: str = "") -> None:
@@ -106,12 +106,12 @@ class Cluster:
     def ask(
         self, method: str, path: str, body: object = None, *, accepted: Sequence[int] = (), **parameters: object
     ) -> Any:
-        """The answer to a request; None where its status is one of those ``accepted``.
+        """Return the answer to a request; None if its status is one of ``accepted``.
 
         Raises:
-            StoreUnavailableError: no node answers, or the cluster is too busy for too long.
-            ConflictError: somebody else has changed what this was to change.
-            StoreError: anything else that the cluster complains of.
+            StoreUnavailableError: no node answers, or the cluster is busy for too long.
+            ConflictError: the data to change was changed by someone else.
+            StoreError: any other error of the cluster.
         """
         query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in parameters.items()}
         until, pause = time.monotonic() + PATIENCE, _PAUSE
@@ -125,21 +125,21 @@ class Cluster:
                     raise self.translated(error) from error
             except exceptions.OpenSearchException as error:
                 raise self.translated(error) from error
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (spread, not secrecy)
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
             pause = min(2 * pause, 2.0)
 
     def ask_many(self, path: str, lines: Iterable[Mapping[str, Any]], **parameters: object) -> Any:
-        """The answer to ``_msearch`` or ``_bulk``: a line of JSON for each mapping."""
+        """Return the answer to ``_msearch`` or ``_bulk``: a line of JSON for each mapping."""
         return self.ask("POST", path, "".join(f"{_encode(line)}\n" for line in lines), accepted=(), **parameters)
 
     def search_many(self, path: str, lines: Iterable[Mapping[str, Any]]) -> list[Any]:
-        """The answers to searches of an index, in one request.
+        """Return the answers to searches of an index, in one request.
 
-        A node that goes takes the searches with it that wait for it; another copy answers in a moment, so they are
-        asked again.
+        Searches waiting for a failing node are lost with it; another copy answers shortly afterwards, so they are
+        repeated.
 
         Raises:
-            StoreError: one cannot be answered; see `ask`.
+            StoreError: a search fails; see `ask`.
         """
         lines = list(lines)
         for pause in (*_PAUSES, None):
@@ -153,7 +153,7 @@ class Cluster:
         return responses
 
     def translated(self, error: exceptions.OpenSearchException) -> StoreError:
-        """An error in our terms, without a password."""
+        """Return an error as one of ours, without a password."""
         text = one_line(str(error), 300)
         if self._secret:
             text = text.replace(self._secret, "***").replace(quote(self._secret, safe=""), "***")
@@ -171,7 +171,7 @@ class Cluster:
         return StoreError(f"{self.label}: {text}")
 
     def complaint(self, error: Mapping[str, Any], status: int | None = None) -> StoreError:
-        """What one part of a request complains of."""
+        """Return the error reported for one part of a request."""
         if status == 404 and error.get("type") in {"index_not_found_exception", "alias_missing_exception"}:
             return self.gone()
         causes = error.get("root_cause") or [error]
@@ -179,7 +179,7 @@ class Cluster:
         return kind(f"{self.label}: {error.get('type')}: {causes[0].get('reason')!s:.300}")
 
     def gone(self) -> StoreError:
-        """The error for a dataset that no longer exists."""
+        """Return the error for a dataset that no longer exists."""
         return StoreError(f"{self.label}: the dataset was deleted or recreated; open it again")
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ def _host(place: str) -> dict[str, Any]:
 
 
 def _passing(error: exceptions.TransportError) -> bool:
-    """Whether the same request may well succeed in a moment."""
+    """Whether the same request may succeed in a moment."""
     if isinstance(error, opensearchpy.exceptions.SSLError):
         return False
     return isinstance(error, exceptions.ConnectionError) or error.status_code in _BUSY

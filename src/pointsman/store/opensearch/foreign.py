@@ -1,4 +1,4 @@
-"""An index that exists already, searched as it is and never written to (B4).
+"""An existing index, searched unchanged and never written to (B4).
 
 Types, dimensions and the distance of the vectors are read from its mapping.
 """
@@ -43,7 +43,7 @@ _KINDS: Final = {**dict.fromkeys(_NUMBERS, "number"), "boolean": "boolean", "key
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """What the mapping says.
+    """What the mapping defines.
 
     Attributes:
         index: the name or alias.
@@ -57,7 +57,7 @@ class _Fields:
 
 
 class IndexStore(AttachedStore):
-    """An index as a store that only reads.
+    """An index as a read-only store.
 
     Args:
         attachment: where it is, and what is what in it.
@@ -91,7 +91,7 @@ class IndexStore(AttachedStore):
         return self._fields.facts
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
-        """See `Store`; one request for all."""
+        """See `Store`; one request for all looks."""
         lines: list[Mapping[str, Any]] = []
         for look in looks:
             for query in self._queries(look).values():
@@ -111,7 +111,7 @@ class IndexStore(AttachedStore):
         return [documents.get(id_) for id_ in ids]
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
-        """See `Store`; OpenSearch gives 10,000 documents in this way and no more."""
+        """See `Store`; OpenSearch returns at most 10,000 documents in this way."""
         begin, query = position(after), self._filter(filters)
         hits = self._hits(query, size=limit, **{"from": begin, "sort": [{self._attachment.id: "asc"}]})
         return Page(list(map(self._document, hits)), str(begin + limit) if len(hits) == limit else None)
@@ -139,7 +139,7 @@ class IndexStore(AttachedStore):
         """See `Store`."""
         self._cluster.close()
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def _source(self) -> list[str]:
@@ -148,7 +148,7 @@ class IndexStore(AttachedStore):
         ]
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
-        """What is asked for each list."""
+        """Return the query for each list."""
         filters = [] if look.filters is None else [self._filter(look.filters)]
         queries: dict[str, dict[str, Any]] = {}
         if look.text is not None:
@@ -163,7 +163,7 @@ class IndexStore(AttachedStore):
         documents: dict[Any, Document] = {}
         degraded = list(unknown_keys(look.filters, self._fields.exact, self._attachment.place))
         for name, answer in answers.items():
-            # A part without any living copy is in `total`, but neither in `successful` nor in `failed`.
+            # A shard without any live copy counts in `total`, but neither in `successful` nor in `failed`.
             if silent := answer["_shards"]["total"] - answer["_shards"]["successful"]:
                 degraded.append(f"{self._attachment.place}: {silent} shards did not answer")
             hits = answer["hits"]["hits"]
@@ -190,7 +190,7 @@ class IndexStore(AttachedStore):
         return Document(self._id(hit), str(_at(source, self._attachment.text) or ""), metadata)
 
     def _filter(self, filters: Filter | None) -> dict[str, Any]:
-        """A filter as a query; a key that cannot be asked for matches nothing, and `search` says so."""
+        """Return a filter as a query; an unknown key matches nothing, and `search` reports it."""
         return {"match_all": {}} if filters is None else combined(filters, self._of_field)
 
     def _of_field(self, condition: Condition) -> dict[str, Any]:
@@ -268,7 +268,7 @@ class IndexStore(AttachedStore):
 
 
 def _types(properties: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping[str, Any]]:
-    """Fields by their dotted names."""
+    """Return fields by their dotted names."""
     types: dict[str, Mapping[str, Any]] = {}
     for name, about in properties.items():
         types[prefix + name] = about
@@ -277,7 +277,7 @@ def _types(properties: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping
 
 
 def _exact(name: str, about: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The field that holds values as they are, and their kind: a text is asked for by its keyword field."""
+    """Return the field with unanalysed values, and their kind: for a text, its keyword field."""
     if about.get("type") in _KINDS:
         return name, _KINDS[about["type"]]
     for under, subfield in about.get("fields", {}).items():
@@ -287,7 +287,7 @@ def _exact(name: str, about: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _at(source: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, whose name may have dots, in a document."""
+    """Return the value of a field, whose name may contain dots, in a document."""
     if name in source:
         return source[name]
     head, _, rest = name.partition(".")

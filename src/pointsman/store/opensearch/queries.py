@@ -50,16 +50,16 @@ FORMAT: Final = 1
 DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 3"
 """By what rules tokens and facts are made; those made by others are made anew."""
 MOST: Final = 10_000
-"""OpenSearch's own limit to the results of one search."""
+"""OpenSearch's limit on the results of one search."""
 LONGEST: Final = 150
-"""Characters of a string that terms hold, and so of the bound of a range: Lucene takes bounds of 1,000 bytes."""
+"""Characters of a string in terms, and so of a range's bound: Lucene accepts bounds of 1,000 bytes."""
 _LONGEST_KEY: Final = 80
 _PIECE: Final = 1000  # characters of a long string in one term
-_LONGEST_PATTERN: Final = 1000  # OpenSearch's own limit to regular expressions
-_LONGEST_ID: Final = 512  # bytes; longer ids, and those that begin as a hash does, are hashed
+_LONGEST_PATTERN: Final = 1000  # OpenSearch's limit on regular expressions
+_LONGEST_ID: Final = 512  # bytes; longer ids, and those that begin like a hash, are hashed
 _HASHED: Final = "#"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_EF: Final = 256  # candidates of HNSW for each segment
+_EF: Final = 256  # HNSW candidates per segment
 
 ANALYSIS: Final = {
     "analyzer": {"pm": {"type": "custom", "tokenizer": "pm"}},
@@ -69,14 +69,14 @@ TOKENS: Final = {"type": "text", "analyzer": "pm", "index_options": "freqs", "si
 
 
 def vector_field(dimensions: int) -> dict[str, Any]:
-    """The mapping of vectors, compared by their cosine in Lucene's HNSW."""
+    """Return the mapping of vectors, compared by cosine in Lucene's HNSW."""
     parameters = {"m": 16, "ef_construction": 128}
     method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil", "parameters": parameters}
     return {"type": "knn_vector", "dimension": dimensions, "method": method}
 
 
 def index(shards: int, replicas: int, k1: float, b: float) -> dict[str, Any]:
-    """Settings and mappings of a dataset; the field ``vector`` comes with the first vector."""
+    """Return settings and mappings of a dataset; the field ``vector`` is added with the first vector."""
     keyword = {"type": "keyword"}
     return {
         "settings": {
@@ -90,7 +90,7 @@ def index(shards: int, replicas: int, k1: float, b: float) -> dict[str, Any]:
         },
         "mappings": {
             "dynamic": False,
-            "_source": {"excludes": ["tokens", "vector", "facts"]},  # derived; whole documents are written, never parts
+            "_source": {"excludes": ["tokens", "vector", "facts"]},  # derived; documents are always written as a whole
             "properties": {
                 "id": {"type": "keyword", "index": False},
                 "tokens": TOKENS,
@@ -103,7 +103,7 @@ def index(shards: int, replicas: int, k1: float, b: float) -> dict[str, Any]:
 
 
 def key_of(id_: str) -> str:
-    """The ``_id`` of a document.
+    """Return the ``_id`` of a document.
 
     >>> key_of("rails-7"), key_of("ж" * 300)[:5], len(key_of("ж" * 300))
     ('rails-7', '#ac9a', 33)
@@ -115,12 +115,12 @@ def key_of(id_: str) -> str:
 
 
 def packed(vector: NDArray[np.float32]) -> str:
-    """A vector as it is kept beside its index."""
+    """Encode a vector for storage beside its index."""
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
 def unpacked(text: str) -> NDArray[np.float32]:
-    """The vector that was `packed`."""
+    """Reverse `packed`."""
     return np.frombuffer(base64.b64decode(text), "<f4").astype(np.float32)
 
 
@@ -128,7 +128,7 @@ def unpacked(text: str) -> NDArray[np.float32]:
 
 
 def facts_of(document: Document) -> list[str]:
-    """The terms that filters see of a document, all but its text."""
+    """Return the terms by which filters find a document, except its text."""
     terms: list[str] = []
     for key, values in facts({**document.metadata, ID: document.id}).items():
         if key != TEXT:
@@ -140,7 +140,7 @@ def facts_of(document: Document) -> list[str]:
 
 
 def _name(key: str) -> str:
-    r"""A key with the NUL that ends it; no NUL is in it, and it stays different from others."""
+    r"""Return a key with a terminating NUL; other NULs are escaped, so that keys stay distinct."""
     key = key.replace("\x01", "\x01\x02").replace("\0", "\x01\x01")
     if len(key) > _LONGEST_KEY:
         key = "\x01#" + hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
@@ -157,7 +157,7 @@ def _terms(name: str, typed: Typed) -> list[str]:
 
 
 def _term(name: str, typed: Typed) -> str:
-    """The term that only this value has."""
+    """Return the term that only this value has."""
     kind, value = typed
     if kind == "number":
         return f"{name}n{_sortable(value)}"
@@ -167,7 +167,7 @@ def _term(name: str, typed: Typed) -> str:
 
 
 def _sortable(number: float) -> str:
-    """Sixteen digits that sort as doubles do, and more for an integer between two of them.
+    """Encode a number in sixteen digits that sort like doubles, or more for an integer between two of them.
 
     >>> numbers = [-(2**53) - 1, -2.0, 1.5, 10.0, 2.0**53, 2**53 + 1, 2.0**53 + 2]
     >>> sorted(map(_sortable, numbers)) == [*map(_sortable, numbers)]
@@ -177,7 +177,7 @@ def _sortable(number: float) -> str:
         below = float(number)
         if below > number:
             below = math.nextafter(below, -math.inf)
-        # As many digits as the distance to the double above can have.
+        # As many digits as the distance to the next double can have.
         return f"{_sortable(below)}{number - int(below):0{len(f'{int(math.ulp(below)):x}')}x}"
     (bits,) = struct.unpack(">Q", struct.pack(">d", number + 0.0))  # minus zero is zero
     return f"{bits ^ (0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else 1 << 63):016x}"
@@ -192,10 +192,10 @@ Condition = Equals | In | Exists | Range | PartOfText
 
 
 def combined(filters: Filter, condition: Callable[[Condition], dict[str, Any]]) -> dict[str, Any]:
-    """A filter as a query, its conditions as ``condition`` has them.
+    """Return a filter as a query, with its conditions converted by ``condition``.
 
     Raises:
-        InputError: a part is of no kind that is known here.
+        InputError: a part is of an unknown kind.
     """
     match filters:
         case And(parts):
@@ -212,11 +212,11 @@ def combined(filters: Filter, condition: Callable[[Condition], dict[str, Any]]) 
 
 
 def clause(filters: Filter) -> dict[str, Any]:
-    """A filter as a query over ``facts``.
+    """Return a filter as a query over ``facts``.
 
     Raises:
-        UnmetNeedError: a range has a bound of more than 150 characters, a part of a string is longer than that, or the
-            document's text is asked for.
+        UnmetNeedError: the bound of a range or a part of a string is longer than 150 characters, or the filter is on
+            the document's text.
     """
     return combined(filters, _of_facts)
 
@@ -236,13 +236,13 @@ def _of_facts(condition: Condition) -> dict[str, Any]:
 
 
 def _any_of(key: str, values: Iterable[Typed]) -> dict[str, Any]:
-    """One of the key's values is one of these; what holds a lone surrogate is in no document."""
+    """Return a query for one of these values; stored values never contain lone surrogates."""
     able = [typed for typed in values if typed[0] != "string" or storable(typed[1])] if storable(key) else []
     return {"terms": {"facts": [_term(_name(key), typed) for typed in able]}} if able else NOTHING
 
 
 def _within(condition: Range) -> dict[str, Any]:
-    """The interval as one of terms: between the bounds, or from one of them to the end of its kind."""
+    """Return an interval of terms: between the bounds, or from one of them to the end of its kind."""
     kind, low, low_included, high, high_included = condition.interval
     begin = f"{_name(condition.key)}{kind[0]}"
     bounds: dict[str, str] = {"gte": begin, "lt": begin[:-1] + chr(ord(begin[-1]) + 1)}
@@ -260,7 +260,7 @@ def _within(condition: Range) -> dict[str, Any]:
 def _has_part(condition: PartOfText) -> dict[str, Any]:
     """A part of a string, as a regular expression over whole terms, as those are in Lucene."""
     part = condition.part
-    if len(part) > LONGEST or "\U0010ffff" in part:  # which ends what was cut
+    if len(part) > LONGEST or "\U0010ffff" in part:  # U+10FFFF ends cut strings
         raise UnmetNeedError(
             f"OpenSearch stores look for parts of at most {LONGEST:,} characters, without U+10FFFF; shorten the part"
         )
@@ -288,7 +288,7 @@ def _bound(kind: str, value: Any, included: bool, *, above: bool) -> tuple[str, 
     if kind == "number":
         return _sortable(value), included
     if match := _SURROGATE.search(value):
-        # Nothing stored holds one, so whatever sorts after it begins with what comes after all of them.
+        # No stored value contains one, so whatever sorts after it begins with what sorts after all surrogates.
         value, included = f"{value[: match.start()]}\ue000", above
     if len(value) > LONGEST:
         raise UnmetNeedError(
@@ -301,15 +301,26 @@ def _bound(kind: str, value: Any, included: bool, *, above: bool) -> tuple[str, 
 
 
 def words(terms: Mapping[str, int], filters: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Documents with these words; what stands twice in a query counts twice."""
+    """Return a query for documents with these words; a word that occurs twice in the query counts twice."""
     should = [{"term": {"tokens": {"value": term, "boost": float(count)}}} for term, count in terms.items()]
     return {"bool": {"should": should, "minimum_should_match": 1, "filter": list(filters)}}
+
+
+def holding(terms: Iterable[str]) -> dict[str, Any]:
+    """A search for how many documents there are, and how many of them have each of these words, in their order."""
+    each = {str(number): {"term": {"tokens": term}} for number, term in enumerate(terms)}
+    return {
+        "size": 0,
+        "track_total_hits": True,
+        "query": {"match_all": {}},
+        "aggs": {"words": {"filters": {"filters": each}}},
+    }
 
 
 def near(
     vector: NDArray[np.float32], k: int, filters: Sequence[dict[str, Any]], field: str = "vector"
 ) -> dict[str, Any]:
-    """The nearest vectors of a field; the filter acts within the search."""
+    """Return a query for the nearest vectors of a field; the filter is applied during the search."""
     body: dict[str, Any] = {"vector": vector.tolist(), "k": k, "method_parameters": {"ef_search": max(_EF, k)}}
     if filters:
         body["filter"] = {"bool": {"filter": list(filters)}}

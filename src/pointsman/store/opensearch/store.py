@@ -33,6 +33,7 @@ from pointsman.store.opensearch.queries import (
     MOST,
     clause,
     facts_of,
+    holding,
     key_of,
     near,
     packed,
@@ -44,6 +45,7 @@ from pointsman.store.prepared import (
     Prepared,
     direction,
     directions,
+    idf,
     metadata_of,
     position,
     prepare,
@@ -67,11 +69,12 @@ SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
     "vector": {NEAR: Scale.COSINE},
 }
 _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
-_FRESH_SECONDS: Final = 1.0  # for so long statistics are not asked for again
+_FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _TOGETHER: Final = 500  # documents in one request
 _TOGETHER_BYTES: Final = 8_000_000
-_TRIES: Final = 20  # times that a write is begun anew when others have changed the same documents
+_TRIES: Final = 20  # attempts of a write when others change the same documents
 _SHOWN: Final = {"includes": ["id", "text", "metadata"]}
+_HOLDING: Final = "holding"  # the search that counts documents with words, beside those of the lists
 _ORDER_BITS: Final = 20  # documents of one write are numbered below this
 _BARE: Final[Mapping[str, Any]] = {"term": {"embedded": False}}
 """Of what has no vector."""
@@ -79,34 +82,35 @@ _BARE: Final[Mapping[str, Any]] = {"term": {"embedded": False}}
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """What the cluster's scores are, measured when it was connected: its BM25 over ours, and its cosine of 0 and 1."""
+    """The cluster's scores, measured on connecting: its BM25 relative to ours, and its scores for cosines 0 and 1."""
 
     bm25: float
     orthogonal: float
     equal: float
 
     def cosine(self, score: float) -> float:
-        """Our cosine of its score."""
+        """Convert a score to a cosine."""
         return (score - self.orthogonal) / (self.equal - self.orthogonal)
 
 
 class OpenSearchStore(BaseStore):
     """A dataset in OpenSearch; keys are its ``_id``. `OpenSearchBackend` opens it.
 
-    A search is one request for all lists, and one for the scores of what only the other list has found. Words are BM25
-    with the statistics of all shards; lengths are kept in one byte, and until segments are merged, frequencies count
-    what was deleted (`compact` merges). A write is durable on every copy in use, and seen by searches, when it returns.
+    A search is one request for all lists, and one for the scores of documents that only the other list contains. Words
+    are scored by BM25 with the statistics of all shards; lengths are stored in one byte, and until segments are merged,
+    frequencies include deleted documents (`compact` merges). When a write returns, it is durable on every copy in use,
+    and visible to searches.
 
     Args:
-        cluster: where it is.
-        alias: of its index.
-        catalogue: the index in which its record is.
+        cluster: the cluster.
+        alias: alias of its index.
+        catalogue: the index that contains its record.
         record: the ``_id`` of that record.
         about: the record.
-        factors: of the cluster's scores.
+        factors: the cluster's score factors.
 
     Raises:
-        FormatVersionError: a newer Pointsman has written it.
+        FormatVersionError: the dataset was written by a newer Pointsman.
     """
 
     def __init__(
@@ -137,7 +141,7 @@ class OpenSearchStore(BaseStore):
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
-        """See `Store`; scores are those of each list's own candidates."""
+        """See `Store`; scores are only those of each list's own candidates."""
         queries: list[dict[str, dict[str, Any]]] = [self._queries(look) for look in looks]
         answers = iter(self._many([query for group in queries for query in group.values()]))
         return [
@@ -146,7 +150,7 @@ class OpenSearchStore(BaseStore):
         ]
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
-        """The searches for a look, by list."""
+        """The searches for a look, by list, and the one that counts."""
         terms, vector = self._query(look)
         filters = [] if look.filters is None else [clause(look.filters)]
         size = min(look.depth, MOST)
@@ -158,6 +162,7 @@ class OpenSearchStore(BaseStore):
                 "query": words(terms, filters),
                 "track_total_hits": False,
             }
+            queries[_HOLDING] = holding(terms)
         if size > 0 and vector is not None:
             queries[NEAR] = {
                 "size": size,
@@ -168,10 +173,10 @@ class OpenSearchStore(BaseStore):
         return queries
 
     def _query(self, look: Look) -> tuple[dict[str, int], NDArray[np.float32] | None]:
-        """The words and the direction to look for; empty and None where there is none.
+        """Return the words and the vector to search by; empty and None if there are none.
 
         Raises:
-            InputError: the vector cannot be used.
+            InputError: the vector is invalid.
         """
         terms = query_terms(look.text) if look.text is not None and WORDS in self._scales else {}
         if look.vector is None or NEAR not in self._scales:
@@ -191,20 +196,29 @@ class OpenSearchStore(BaseStore):
             rankings[WORDS] = []
         if look.vector is not None and self._dimensions is not None and NEAR in self._scales:
             rankings[NEAR] = []
+        weight = self._idf(look, answers[_HOLDING]) if _HOLDING in answers else None
         for name, answer in answers.items():
+            if name == _HOLDING:
+                continue
             hits = answer["hits"]["hits"]
             pairs = [(-self._score(name, hit["_score"]), hit["_id"]) for hit in hits]
             rankings[name] = [(key, -score) for score, key in sorted(pairs)]
             documents |= {hit["_id"]: _document(hit["_source"]) for hit in hits}
             shards = answer["_shards"]
-            # A part without any living copy is in `total`, but neither in `successful` nor in `failed`.
+            # A shard without any live copy counts in `total`, but neither in `successful` nor in `failed`.
             silent = shards["total"] - shards["successful"]
             if silent or answer.get("timed_out"):
                 degraded.append(f"{silent} of {shards['total']} parts of the {name} list did not answer")
         scores: dict[str, dict[Any, float]] = {
             name: {key: score for key, score in ranking if score is not None} for name, ranking in rankings.items()
         }
-        return Lists(rankings, scores, documents, tuple(degraded))
+        return Lists(rankings, scores, documents, tuple(degraded), weight)
+
+    def _idf(self, look: Look, answer: Mapping[str, Any]) -> float:
+        """The sum of the idf of a look's words, among the documents that are there."""
+        documents, found = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
+        counts = query_terms(look.text or "").values()
+        return sum(n * idf(documents, found[str(place)]["doc_count"]) for place, n in enumerate(counts))
 
     def _score(self, name: str, score: float) -> float:
         return score / self._factors.bm25 if name == WORDS else self._factors.cosine(score)
@@ -236,9 +250,10 @@ class OpenSearchStore(BaseStore):
         return list(results)
 
     def _many(self, searches: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """The answers to searches, in one request.
+        """Return the answers to searches, in one request.
 
-        Frequencies are those of all shards, and the same search goes to the same copies, whose statistics may differ.
+        Frequencies are those of all shards, and the same search goes to the same copies, as copies may differ in
+        statistics.
         """
         if not searches:
             return []
@@ -266,7 +281,7 @@ class OpenSearchStore(BaseStore):
         return {id_: key for id_, key in keys_by_id.items() if key in records}
 
     def _records(self, keys: Sequence[str], fields: object) -> dict[str, Any]:
-        """What is stored under these keys by now, also what no search sees yet; unknown keys are left out."""
+        """Return what is currently stored under these keys, even if not yet visible to searches; skip unknown keys."""
         records: dict[str, Any] = {}
         for part in batched([key for key in keys if key], _TOGETHER):
             answer = self._cluster.ask(
@@ -299,7 +314,7 @@ class OpenSearchStore(BaseStore):
         return hits
 
     def _searched(self, body: Mapping[str, Any]) -> Any:
-        """A search whose answer must be whole."""
+        """Search and require a complete answer."""
         return self._cluster.ask("POST", f"/{self._alias}/_search", body, allow_partial_search_results=False)
 
     def _all(self, filters: Filter | None, fields: object) -> Iterator[Any]:
@@ -349,7 +364,7 @@ class OpenSearchStore(BaseStore):
 
     @contextmanager
     def writer(self) -> Iterator[None]:
-        """Several writes in a row; searches see them at their end."""
+        """Group several writes; they become visible to searches at their end."""
         self._bulk.depth = getattr(self._bulk, "depth", 0) + 1
         try:
             yield
@@ -407,7 +422,7 @@ class OpenSearchStore(BaseStore):
         raise ConflictError(f"{self._cluster.label}: other processes keep writing the same documents; try again")
 
     def _bulk_write(self, lines: Sequence[Mapping[str, Any]], records: Mapping[str, Any]) -> tuple[set[str], int, int]:
-        """Send what is to be written. Returns the keys that others have changed meanwhile, and what was written."""
+        """Send the actions; return the keys that others have changed meanwhile, and the numbers added and updated."""
         refresh = not getattr(self._bulk, "depth", 0)
         answer = self._cluster.ask_many(f"/{self._alias}/_bulk", lines, refresh=refresh, require_alias=True)
         conflicts: set[str] = set()
@@ -421,12 +436,12 @@ class OpenSearchStore(BaseStore):
             else:
                 added, updated = added + (outcome["_id"] not in records), updated + (outcome["_id"] in records)
         if added or updated:
-            self._advance()  # again, once searches see it: what was computed meanwhile is dated before it
+            self._advance()  # again, once visible to searches: anything computed meanwhile then has an older number
             self._statistics = None
         return conflicts, added, updated
 
     def _advance(self) -> dict[str, Any]:
-        """The next sequence number, and the rest of the dataset's record."""
+        """Increment the sequence number; return the dataset's record."""
         script = {"lang": "painless", "source": "ctx._source.seq += 1"}
         return self._update({"script": script})
 
@@ -444,10 +459,10 @@ class OpenSearchStore(BaseStore):
         return record
 
     def _fix_embedder(self, name: str, dimensions: int) -> None:
-        """Let the first vectors decide whose they are.
+        """Set the dataset's embedder with its first vectors.
 
         Raises:
-            InputError: those that are there are others.
+            InputError: the dataset has vectors of another embedder.
         """
         record = self._about()
         if record.get("dimensions") is None:
@@ -516,7 +531,7 @@ class OpenSearchStore(BaseStore):
         return len([item for item in answer["items"] if item["delete"]["result"] == "deleted"])
 
     def _delete_matching(self, filters: Sequence[Mapping[str, Any]]) -> int:
-        """Until none is left that others have only changed."""
+        """Delete matching documents, repeating those that others have changed meanwhile."""
         number: int = 0
         body = {"query": {"bool": {"filter": list(filters)}}}
         for _ in range(_TRIES):
@@ -531,7 +546,7 @@ class OpenSearchStore(BaseStore):
         raise ConflictError(f"{self._cluster.label}: other processes keep writing the same documents; try again")
 
     def rebuild(self) -> None:
-        """Make words and facts anew out of the documents; nothing is embedded again."""
+        """Recompute words and facts from the documents; nothing is embedded again."""
         for part in batched(self._all(None, True), _TOGETHER):
             prepared = [prepare(_document(hit["_source"])) for hit in part]
             lines: list[Mapping[str, Any]] = []
@@ -544,7 +559,7 @@ class OpenSearchStore(BaseStore):
         self._statistics = None
 
     def compact(self) -> None:
-        """Merge what was deleted away, so that frequencies count living documents alone; it takes a while."""
+        """Merge segments to remove deleted documents, so that frequencies count only existing ones; takes a while."""
         self._cluster.ask("POST", f"/{self._alias}/_flush", force=True, wait_if_ongoing=True, request_timeout=600)
         self._cluster.ask("POST", f"/{self._alias}/_forcemerge", max_num_segments=1, request_timeout=3600)
         self._refresh()
@@ -578,7 +593,7 @@ class OpenSearchStore(BaseStore):
         return [min((frequencies[token] for token in each), default=0) for each in tokens]
 
     def statistics(self) -> Statistics:
-        """See `Store`; those of the last second where they were asked for then."""
+        """See `Store`; statistics are reused for a second."""
         cached = self._statistics
         if cached is not None and time.monotonic() - cached[0] < _FRESH_SECONDS:
             return cached[1]
@@ -593,7 +608,7 @@ class OpenSearchStore(BaseStore):
         return statistics
 
     def _about(self) -> dict[str, Any]:
-        """The dataset's record as it is by now."""
+        """Return the current record of the dataset."""
         answer = self._cluster.ask("GET", f"/{self._catalogue}/_doc/{self._record}", accepted=(404,))
         if answer is None:
             raise self._cluster.gone()
@@ -605,7 +620,7 @@ class OpenSearchStore(BaseStore):
         self._update({"doc": {"notes": notes}})
         self._statistics = None
 
-    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def drop(self) -> None:
         """See `Store`."""
@@ -616,7 +631,7 @@ class OpenSearchStore(BaseStore):
         self._statistics = None
 
     def close(self) -> None:
-        """See `Store`; the connections are the backend's, and close with it."""
+        """See `Store`; the connections belong to the backend, which closes them."""
 
 
 def _document(source: Mapping[str, Any]) -> Document:
@@ -624,19 +639,19 @@ def _document(source: Mapping[str, Any]) -> Document:
 
 
 def _digest(item: Prepared, vector: NDArray[np.float32] | None) -> tuple[str, str | None]:
-    """What tells this document, and its vector, from others."""
+    """Return the digests that identify a document and its vector."""
     if vector is None:
         return item.digest.hex(), None
     return item.digest.hex(), hashlib.blake2b(vector.astype("<f4").tobytes(), digest_size=8).hexdigest()
 
 
 def _same(source: Mapping[str, Any], digest: tuple[str, str | None]) -> bool:
-    """Whether this is what is stored; a vector counts where one was given."""
+    """Whether this is what is stored; the vector is compared only if one is given."""
     return source["digest"] == digest[0] and (digest[1] is None or source.get("vector_digest") == digest[1])
 
 
 def _action(key: str, record: Any) -> dict[str, Any]:
-    """Write under this key, on the condition that what was seen there is still there."""
+    """Return the action that writes under this key, on the condition that the record is unchanged since it was read."""
     if record is None:
         return {"create": {"_id": key}}
     return {"index": {"_id": key, "if_seq_no": record["_seq_no"], "if_primary_term": record["_primary_term"]}}
@@ -645,7 +660,7 @@ def _action(key: str, record: Any) -> dict[str, Any]:
 def _body(
     item: Prepared, vector: NDArray[np.float32] | None, digest: tuple[str, str | None], order: int
 ) -> dict[str, Any]:
-    """The whole document: parts cannot be changed later, since what is derived is not kept."""
+    """Return the whole document: partial updates are impossible, as derived fields are not stored."""
     document = item.document
     body: dict[str, Any] = {
         "id": document.id,
@@ -663,7 +678,7 @@ def _body(
 
 
 def _parts(prepared: Sequence[Prepared]) -> Iterator[list[int]]:
-    """The places of documents that go together in one request."""
+    """Yield the indices of documents to send in one request."""
     part: list[int] = []
     size = 0
     for place, item in enumerate(prepared):

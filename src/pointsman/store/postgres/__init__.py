@@ -1,7 +1,7 @@
-"""PostgreSQL with pgvector as a store: exact BM25 over our tokens, vectors, many writers, one statement a search (B3).
+"""PostgreSQL with pgvector as a store: exact BM25 over our tokens, vectors, many writers, a statement per search (B3).
 
 =================  =====================================================================================================
-`connections`      connections shared by threads and event loops; retries, time limits, errors without passwords
+`connections`      connections shared by threads and event loops; retries, timeouts, errors without passwords
 `statements`       the tables, the search, filters as SQL
 `store`            `PostgresStore`: one dataset
 `backend`          `PostgresBackend`: a workspace in one schema of a database

@@ -30,18 +30,18 @@ _COLUMNS: Final = "number, identity::text, technique, analyzer, format, k1, b, e
 class PostgresBackend(BaseBackend):
     """Datasets and records in one schema of a database; any number of processes may use it at once.
 
-    What is missing is made at the first write: the schema, the extension ``vector`` and the tables. A role that may
-    only read can search.
+    The schema, the extension ``vector`` and the tables are created by the first write if missing. A read-only role can
+    search.
 
     Args:
         url: ``postgresql://user@host:5432/database?schema=pointsman&connections=8``; other parameters are libpq's.
-            There are at most so many connections for threads, and as many for each event loop. Without ``sslmode``, a
-            server that is not on this machine is asked for TLS with a certificate that is checked.
-        pool: connections of your own, such as a `psycopg_pool.ConnectionPool`, instead of those that the URL would
-            open. Each gets the session parameters that searches need; it is yours to close.
+            ``connections`` limits the connections for threads, and separately those for each event loop. If ``sslmode``
+            is not given, a server on another machine must use TLS with a valid certificate.
+        pool: your own connections, such as a `psycopg_pool.ConnectionPool`, instead of those that the URL would open.
+            Each gets the session parameters that searches need. The pool is not closed here.
 
     Raises:
-        InputError: the URL cannot be read.
+        InputError: the URL cannot be parsed.
     """
 
     def __init__(self, url: str, *, pool: Pool | None = None) -> None:
@@ -167,10 +167,10 @@ class PostgresBackend(BaseBackend):
         """See `Backend`."""
         self._connections.close()
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        """Rows; none where the workspace has not been made."""
+        """Return rows; none if the workspace does not exist yet."""
 
         def rows(connection: Connection[Any]) -> list[Any]:
             return connection.execute(sql.encode(), parameters).fetchall()
@@ -189,10 +189,10 @@ class PostgresBackend(BaseBackend):
         return self._connections.run(careful)
 
     def _vector_schema(self) -> str:
-        """The schema in which pgvector is.
+        """Return the schema that contains pgvector.
 
         Raises:
-            StoreError: it is not installed, or too old.
+            StoreError: pgvector is not installed, or too old.
         """
         if self._vectors is None:
             sql = (
@@ -213,7 +213,7 @@ class PostgresBackend(BaseBackend):
         return self._vectors
 
     def _make(self) -> None:
-        """Make schema, extension and tables, unless they are there."""
+        """Create schema, extension and tables unless they exist."""
         schema = self.schema
 
         def make(connection: Connection[Any]) -> None:
@@ -256,10 +256,10 @@ create table if not exists "{schema}".record (
 
 
 def split(url: str) -> tuple[str, str, int]:
-    """The address for libpq, the schema, and how many connections there are at most.
+    """Split a URL into the address for libpq, the schema, and the maximum number of connections.
 
     Raises:
-        InputError: one of them cannot be used.
+        InputError: a part is invalid.
     """
     try:
         parts = urlsplit(url)

@@ -1,8 +1,8 @@
-"""Connections to one database, and what becomes of its errors.
+"""Connections to one database, and the translation of its errors.
 
-A call borrows a connection and gives it back at once. What fails because a server restarts, or because two
-transactions got in each other's way, is tried again with a growing pause, for some seconds in all; everything done
-here may be done twice. Searches that are awaited have connections of their own for each event loop.
+A call borrows a connection and returns it at once. If it fails because a server restarts, or two transactions conflict,
+it is retried with growing pauses, for some seconds in total; so all work done here must be safe to repeat. Async
+searches have separate connections for each event loop.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ T = TypeVar("T")
 CONNECT_SECONDS: Final = 5
 STATEMENT_SECONDS: Final = 60.0
 LOCK_SECONDS: Final = 30.0
-PATIENCE: Final = 5.0  # seconds for which what fails for a moment is tried again
-_DOWN_SECONDS: Final = 1.0  # after a failure to connect, for so long one attempt is enough
+PATIENCE: Final = 5.0  # seconds for which temporary failures are retried
+_DOWN_SECONDS: Final = 1.0  # after a failure to connect, only one attempt is made during this time
 _PAUSE: Final = 0.05  # seconds before the second attempt; doubled before each further one
 
-# Settings of every session. HNSW returns no more rows than ef_search, and 400 of them have a recall of .99 at depth 10.
+# Settings of every session. HNSW returns at most ef_search rows; with 400, recall at depth 10 is .99.
 _SETTINGS: Final = {
     "timezone": "UTC",
     "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
@@ -45,8 +45,8 @@ _SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "60s",
     "hnsw.ef_search": "400",
     "hnsw.iterative_scan": "relaxed_order",
-    "hnsw.scan_mem_multiplier": "8",  # times work_mem: else a filtered scan gives up before its list is full
-    "jit": "off",  # it takes longer than the searches
+    "hnsw.scan_mem_multiplier": "8",  # times work_mem: otherwise a filtered scan gives up before its list is full
+    "jit": "off",  # compilation would take longer than the searches
 }
 _NETWORK: Final = {
     "connect_timeout": CONNECT_SECONDS,
@@ -56,29 +56,29 @@ _NETWORK: Final = {
     "tcp_user_timeout": 15_000,
 }
 _PASSING: Final = ("starting up", "shutting down", "in recovery", "too many", "remaining connection slots")
-_RETRIED: Final = ("08", "40", "53300", "57P")  # connection lost, conflict of transactions, no slot, shutdown
+_RETRIED: Final = ("08", "40", "53300", "57P")  # connection lost, transaction conflict, no free slot, shutdown
 
 
 class Pool(Protocol):
-    """Somebody else's connections, such as a `psycopg_pool.ConnectionPool`."""
+    """Connections managed elsewhere, such as a `psycopg_pool.ConnectionPool`."""
 
     def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
-        """Lend one; it is given back when the block ends."""
+        """Lend a connection, which is returned when the block ends."""
         ...
 
 
 class Connections:
-    """Connections to one database; any thread and any event loop may use them.
+    """Connections to one database, usable from any thread and any event loop.
 
     Args:
         url: ``postgresql://…`` as libpq reads it; also host lists and service names.
-        most: how many connections there are at most, for threads and for each event loop.
-        patience: seconds for which a call that fails for a moment is tried again.
-        read_only: whether the server is to refuse every change.
-        pool: where connections are borrowed instead of opened here; awaited calls use threads then.
+        most: maximum number of connections for threads, and for each event loop.
+        patience: seconds for which temporary failures of a call are retried.
+        read_only: whether the server must refuse all changes.
+        pool: where connections are borrowed instead of opened here; async calls then use threads.
 
     Raises:
-        InputError: the URL cannot be read.
+        InputError: the URL cannot be parsed.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Connections:
         except psycopg.Error:
             raise InputError(
                 "the URL of a database cannot be read; give one such as postgresql://user@host:5432/database"
-            ) from None  # its text may hold a password
+            ) from None  # the error's text may contain a password
         self.label = _label(parameters)
         self._password = str(parameters.get("password") or "")
         self._most, self._patience = most, patience
@@ -124,12 +124,12 @@ class Connections:
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def run(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """What ``work`` makes of a connection, which is in autocommit mode; tried again where that may help.
+        """Call ``work`` with a connection in autocommit mode and return its result; retry temporary failures.
 
         Raises:
             StoreUnavailableError: the server cannot be reached, or takes too long.
-            LockedError: another writer does not come to an end.
-            StoreError: anything else that the database complains of.
+            LockedError: another writer does not finish.
+            StoreError: any other error of the database.
         """
         begun, pause = time.monotonic(), _PAUSE
         down_until = self._down_until
@@ -142,11 +142,11 @@ class Connections:
                     raise self.translated(error) from error
             except UnicodeEncodeError as error:
                 raise self._not_text() from error
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (spread, not secrecy)
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
             pause = min(2 * pause, 1.0)
 
     async def arun(self, work: Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]) -> T:
-        """`run`, awaited on an asyncio event loop; a call that is cancelled stops its statement on the server."""
+        """Async version of `run`, for an asyncio event loop; cancelling a call stops its statement on the server."""
         begun, pause = time.monotonic(), _PAUSE
         down_until = self._down_until
         while True:
@@ -162,7 +162,7 @@ class Connections:
             pause = min(2 * pause, 1.0)
 
     def _worth_another(self, error: psycopg.Error, begun: float, down_until: float) -> bool:
-        """Whether a call is tried again; when it began, the server counted as down until ``down_until``."""
+        """Whether to retry a call; when it began, the server was considered down until ``down_until``."""
         if not _passing(error):
             return False
         now = time.monotonic()
@@ -175,7 +175,7 @@ class Connections:
         return InputError(f"{self.label}: a name or text has a lone surrogate, which no database can hold")
 
     def translated(self, error: psycopg.Error) -> StoreError:
-        """An error in our terms, without a password."""
+        """Return an error as one of ours, without a password."""
         text = one_line(str(error), 300)
         if self._password:
             text = text.replace(self._password, "***").replace(quote(self._password, safe=""), "***")
@@ -194,7 +194,7 @@ class Connections:
         return StoreError(f"{self.label}: {text}")
 
     def close(self) -> None:
-        """Close the connections that nobody uses just now; later calls open new ones."""
+        """Close the idle connections; later calls open new ones."""
         with self._guard:
             lanes, loops = list(self._lanes.values()), list(self._loops)
             self._loops.clear()
@@ -224,14 +224,14 @@ class Connections:
                     lane.idle.append(connection)
                 else:
                     if connection.broken:
-                        lane.clear()  # the others of its age are gone too: the server was restarted
+                        lane.clear()  # others as old are gone too: the server was restarted
                     connection.close()
         finally:
             lane.places.release()
 
     @contextmanager
     def _as_ours(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """A connection of somebody else's with the settings of ours; its session keeps those of the server."""
+        """Use a foreign connection with our settings; the session keeps our server settings."""
         before = connection.autocommit, connection.prepare_threshold
         connection.autocommit, connection.prepare_threshold = True, None
         try:
@@ -246,7 +246,7 @@ class Connections:
                 connection.autocommit, connection.prepare_threshold = before
 
     def _lane(self) -> _Lane:
-        """Those of this process; what a fork has inherited is its parent's and stays untouched."""
+        """Return this process's connections; those inherited by a fork belong to its parent and stay untouched."""
         process = os.getpid()
         with self._guard:
             return self._lanes.setdefault(process, _Lane(process, self._most))
@@ -286,7 +286,7 @@ _VERIFIED: Final = {"sslmode": "verify-full", "sslrootcert": "system"}
 
 
 class _Lane:
-    """The connections of a process that nobody uses just now (appending to a list and popping are atomic)."""
+    """The idle connections of a process (appending to a list and popping are atomic)."""
 
     def __init__(self, process: int, most: int) -> None:
         self.process = process
@@ -299,7 +299,7 @@ class _Lane:
 
 
 class _LoopLane:
-    """The same for an event loop, in which its connections live."""
+    """The idle connections of an event loop, to which they are bound."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self.loop = weakref.ref(loop)
@@ -317,7 +317,7 @@ class _LoopLane:
 
 
 def _close_now(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Close without the event loop, which may be cancelling this very task, or be gone: nothing is waited for."""
+    """Close without awaiting: the event loop may be gone, or may be cancelling this very task."""
     closing = connection.close()
     try:
         closing.send(None)
@@ -332,7 +332,7 @@ def _reusable(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
 def _passing(error: psycopg.Error) -> bool:
-    """Whether the same call may well succeed in a moment."""
+    """Whether the same call may succeed in a moment."""
     if error.sqlstate is not None:
         return error.sqlstate.startswith(_RETRIED)
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
@@ -351,7 +351,7 @@ def _is_here(parameters: dict[str, Any]) -> bool:
 
 
 def _label(parameters: dict[str, Any]) -> str:
-    """Where it is, without what may be secret."""
+    """Return the database's location, without secrets."""
     hosts = str(parameters.get("host") or parameters.get("hostaddr") or "localhost").split(",")
     ports = str(parameters.get("port") or "").split(",")
     if len(ports) != len(hosts):

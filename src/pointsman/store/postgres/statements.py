@@ -1,10 +1,10 @@
 r"""The tables of a dataset, the statement that searches them, and filters as SQL.
 
-The search scores words as `pointsman.testing.stores.bm25` does: postings carry the frequency and the length of the
-document, and the dataset's row the totals, so a score is exact the moment after a write.
+The search scores words like `pointsman.testing.stores.bm25`: postings contain the term frequency and the document's
+length, and the dataset's row the totals, so scores are exact immediately after a write.
 
-PostgreSQL holds no NUL in a text. Strings are escaped so that they keep their order and stay different: NUL becomes
-``\x01\x01``, and ``\x01`` becomes ``\x01\x02``.
+PostgreSQL cannot store NUL in a text. Strings are escaped in a way that keeps their order and keeps them distinct: NUL
+becomes ``\x01\x01``, and ``\x01`` becomes ``\x01\x02``.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 2"
-"""By what rules words and facts are made; those made by others are made anew."""
+"""Version of the rules for words and facts; those of other versions are rebuilt."""
 EXACT_ROWS: Final = 50_000
-"""From so many vectors on there is an HNSW index."""
+"""Number of vectors from which on there is an HNSW index."""
 FEW: Final = 5_000
-"""Allowed documents up to which they are all looked at, where there is an HNSW index; without one there is no limit."""
+"""Allowed documents up to which all are examined, if there is an HNSW index; without one there is no limit."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _AFTER_SURROGATES: Final = "\ue000"
 
 
 def escaped(text: str) -> str:
-    r"""A text that PostgreSQL can hold; see above.
+    r"""Escape a text so that PostgreSQL can store it; see above.
 
     >>> escaped("a\0b"), escaped("信号")
     ('a\x01\x01b', '信号')
@@ -61,7 +61,7 @@ def escaped(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    r"""The text that was `escaped`.
+    r"""Reverse `escaped`.
 
     >>> unescaped(escaped("a\0\x01\x02b")) == "a\0\x01\x02b"
     True
@@ -77,7 +77,7 @@ def unescaped(text: str) -> str:
 
 
 def facts_of(metadata: Mapping[str, Any]) -> str:
-    """What filters see of a document's metadata, as JSON: for each key its typed values."""
+    """Return a document's metadata for filters as JSON: for each key its typed values."""
     return _json({escaped(key): [_plain(typed) for typed in values] for key, values in facts(metadata).items()})
 
 
@@ -87,7 +87,7 @@ def _plain(typed: Typed) -> Any:
         return bool(value)
     if kind == "string":
         return escaped(value)
-    # The digits of a large double are those of the integer that it is, so that it differs from its neighbours.
+    # A large double has the digits of the integer that it equals, so that it differs from its neighbours.
     return int(value) if math.isfinite(value) and abs(value) >= 2**53 else value
 
 
@@ -96,7 +96,7 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 def _json(value: Any) -> str:
     text = _encode(value)
-    # JSON has no infinity, but PostgreSQL's numbers have 10 to the 999.
+    # JSON has no infinity, but PostgreSQL's numbers include 10 to the 999.
     return (
         re.sub(r'("(?:[^"\\]|\\.)*")|Infinity', lambda match: match[1] or "1e999", text) if "Infinity" in text else text
     )
@@ -106,7 +106,7 @@ class Condition:
     """A filter as SQL over a table ``d`` with columns ``key`` and ``facts``, with its parameters.
 
     Args:
-        wanted: the filter; None: everything matches.
+        wanted: the filter; None matches everything.
         text: the document's text, as SQL.
         values: what a condition compares with.
     """
@@ -121,7 +121,7 @@ class Condition:
     ) -> None:
         self._compared = values
         self.parameters: dict[str, Any] = {}
-        self._alone = {ID: "d.key", TEXT: text}  # keys of a single text
+        self._alone = {ID: "d.key", TEXT: text}  # keys with a single text as value
         self.sql = "true" if filters is None else self._of(filters)
 
     def _parameter(self, value: Any) -> str:
@@ -150,7 +150,7 @@ class Condition:
                 raise InputError(f"a filter of the kind {type(filters).__name__} is unknown to PostgreSQL stores")
 
     def _contains(self, key: str, values: Iterable[Typed]) -> str:
-        """One of the key's values is one of these; what holds a lone surrogate is in no document."""
+        """Return a test that one of the key's values is among these; stored values never contain lone surrogates."""
         able = [typed for typed in values if typed[0] != "string" or storable(typed[1])]
         if not able or not storable(key):
             return "false"
@@ -171,7 +171,7 @@ class Condition:
             if value is None:
                 continue
             if kind == "string" and (match := _SURROGATE.search(value)):
-                # Nothing stored holds one, so whatever sorts after it begins with what comes after all of them.
+                # No stored value contains one, so whatever sorts after it begins with what sorts after all surrogates.
                 value, included = value[: match.start()] + _AFTER_SURROGATES, name == "low"  # noqa: PLW2901
             bounds[name] = escaped(value) if kind == "string" else value
             tests.append(f"@ {sign}{'=' * included} ${name}")
@@ -180,7 +180,7 @@ class Condition:
         return f"coalesce(jsonb_path_exists({values}, '{path}', {self._parameter(_json(bounds))}::jsonb), false)"
 
     def _values(self, key: str) -> str:
-        """What filters see of a key, as a JSON array."""
+        """Return a key's values for filters, as a JSON array."""
         if key in self._alone:
             return f"jsonb_build_array({self._alone[key]})"
         return f"(d.facts -> {self._parameter(escaped(key))}::text)"
@@ -206,13 +206,13 @@ class Condition:
 
 
 def _any_case(letter: str) -> str:
-    """A letter in all its cases, as a regular expression."""
+    """Return a regular expression for a letter in any case."""
     letters = [escaped(variant) for variant in cases(letter)]
     return "".join(map(_regular, letters[0])) if len(letters) == 1 else f"[{''.join(letters)}]"
 
 
 def _regular(character: str) -> str:
-    """A character as a regular expression."""
+    """Return a regular expression for a character."""
     return character if character.isalnum() or ord(character) > 127 or character in "_\x01\x02" else f"\\{character}"
 
 
@@ -223,9 +223,9 @@ class Tables:
     """The tables of a dataset, by their names as SQL.
 
     Args:
-        schema: of the workspace.
-        number: of the dataset.
-        vectors: the schema in which pgvector is.
+        schema: schema of the workspace.
+        number: number of the dataset.
+        vectors: the schema that contains pgvector.
     """
 
     def __init__(self, schema: str, number: int, vectors: str) -> None:
@@ -236,12 +236,12 @@ class Tables:
 
     @property
     def row(self) -> str:
-        """The dataset's row in the catalogue, as a source of scalars."""
+        """Return the dataset's row in the catalogue, as a source of scalars."""
         return f'"{self.schema}".dataset where number = {self.number}'
 
     @property
     def create(self) -> str:
-        """Makes them, but for the vectors."""
+        """Return SQL that creates the tables, except that of vectors."""
         return f"""
 create table {self.doc} (
     id int primary key generated by default as identity,
@@ -264,7 +264,7 @@ create index on {self.posting} (term, doc) include (tf, length);
 """
 
     def create_vectors(self, dimensions: int) -> str:
-        """Makes the table of vectors; ``digest`` tells equal ones without comparing them."""
+        """Return SQL that creates the table of vectors; ``digest`` identifies equal ones without comparing them."""
         return f"""
 create table {self.vec} (id int primary key references {self.doc} on delete cascade,
     digest bytea not null, v "{self.vectors}".vector({dimensions}) not null) with (toast_tuple_target = 8160);
@@ -273,35 +273,39 @@ alter table {self.vec} alter v set storage external;
 
     @property
     def index_name(self) -> str:
-        """Of the HNSW index."""
+        """Return the name of the HNSW index."""
         return f"d{self.number}_vec_hnsw"
 
     @property
     def drop(self) -> str:
-        """Deletes them all."""
+        """Return SQL that drops all tables."""
         return f"drop table if exists {self.vec}, {self.posting}, {self.term}, {self.body}, {self.doc}"
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def near(self) -> str:
-        """The query's vector and the operator before it: minus the dot product."""
+        """Return the operator (the negative dot product) and the query vector after it."""
         return f'operator("{self.vectors}".<#>) %(v)s::float4[]::"{self.vectors}".vector'
 
     def _scored(self, k1: float, b: float) -> str:
-        """Every document that has a word of the query, with its score."""
+        """Every document that has a word of the query, with its score; ``q`` has all words, ``id`` null if in none."""
         return f"""
 q as materialized (
-  select t.id, w.n * ln(1 + ((select documents from {self.row}) - t.df + 0.5::float8) / (t.df + 0.5::float8)) as idf,
+  select t.id, w.n * ln(1 + ((select documents from {self.row}) - coalesce(t.df, 0) + 0.5::float8)
+      / (coalesce(t.df, 0) + 0.5::float8)) as idf,
     {k1 * (1 - b)!r}::float8 as base,
     {k1 * b!r}::float8 * (select greatest(documents, 1)::float8 / greatest(tokens, 1) from {self.row}) as slope
-  from unnest(%(terms)s::text[], %(counts)s::float8[]) w(term, n) join {self.term} t on t.term = w.term where t.df > 0),
+  from unnest(%(terms)s::text[], %(counts)s::float8[]) w(term, n)
+    left join {self.term} t on t.term = w.term and t.df > 0),
 scored as materialized (
   select h.doc, sum(h.s) as score from q cross join lateral (
     select p.doc, q.idf * p.tf::float8 / (p.tf::float8 + q.base + q.slope * p.length::float8) as s
     from {self.posting} p where p.term = q.id) h group by h.doc)"""
 
     def search(self, condition: Condition | None, *, words: bool, near: bool, few: int, k1: float, b: float) -> str:
-        """One row for each candidate of both lists: id, score and cosine of its list, both scores, the document.
+        """Return the search: a row per candidate with id, score and cosine in its list, both scores, and the document.
+
+        The last column is the sum of the idf of the query's words, the same in every row; null where there are none.
 
         With a condition, the allowed documents are counted up to ``few``. Are they fewer, both lists are exact over
         them; are they more, both are read in their order until enough of them are allowed.
@@ -319,7 +323,8 @@ scored as materialized (
         own = "w.score, coalesce(s.score, 0)" if words else "null::float8, null::float8"
         own += f", n.cosine, -(e.v {self.near()})" if near else ", null::float8, null::float8"
         return (
-            f"with {', '.join(parts)} select d.id, {own}, d.key, y.text, y.metadata "
+            f"with {', '.join(parts)} select d.id, {own}, d.key, y.text, y.metadata, "
+            f"{'(select sum(idf) from q)' if words else 'null::float8'} "
             f"from ({' union '.join(pool)}) pool join {self.doc} d on d.id = pool.id join {self.body} y on y.id = d.id"
             + (" left join words w on w.id = d.id left join scored s on s.doc = d.id" if words else "")
             + (f" left join near n on n.id = d.id left join {self.vec} e on e.id = d.id" if near else "")
@@ -339,8 +344,8 @@ words as materialized (
     order by r.score desc, r.doc limit %(k)s))"""
 
     def _near(self, condition: Condition | None, few: int) -> str:
-        # The index gives rows nearly in order, and the planner takes its word for it: adding 0 makes it sort, and read
-        # all that the inner limit asks for.
+        # The index returns rows only nearly in order, but the planner trusts it: adding 0 makes it sort, and read all
+        # that the inner limit requests.
         near = self.near()
         if condition is None:
             return f"""
@@ -356,7 +361,7 @@ near as materialized (select id, -d as cosine from (
     where (select n from n) > {few} order by e.v {near} limit 3 * %(k)s)) z order by d + 0, id limit %(k)s)"""
 
     def score(self, *, words: bool, near: bool, k1: float, b: float) -> str:
-        """Both scores of given documents."""
+        """Return SQL for both scores of given documents."""
         own = "coalesce(s.score, 0)" if words else "null::float8"
         own += f", -(e.v {self.near()})" if near else ", null::float8"
         among = self._scored(k1, b).replace("p.term = q.id)", "p.term = q.id and p.doc = any(%(ids)s::bigint[]))")
@@ -369,5 +374,5 @@ near as materialized (select id, -d as cosine from (
 
 
 def finite(score: float | None) -> float:
-    """A score; NaN where there is none."""
+    """Return a score; NaN for None."""
     return math.nan if score is None else score

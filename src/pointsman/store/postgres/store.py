@@ -74,15 +74,15 @@ SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
     "vector": {NEAR: Scale.COSINE},
 }
 _CAPABILITIES: Final = frozenset(Capability) - {Capability.LOCAL, Capability.CHANGES}
-_FRESH_SECONDS: Final = 1.0  # for so long statistics are not asked for again
+_FRESH_SECONDS: Final = 1.0  # age up to which statistics are reused
 _TOGETHER: Final = 5_000  # documents deleted, or given new postings, in one transaction
 _LARGEST_ID: Final = 2**31 - 1
-_GROWN: Final = 2  # times the size at which the tables were last analysed
+_GROWN: Final = 2  # growth of the tables since they were last analysed
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the catalogue says of a dataset when it is opened."""
+    """The catalogue's entry for a dataset when it is opened."""
 
     number: int
     identity: str
@@ -99,18 +99,18 @@ class About:
 class PostgresStore(BaseStore):
     """A dataset in PostgreSQL; keys are integers. `PostgresBackend` opens it.
 
-    Searching is one statement. Writers take turns by the lock on the dataset's row; they wait for each other and are
-    never turned away before 30 seconds. Words are exact BM25 at any moment. Vectors are compared one by one below
-    50,000, and where a filter allows fewer than 5,000; beyond that an HNSW index finds them.
+    A search is one statement. Writers take turns by locking the dataset's row; they wait for each other and are not
+    refused within 30 seconds. Word scores are always exact BM25. Vectors are compared one by one below 50,000, and if a
+    filter allows fewer than 5,000; otherwise an HNSW index is used.
 
     Args:
-        connections: to the database.
-        schema: of the workspace.
-        vectors: the schema that pgvector is in.
-        about: what the catalogue says.
+        connections: connections to the database.
+        schema: schema of the workspace.
+        vectors: the schema that contains pgvector.
+        about: the catalogue's entry.
 
     Raises:
-        FormatVersionError: a newer Pointsman has written it.
+        FormatVersionError: the dataset was written by a newer Pointsman.
     """
 
     def __init__(self, connections: Connections, schema: str, vectors: str, about: About) -> None:
@@ -123,7 +123,7 @@ class PostgresStore(BaseStore):
         self._tables = Tables(schema, about.number, vectors)
         self._scales = SCALES[about.technique]
         self._embedder, self._dimensions = about.embedder, about.dimensions
-        self._documents = about.documents  # as far as is known; it decides what is quicker, and nothing else
+        self._documents = about.documents  # the last known number, which only affects speed
         self._statistics: tuple[float, Statistics] | None = None
         self._due = -1, 0  # as of which sequence number, and how many
         self._bulk = threading.local()
@@ -155,7 +155,7 @@ class PostgresStore(BaseStore):
 
     @property
     def _awaits(self) -> bool:
-        """Whether awaited calls have connections of their own."""
+        """Whether async calls have their own connections."""
         return self._connections.pool is None and _on_asyncio()
 
     async def asearch(self, looks: Sequence[Look]) -> list[Lists]:
@@ -180,10 +180,10 @@ class PostgresStore(BaseStore):
         return self._dimensions is None and NEAR in self._scales and any(look.vector is not None for look in looks)
 
     def _prepared(self, looks: Sequence[Look]) -> list[_Lookup]:
-        """What to ask the database for each look.
+        """Return the statement for each look.
 
         Raises:
-            InputError: a vector cannot be used.
+            InputError: a vector is invalid.
         """
         if self._vectors_unknown(looks):
             self.statistics()  # another process may have written the first vectors
@@ -202,7 +202,7 @@ class PostgresStore(BaseStore):
         )
 
     def _parameters(self, look: Look) -> tuple[bool, bool, dict[str, Any]]:
-        """Whether there are words and a direction to look for, and the parameters that say so."""
+        """Return whether there are words and a vector to search by, and the parameters for them."""
         parameters: dict[str, Any] = {}
         if look.text is not None and WORDS in self._scales and (terms := query_terms(look.text)):
             parameters |= {"terms": list(terms), "counts": [float(count) for count in terms.values()]}
@@ -213,7 +213,7 @@ class PostgresStore(BaseStore):
         return "terms" in parameters, "v" in parameters, parameters
 
     def _lists(self, lookup: _Lookup, rows: Sequence[Any]) -> Lists:
-        """Rankings, scores and documents out of the rows of the search."""
+        """Convert the rows of the search to rankings, scores and documents."""
         rankings: dict[str, list[tuple[Any, float | None]]] = {}
         scores: dict[str, dict[Any, float]] = {}
         for name, rank_column, score_column in ((WORDS, 1, 2), (NEAR, 3, 4)):
@@ -225,7 +225,7 @@ class PostgresStore(BaseStore):
             rankings[name] = [(key, -score) for score, key in sorted(pairs)]
             scores[name] = {row[0]: _score(name, row[score_column]) for row in rows}
         documents = {row[0]: _document(row[5], row[6], row[7]) for row in rows}
-        return Lists(rankings, scores, documents)
+        return Lists(rankings, scores, documents, idf=rows[0][8] if rows else None)
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
@@ -365,7 +365,7 @@ class PostgresStore(BaseStore):
 
     @contextmanager
     def writer(self) -> Iterator[None]:
-        """Several writes in a row; an index that has become worth having is made at their end."""
+        """Group several writes; an index that has become worthwhile is created at their end."""
         self._bulk.depth = getattr(self._bulk, "depth", 0) + 1
         try:
             yield
@@ -430,7 +430,7 @@ class PostgresStore(BaseStore):
         return AddResult(0, len(fresh), len(stored) - len(fresh))
 
     def _locked(self, cursor: Cursor[Any]) -> _State:
-        """Be the writer until the transaction ends."""
+        """Become the writer until the transaction ends."""
         cursor.execute(_sql(f"select seq, embedder, dimensions from {self._tables.row} for update"))
         return _State(*self._only_row(cursor.fetchall()))
 
@@ -465,7 +465,7 @@ class PostgresStore(BaseStore):
             )
 
     def _existing(self, cursor: Cursor[Any], prepared: Sequence[Prepared], *, with_vectors: bool) -> dict[str, _Row]:
-        """What is there of these documents, by id."""
+        """Return what is stored of these documents, by id."""
         tables = self._tables
         vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
         cursor.execute(
@@ -475,7 +475,7 @@ class PostgresStore(BaseStore):
         return {unescaped(key): _Row(*row) for key, *row in cursor.fetchall()}
 
     def _tokens_of(self, cursor: Cursor[Any], ids: Sequence[int]) -> list[tuple[int, Counter[str]]]:
-        """Which words documents hold by now, so that their postings can be taken out."""
+        """Return the words currently stored for documents, so that their postings can be removed."""
         if not ids:
             return []
         cursor.execute(_sql(f"{self._select} where d.id = any(%s::bigint[])"), (list(ids),))
@@ -527,13 +527,13 @@ class PostgresStore(BaseStore):
         old: Sequence[tuple[int, Counter[str]]],
         new: Sequence[tuple[int, Counter[str], int]],
     ) -> None:
-        """Take the postings of some documents out and put those of others in; frequencies follow."""
+        """Remove the postings of some documents and insert those of others; frequencies are updated."""
         tables = self._tables
         change = Counter(itertools.chain.from_iterable(counter for _, counter, _ in new))
         change.subtract(itertools.chain.from_iterable(counter for _, counter in old))
         if not change:
             return
-        terms = sorted(change)  # in one order, so that pages of the index are touched one after the other
+        terms = sorted(change)  # sorted, so that neighbouring pages of the index are accessed in sequence
         cursor.execute(_sql(f"select term, id from {tables.term} where term = any(%s::text[])"), (terms,))
         numbers: dict[str, int] = dict(cursor.fetchall())
         changed_terms = [term for term in terms if term in numbers and change[term]]
@@ -635,7 +635,7 @@ class PostgresStore(BaseStore):
         return number
 
     def rebuild(self) -> None:
-        """Make words and facts anew out of the documents, in one transaction; nothing is embedded again."""
+        """Recompute words and facts from the documents, in one transaction; nothing is embedded again."""
         tables, schema = self._tables, self._tables.schema
 
         def rebuild(connection: Connection[Any]) -> None:
@@ -680,7 +680,7 @@ class PostgresStore(BaseStore):
         self._statistics = None
 
     def _tend(self) -> None:
-        """After writing: the planner's statistics, and from 50,000 vectors on an index; both wait for nobody."""
+        """After writing, update the planner's statistics, and from 50,000 vectors on create an index; nobody waits."""
         tables, schema = self._tables, self._tables.schema
 
         def tend(connection: Connection[Any]) -> None:
@@ -694,12 +694,12 @@ class PostgresStore(BaseStore):
                 connection.execute(
                     _sql(f'update "{schema}".dataset set analyzed = %s where number = {tables.number}'), (documents,)
                 )
-            if dimensions is not None and documents >= EXACT_ROWS and dimensions <= 2000:  # pgvector's own limit
+            if dimensions is not None and documents >= EXACT_ROWS and dimensions <= 2000:  # pgvector's limit
                 self._index(connection)
 
         try:
             self._connections.run(tend)
-        except StoreError as error:  # what was written is there; the next write tries again
+        except StoreError as error:  # the written data is stored; the next write tries again
             log.warning("%s: not tended: %s", self._connections.label, error)
 
     def _index(self, connection: Connection[Any]) -> None:
@@ -712,11 +712,11 @@ class PostgresStore(BaseStore):
         lock = f"{tables.schema}.{name}"
         locked = connection.execute("select pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchone()
         if locked is None or not locked[0]:
-            return  # another process is at it
+            return  # another process is creating it
         try:
             connection.execute("set statement_timeout = 0")
             connection.execute("set maintenance_work_mem = '512MB'")
-            connection.execute(_sql(f"drop index if exists {qualified}"))  # one that was cut short
+            connection.execute(_sql(f"drop index if exists {qualified}"))  # left over from an interrupted attempt
             connection.execute(
                 _sql(
                     f"create index concurrently {name} on {tables.vec} using hnsw "
@@ -766,7 +766,7 @@ class PostgresStore(BaseStore):
         return [min((frequencies.get(token, 0) for token in each), default=0) for each in tokens]
 
     def statistics(self) -> Statistics:
-        """See `Store`; those of the last second where they were asked for then."""
+        """See `Store`; statistics are reused for a second."""
         cached = self._statistics
         if cached is not None and time.monotonic() - cached[0] < _FRESH_SECONDS:
             return cached[1]
@@ -802,7 +802,7 @@ class PostgresStore(BaseStore):
         self._connections.run(lambda connection: connection.execute(_sql(sql), values))
         self._statistics = None
 
-    # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── lifecycle ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def drop(self) -> None:
         """See `Store`."""
@@ -818,9 +818,9 @@ class PostgresStore(BaseStore):
         self._statistics = None
 
     def close(self) -> None:
-        """See `Store`; the connections are the backend's, and close with it."""
+        """See `Store`; the connections belong to the backend, which closes them."""
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _rows(self, sql: str, **parameters: Any) -> list[Any]:
         def rows(connection: Connection[Any]) -> list[Any]:
@@ -837,7 +837,7 @@ class PostgresStore(BaseStore):
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """A statement for one look; without one there is nothing to ask, and the lists are empty."""
+    """The statement for one look; if it is empty, there is nothing to search and the lists are empty."""
 
     words: str
     near: str
@@ -850,7 +850,7 @@ class _Lookup:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The dataset's row, as the writer holds it."""
+    """The dataset's row, as read by the writer."""
 
     seq: int
     embedder: str | None
@@ -868,12 +868,12 @@ class _Row:
 
 @lru_cache(maxsize=256)
 def _sql(text: str) -> bytes:
-    """A statement as psycopg takes it where it is not a literal: names in it are our own, values are parameters."""
+    """Encode a statement that is not a literal, as psycopg requires: its names are ours, values are parameters."""
     return text.encode()
 
 
 def _all(connection: Connection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
-    """The rows of each; several go and come back together."""
+    """Return the rows of each statement; several are sent together."""
     if len(lookups) == 1:
         with connection.cursor(binary=True) as cursor:
             return [cursor.execute(_sql(lookups[0].statement), lookups[0].parameters).fetchall()]
@@ -885,7 +885,7 @@ def _all(connection: Connection[Any], lookups: Sequence[_Lookup]) -> list[list[A
 
 
 async def _aall(connection: AsyncConnection[Any], lookups: Sequence[_Lookup]) -> list[list[Any]]:
-    """`_all`, awaited."""
+    """Async version of `_all`."""
     cursors = [connection.cursor(binary=True) for _ in lookups]
     if len(lookups) == 1:
         await cursors[0].execute(_sql(lookups[0].statement), lookups[0].parameters)
@@ -897,7 +897,7 @@ async def _aall(connection: AsyncConnection[Any], lookups: Sequence[_Lookup]) ->
 
 
 def _on_asyncio() -> bool:
-    """Whether this runs on an asyncio event loop; psycopg knows no other."""
+    """Whether this runs on an asyncio event loop, the only kind psycopg supports."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -932,7 +932,7 @@ _COPY_END: Final = b"\xff\xff"
 
 
 def _copy_integers(cursor: Cursor[Any], into: str, rows: NDArray[np.int32]) -> None:
-    """Rows of four-byte integers, in PostgreSQL's binary format."""
+    """Copy rows of four-byte integers, in PostgreSQL's binary format."""
     fields = [("count", ">i2")]
     for place in range(rows.shape[1]):
         fields += [(f"size{place}", ">i4"), (f"value{place}", ">i4")]
@@ -947,7 +947,7 @@ def _copy_integers(cursor: Cursor[Any], into: str, rows: NDArray[np.int32]) -> N
 def _copy_vectors(
     cursor: Cursor[Any], table: str, ids: Sequence[int], digests: Sequence[bytes], vectors: NDArray[np.float32]
 ) -> None:
-    """Rows of id, digest and vector, in PostgreSQL's binary format."""
+    """Copy rows of id, digest and vector, in PostgreSQL's binary format."""
     dimensions = vectors.shape[1]
     block = np.zeros(
         len(ids),

@@ -1,7 +1,7 @@
-"""A table or view that exists already, searched as it is and never written to (B4).
+"""An existing table or view, searched unchanged and never written to (B4).
 
-Types, the distance of the vectors and the configuration of the full text are read from the database. Names become
-quoted identifiers and values parameters; sessions are read-only.
+Types, the vectors' distance and the full-text configuration are read from the database. Names become quoted identifiers
+and values parameters; sessions are read-only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pointsman.store.base import Look, Ranking
 
 _OPERATORS: Final = {"cosine": ("<=>", "1 - ({})"), "ip": ("<#>", "-({})"), "l2": ("<->", "-({})")}
-"""By the name in an operator class: the operator, and its score."""
+"""The operator and its score, by the name in an operator class."""
 _JSON: Final = ("json", "jsonb")
 _VECTORS: Final = ("vector", "halfvec")
 _EXPRESSION: Final = re.compile(r"to_tsvector\('((?:[^']|'')+)'::regconfig, .+\)")
@@ -53,15 +53,15 @@ _SCALARS: Final = '\'lax $[*] ? (@.type() == "string" || @.type() == "number" ||
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What the database says of the table; every text is SQL.
+    """What the database reports about the table; every text is SQL.
 
     Attributes:
-        rows: a subquery ``d`` with ``key``, ``text``, ``meta``, ``facts``, ``id``, and ``w`` and ``v`` where there are.
-        id_type: of the column that tells rows apart.
-        configuration: of the full text, as a literal.
-        vector: the query's vector in the column's type.
-        operator: between the two.
-        score: a format that makes a score of their distance.
+        rows: a subquery ``d`` with ``key``, ``text``, ``meta``, ``facts``, ``id``, and ``w`` and ``v`` if available.
+        id_type: type of the column that identifies rows.
+        configuration: full-text configuration, as a literal.
+        vector: the query vector in the column's type.
+        operator: the distance operator between the two.
+        score: a format that converts their distance to a score.
         dimensions: of the vectors; None where there are none.
         fingerprint: tells the table from others.
         json: whether a JSON column is among the metadata.
@@ -79,7 +79,7 @@ class _Columns:
 
 
 class TableStore(AttachedStore):
-    """A table as a store that only reads.
+    """A table as a read-only store.
 
     Args:
         attachment: where it is, and what is what in it.
@@ -106,7 +106,7 @@ class TableStore(AttachedStore):
         return CollectionFacts(columns.fingerprint, columns.dimensions, readable=self._attachment.vector is not None)
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
-        """See `Store`; both lists and the documents of a question come by one statement."""
+        """See `Store`; one statement returns both lists and the documents of a query."""
         statements = [self._statement(look) for look in looks]
 
         def rows(connection: Connection[Any]) -> list[list[Any]]:
@@ -159,10 +159,10 @@ class TableStore(AttachedStore):
         """See `Store`."""
         self._connections.close()
 
-    # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── internals ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _statement(self, look: Look) -> tuple[str, dict[str, Any]]:
-        """The statement for a look, and its parameters; an empty one where nothing is looked for."""
+        """Return the statement for a look, and its parameters; an empty one if there is nothing to search."""
         columns, condition = self._columns, self._condition(look.filters)
         parts: list[str] = []
         parameters: dict[str, Any] = dict(condition.parameters)
@@ -199,7 +199,7 @@ class TableStore(AttachedStore):
         return "." in key and key not in self._attachment.metadata
 
     def _unknown(self, look: Look) -> tuple[str, ...]:
-        """What of a filter cannot be asked for; in JSON columns there may be anything."""
+        """Return the keys of a filter that are unknown; JSON columns may contain any key."""
         if self._columns.json:
             return ()
         return tuple(
@@ -298,17 +298,17 @@ def _lists(look: Look, rows: Sequence[Any], degraded: tuple[str, ...]) -> Lists:
     for name in names:
         best: dict[str, float] = {}
         for _, score, key, text, metadata in sorted((row for row in rows if row[0] == name), key=lambda row: -row[1]):
-            best.setdefault(key, score)  # a view may have a row twice
+            best.setdefault(key, score)  # a view may contain a row twice
             documents[key] = _document(key, text, metadata)
         rankings[name] = list(best.items())
     return Lists(one_list(rankings, look.depth), {}, documents, degraded)
 
 
 def _quoted(name: str) -> str:
-    """A name as an SQL identifier.
+    """Quote a name as an SQL identifier.
 
     Raises:
-        InputError: it cannot be one.
+        InputError: the name is not a possible identifier.
     """
     if not name or "\0" in name or len(name.encode("utf-8", "replace")) > 63:
         raise InputError(f"a name in PostgreSQL has 1 to 63 bytes, not {name!r:.80}")
@@ -320,7 +320,7 @@ def _literal(text: str) -> str:
 
 
 def _metadata(names: Sequence[str], types: dict[str, Any]) -> str:
-    """The metadata of a row: columns by their names, and the keys of JSON columns."""
+    """Return a row's metadata as SQL: columns by name, and the keys of JSON columns."""
     plain = [name for name in names if types[name][0] not in _JSON]
     parts = [f"jsonb_build_object({', '.join(f'{_literal(name)}, to_jsonb(t.{_quoted(name)})' for name in plain)})"]
     for name in names:
@@ -331,7 +331,7 @@ def _metadata(names: Sequence[str], types: dict[str, Any]) -> str:
 
 
 def _full_text(connection: Connection[Any], table: str, text: str, types: dict[str, Any]) -> tuple[str, str]:
-    """The configuration of the full text as a literal, and what is searched, which an index covers if there is one."""
+    """Return the full-text configuration as a literal, and the searched expression: an index's if there is one."""
     for name, about in types.items():
         if about[0] == "tsvector":
             row = connection.execute(
@@ -355,7 +355,7 @@ def _full_text(connection: Connection[Any], table: str, text: str, types: dict[s
 
 
 def _distance(connection: Connection[Any], table: str, vector: str) -> str:
-    """What the index of the vectors compares by; the cosine where there is none."""
+    """Return the distance used by the vectors' index; the cosine if there is none."""
     rows = connection.execute(
         "select o.opcname from pg_index i join pg_opclass o on o.oid = i.indclass[0] "
         "join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0] "

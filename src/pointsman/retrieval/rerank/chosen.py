@@ -1,0 +1,65 @@
+"""The reranker that settings name."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+
+from pointsman.errors import InputError
+from pointsman.retrieval.rerank.base import TIMEOUT, BaseReranker
+from pointsman.settings import RERANKER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pointsman.retrieval.rerank.http import API
+    from pointsman.settings import Settings
+
+
+def load_reranker(spec: str, *, api_key: str | None = None, timeout: float = TIMEOUT) -> BaseReranker:
+    """The reranker that a line of text names.
+
+    Args:
+        spec: ``onnx:DIRECTORY``, or the address of a server, with the shape of its requests and the model before it
+            where they matter: ``http://localhost:8080``, ``jina:bge-reranker@http://localhost:8080``.
+        api_key: for a server.
+        timeout: seconds for one reranking.
+
+    Raises:
+        InputError: nothing goes by that name, or it cannot be used.
+        MissingDependencyError: it needs a package that is not installed.
+        ModelError: a local model cannot be read.
+    """
+    match = RERANKER.fullmatch(spec)
+    if match is None:
+        raise InputError(f"a reranker is onnx:DIRECTORY or [cohere:|jina:|tei:][MODEL@]URL, not {spec!r:.80}")
+    if match["folder"]:
+        from pointsman.retrieval.rerank.cross_encoder import CrossEncoderReranker
+
+        return CrossEncoderReranker(match["folder"], timeout=timeout)
+    from pointsman.retrieval.rerank.http import HTTPReranker
+
+    api = cast("API", match["api"] or "auto")
+    return HTTPReranker(match["url"], model=match["model"], api=api, api_key=api_key, timeout=timeout)
+
+
+def reranker_for(settings: Settings, environ: Mapping[str, str] | None = None) -> BaseReranker | None:
+    """The reranker that the settings name, opened once in a process; None where they name none.
+
+    Raises:
+        InputError: it cannot be used, or its key is not there; see `load_reranker` for the other errors.
+    """
+    if not settings.reranker:
+        return None
+    environ = os.environ if environ is None else environ
+    variable = settings.reranker_api_key_env
+    key = environ.get(variable) if variable else None
+    if variable and not key:
+        raise InputError(f"the reranker {settings.reranker!r} has no key; set the variable {variable}")
+    return _opened(settings.reranker, key, settings.reranker_timeout)
+
+
+@lru_cache(maxsize=4)
+def _opened(spec: str, api_key: str | None, timeout: float) -> BaseReranker:
+    return load_reranker(spec, api_key=api_key, timeout=timeout)

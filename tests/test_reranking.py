@@ -1,0 +1,385 @@
+"""A reranker that settings name is used by `auto` where it was measured to gain, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+import doors_kit
+from doors_kit import Asked, world
+from pointsman import Document, EnhancedRetrievalService, InputError, Limits, RetrievalContext, Settings, Workspace
+from pointsman.cli.app import app
+from pointsman.evaluation import tune
+from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.dataset_calibration import Calibration, Reranking, read_calibrations, to_json
+from pointsman.retrieval.rerank import BaseReranker, CrossEncoderReranker, HTTPReranker, load_reranker
+from test_calibrate import essays
+from test_rerank_cross_encoder import write_model
+from test_rerank_http import Server, jina, ok
+
+if TYPE_CHECKING:
+    from pointsman.types import Decision
+
+WORDS = ("rails", "trains", "switches", "moon", "cheese", "lamps", "night")
+FILLER = "The yard of the city opens at six and closes at midnight, as it did last year and the year before. " * 2
+PAIRS = list(permutations(WORDS, 2))
+QUESTION = "rails trains 7000"
+
+
+def documents() -> list[Document]:
+    """Of each pair of words a long text that has both, and a short one that has the rare number in its question."""
+    long = [Document(f"long-{a}-{b}", f"{FILLER}{a} {b}") for a, b in PAIRS]
+    return [*long, *(Document(f"short-{a}-{b}", f"{7000 + n} {7000 + n}") for n, (a, b) in enumerate(PAIRS))]
+
+
+def labels(kind: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
+    """The words of a pair with its number; ``long`` or ``short`` texts are the answers."""
+    queries = {f"{a}-{b}": f"{a} {b} {7000 + number}" for number, (a, b) in enumerate(PAIRS)}
+    return queries, {id_: {f"{kind}-{id_}": 1} for id_ in queries}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cross-encoder that counts the words of the question in a text, and knows no number."""
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("reranking") / "work"
+    with Workspace(path, embedder=HashingEmbedder()) as workspace:
+        workspace.dataset("yard").add(documents())
+        workspace.dataset("other").add(documents()[:3])
+    return path
+
+
+def opened(folder: Path, reranker: str, **settings: Any) -> Workspace:
+    return Workspace(folder, embedder=HashingEmbedder(), settings=Settings(reranker=reranker, **settings))
+
+
+@pytest.fixture
+def workspace(folder: Path, model: Path) -> Iterator[Workspace]:
+    with opened(folder, f"onnx:{model}") as made:
+        yield made
+        for name in made.stored_calibrations():
+            made.keep_calibration(name, None)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server; the rerankers that were opened for it are closed with it."""
+    made, rerankers = Server(), []
+    original = HTTPReranker.__init__
+
+    def noted(self: HTTPReranker, *args: Any, **options: Any) -> None:
+        rerankers.append(self)
+        original(self, *args, **options)
+
+    monkeypatch.setattr(HTTPReranker, "__init__", noted)
+    yield made
+    for reranker in rerankers:
+        reranker.close()
+    made.close()
+
+
+def searched(workspace: Workspace, **options: Any) -> RetrievalContext:
+    return workspace.search(QUESTION, **{"datasets": ["yard"], "refuse": False, **options})
+
+
+def decision(answer: RetrievalContext) -> Decision:
+    return next(one for one in answer.plan.decisions if one.what == "rerank")
+
+
+ADOPTED = Reranking("x", True, "40 labelled questions", 0.5, 0.6, 0.05, 12.0)
+
+
+# ── what is measured ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_that_helps_is_adopted(workspace: Workspace) -> None:
+    before = searched(workspace)
+    assert not before.reranked
+    assert "was not measured here; run pointsman tune or pointsman calibrate" in decision(before).reason
+    done = workspace.calibrate("yard", *labels("long"))
+    assert done.reranking is not None
+    assert done.reranking.adopted
+    assert done.reranking.before < 0.5
+    assert done.reranking.after > 0.8, "two texts have both words of a question, and one of them is meant"
+    assert done.reranking.lower > 0
+    assert done.reranking.milliseconds > 0
+    assert done.reranking.reason in done.reason
+    answer = searched(workspace)
+    assert answer.hits[0].id in {"long-rails-trains", "long-trains-rails"}
+    assert answer.reranked
+    assert decision(answer).by == "calibration"
+    assert "42 labelled questions" in decision(answer).reason
+    assert f"{done.reranking.milliseconds:.0f} ms a search" in decision(answer).reason
+    with opened(workspace.path, workspace.settings.reranker) as again:
+        assert searched(again).reranked, "it is kept"
+
+
+def test_one_that_harms_is_not_adopted(workspace: Workspace) -> None:
+    done = workspace.calibrate("yard", *labels("short"))
+    assert done.reranking is not None
+    assert not done.reranking.adopted
+    assert done.reranking.after < done.reranking.before
+    answer = searched(workspace)
+    assert not answer.reranked
+    assert answer.hits[0].id == "short-rails-trains"
+    assert "not adopted, no gain is sure" in decision(answer).reason
+
+
+def test_one_that_is_too_slow_is_not_adopted(folder: Path, server: Server) -> None:
+    def slow(request: dict[str, Any]) -> Any:
+        time.sleep(0.3)
+        return jina(request)
+
+    server.paths["*"] = slow
+    with opened(folder, f"jina:{server.url}", reranker_timeout=0.05) as workspace:
+        done = workspace.calibrate("yard", *labels("long"))
+        assert done.reranking is not None
+        assert not done.reranking.adopted
+        assert "failed on 3 of 3 questions" in done.reranking.reason
+        assert "0.05 s" in done.reranking.reason
+        assert len(server.asked) == 3, "it is left alone then"
+        assert done.reranking.reason in decision(searched(workspace)).reason
+        workspace.keep_calibration("yard", None)
+
+
+def test_a_server_that_helps_is_adopted(folder: Path, server: Server) -> None:
+    def longest(request: dict[str, Any]) -> Any:
+        scores = [(place, float(len(text))) for place, text in enumerate(request["documents"])]
+        return ok({"results": [{"index": place, "relevance_score": score} for place, score in scores]})
+
+    server.paths["/v1/rerank"] = longest
+    with opened(folder, f"jina:bge@{server.url}") as workspace:
+        done = workspace.calibrate("yard", *labels("long"))
+        assert done.reranking is not None
+        assert done.reranking.adopted
+        assert searched(workspace).reranked
+        assert {one["model"] for _, one, _ in server.asked} == {"bge"}
+        workspace.keep_calibration("yard", None)
+
+
+def test_tune_measures_it_over_what_it_decides(workspace: Workspace) -> None:
+    tuning = tune(workspace.dataset("yard"), *labels("long"))
+    assert tuning.reranking is not None
+    assert tuning.reranking.adopted
+    workspace.keep_calibration("yard", Calibration("of before"))
+    workspace.keep_reranking("yard", tuning.reranking)
+    kept = workspace.stored_calibrations()["yard"]
+    assert (kept.origin, kept.reranking) == ("of before", tuning.reranking)
+    assert searched(workspace).reranked
+
+
+def test_questions_made_from_the_documents(tmp_path: Path, model: Path, server: Server) -> None:
+    def reversing(request: dict[str, Any]) -> Any:
+        count = len(request["documents"])
+        return ok({"results": [{"index": place, "score": float(place)} for place in range(count)]})
+
+    with opened(tmp_path, f"onnx:{model}") as workspace:
+        workspace.dataset("essays").add(essays())
+        done = workspace.calibrate("essays")
+        assert done.reranking is not None
+        assert "questions made from the documents" in done.reranking.questions
+        assert done.reranking.milliseconds > 0
+    server.paths["*"] = reversing
+    with opened(tmp_path, f"jina:{server.url}") as workspace:
+        worse = workspace.calibrate("essays").reranking
+        assert worse is not None
+        assert not worse.adopted
+        assert worse.after < worse.before == done.reranking.before
+        told = [one["query"] in text for _, one, _ in server.asked for text in one["documents"]]
+        assert told
+        assert not any(told), "the question is taken out of its document"
+
+
+def test_few_labels_adopt_nothing(workspace: Workspace) -> None:
+    queries, qrels = labels("long")
+    few = dict(list(queries.items())[:12])
+    reranking = tune(workspace.dataset("yard"), few, qrels).reranking
+    assert reranking is not None
+    assert not reranking.adopted
+    assert "at least 20 are needed" in reranking.reason
+
+
+def test_one_that_cannot_be_opened_is_not_adopted(folder: Path, tmp_path: Path) -> None:
+    with opened(folder, f"onnx:{tmp_path / 'nowhere'}") as workspace:
+        reranking = tune(workspace.dataset("yard"), *labels("long")).reranking
+        assert reranking is not None
+        assert not reranking.adopted
+        assert "nowhere" in reranking.reason
+
+
+def test_the_price_is_of_scores_that_nobody_remembers(workspace: Workspace) -> None:
+    first = tune(workspace.dataset("yard"), *labels("long")).reranking
+    second = tune(workspace.dataset("yard"), *labels("long")).reranking
+    assert first is not None
+    assert second is not None
+    assert second.milliseconds > first.milliseconds / 5
+
+
+# ── what obeys ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def adopted(workspace: Workspace, **changes: Any) -> None:
+    name = load_reranker(workspace.settings.reranker).name
+    values = {one: getattr(ADOPTED, one) for one in Reranking.__slots__} | {"name": name, **changes}
+    workspace.keep_reranking("yard", Reranking(**values))
+
+
+def test_a_request_always_wins(workspace: Workspace) -> None:
+    assert searched(workspace, rerank=True).reranked, "not measured, but asked for"
+    assert decision(searched(workspace, rerank=True)).by == "request"
+    adopted(workspace)
+    assert searched(workspace).reranked
+    assert not searched(workspace, rerank=False).reranked
+
+    class Reversed(BaseReranker):
+        def score(self, query: str, texts: Any) -> Any:
+            return [float(place) for place in range(len(texts))]
+
+    assert decision(searched(workspace, rerank=Reversed())).value == "Reversed"
+    for strategy in ("hybrid", "bm25", "rrf"):
+        assert not searched(workspace, strategy=strategy).reranked
+        assert searched(workspace, strategy=strategy, rerank=True).reranked
+
+
+def test_reranking_that_is_off_stays_off(folder: Path, model: Path) -> None:
+    with opened(folder, f"onnx:{model}", enable_reranker_by_default=False) as workspace:
+        adopted(workspace)
+        assert not searched(workspace).reranked
+        workspace.keep_calibration("yard", None)
+
+
+def test_every_dataset_must_have_gained(workspace: Workspace) -> None:
+    adopted(workspace)
+    answer = searched(workspace, datasets=["yard", "other"])
+    assert not answer.reranked
+    assert "other: the reranker of the settings was not measured here" in decision(answer).reason
+
+
+@pytest.mark.parametrize(("effort", "reranked"), [
+    ("fast", False), ("balanced", True), ("thorough", True),
+    (Limits(), True), (Limits(milliseconds=5), False), (Limits(milliseconds=500), True),
+])  # fmt: skip
+def test_effort(workspace: Workspace, effort: Any, reranked: bool) -> None:
+    adopted(workspace)
+    answer = searched(workspace, effort=effort)
+    assert answer.reranked is reranked
+    assert reranked or "12 ms are beyond the effort" in decision(answer).reason
+
+
+def test_another_model_than_the_measured_one_is_not_used(workspace: Workspace) -> None:
+    adopted(workspace, name="onnx:model|of before")
+    answer = searched(workspace)
+    assert not answer.reranked
+    assert "another one was measured" in decision(answer).reason
+
+
+def test_an_adopted_one_that_is_gone_degrades(folder: Path, tmp_path: Path) -> None:
+    with opened(folder, f"onnx:{tmp_path / 'gone'}") as workspace:
+        workspace.keep_reranking("yard", ADOPTED)
+        answer = searched(workspace)
+        assert len(answer.hits) == 5
+        assert any("cannot be used" in note for note in answer.degraded)
+        with pytest.raises(InputError, match="gone"):
+            searched(workspace, rerank=True)
+        workspace.keep_calibration("yard", None)
+
+
+def test_every_door_obeys(workspace: Workspace, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that know of the workspace; a service is handed what was kept there."""
+    monkeypatch.setitem(doors_kit.SETTINGS, "a reranker", {"reranker": f"onnx:{model}"})
+    adopted(workspace)
+    orders = {}
+    for rerank in (None, False):
+        orders[rerank] = wanted = [hit.id for hit in searched(workspace, rerank=rerank)]
+        asked = Asked(QUESTION, 5, ("yard",), "auto", None, rerank, False, "balanced")
+        with world(workspace.path, "a reranker") as doors:
+            answers = {name: [id_ for _, id_, _, _ in answer.hits] for name, answer in doors.answers(asked).items()}
+            del answers["EnhancedRetrievalService.search"]
+            assert len(answers) == 7
+            service = EnhancedRetrievalService(doors.settings, workspace.dataset("yard"), workflow=workspace.workflow)
+            answers["service"] = [hit.id for hit in service.search_sync(QUESTION, use_rerank=rerank, refuse=False)]
+        assert answers == dict.fromkeys(answers, wanted)
+    assert orders[None] != orders[False]
+
+
+def test_the_commands_keep_and_print_it(folder: Path, model: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    queries, qrels = labels("long")
+    lines = (json.dumps({"_id": id_, "text": text}) + "\n" for id_, text in queries.items())
+    (tmp_path / "queries.jsonl").write_text("".join(lines))
+    rows = (f"{id_}\t{name}\t{grade}\n" for id_, some in qrels.items() for name, grade in some.items())
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+    monkeypatch.setattr("pointsman.models.chosen.embedder_for", lambda *_, **__: HashingEmbedder())
+    monkeypatch.setenv("POINTSMAN_RERANKER", f"onnx:{model}")
+    run, place = CliRunner(), ["--workspace", str(folder)]
+    said = run.invoke(app, ["tune", str(tmp_path), "-d", "yard", "--dry-run", *place]).stdout
+    assert "ms a search" in " ".join(said.split())
+    with opened(folder, f"onnx:{model}") as workspace:
+        assert workspace.stored_calibrations() == {}
+    for command in ("tune", "calibrate"):
+        told = json.loads(run.invoke(app, [command, str(tmp_path), "-d", "yard", "--json", *place]).stdout)
+        assert told["reranking"]["adopted"] is True
+        assert told["reranking"]["milliseconds"] > 0
+        search = ["search", QUESTION, "-d", "yard", "--no-refuse", "--json", *place]
+        assert json.loads(run.invoke(app, search).stdout)["reranked"] is True
+        run.invoke(app, ["calibrate", "--reset", *place])
+    with opened(folder, f"onnx:{model}") as workspace:
+        workspace.keep(None)
+
+
+# ── what is kept, and what can be named ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_record_is_read_as_it_was_written() -> None:
+    kept = {"yard": Calibration("x", reranking=ADOPTED)}
+    assert read_calibrations(to_json(kept), "here") == kept
+    earlier = '{"yard": {"origin": "x", "relevance": [], "coverage": null}}'
+    assert read_calibrations(earlier, "here") == {"yard": Calibration("x")}
+
+
+@pytest.mark.parametrize("change", [
+    {"adopted": 1}, {"milliseconds": "12"}, {"lower": float("nan")}, {"name": None}, {"more": 1}, {"problem": 3},
+])  # fmt: skip
+def test_a_damaged_record_is_named(change: dict[str, Any]) -> None:
+    record = json.loads(to_json({"yard": Calibration("x", reranking=ADOPTED)}))
+    record["yard"]["reranking"].update(change)
+    with pytest.raises(InputError, match=r"here: .*reranking.* calibrate"):
+        read_calibrations(json.dumps(record), "here")
+
+
+@pytest.mark.parametrize(("spec", "name"), [
+    ("http://localhost:8080", "rerank@http://localhost:8080"),
+    ("bge@http://localhost:8080", "bge@http://localhost:8080"),
+    ("tei:http://localhost:8080", "rerank@http://localhost:8080"),
+    ("cohere:rerank-v3.5@https://api.cohere.com", "rerank-v3.5@https://api.cohere.com"),
+])  # fmt: skip
+def test_servers_by_name(spec: str, name: str) -> None:
+    reranker = load_reranker(Settings(reranker=spec).reranker)
+    assert isinstance(reranker, HTTPReranker)
+    assert reranker.name.startswith(name)
+
+
+def test_a_folder_by_name(model: Path) -> None:
+    assert isinstance(load_reranker(f"onnx:{model}", timeout=3), CrossEncoderReranker)
+
+
+@pytest.mark.parametrize("spec", ["bge", "onnx:", "ftp://x", "jina:bge", "http://h/?key=1", "http://u:p@h", 7])
+def test_what_names_none(spec: Any) -> None:
+    with pytest.raises(InputError, match="reranker"):
+        Settings(reranker=spec)
+
+
+def test_a_key_that_is_not_there_is_named(folder: Path) -> None:
+    place = opened(folder, "http://127.0.0.1:9", reranker_api_key_env="NO_SUCH_KEY")
+    with place as workspace, pytest.raises(InputError, match="set the variable NO_SUCH_KEY"):
+        searched(workspace, rerank=True)
