@@ -235,9 +235,12 @@ main()
 """
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "POINTSMAN_CACHE": tempfile.mkdtemp()}
-    command = [sys.executable, "-c", SLOW, *arguments, "--max-tokens", "32", "--overlap", "0"]
+def started(folder: Path, place: str, *options: str) -> subprocess.Popen[str]:
+    """The command, without vectors that another run has cached."""
+    cache = tempfile.mkdtemp(dir=folder.parent)
+    environment = {**os.environ, "POINTSMAN_EMBEDDER": "hashing", "POINTSMAN_CACHE": cache}
+    command = [sys.executable, "-c", SLOW, "index", str(folder), "-d", "files", "-w", place, *options]
+    command += ["--max-tokens", "32", "--overlap", "0"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -255,7 +258,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_the_rest_is_made_
     """kill -9 while words are written, between the phases, and while vectors are made."""
     with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("files")
-        process = started("index", str(folder), "-d", "files", "-w", place)
+        process = started(folder, place)
         reached = {
             "words": lambda: dataset.exists and len(dataset),
             "between": lambda: dataset.exists and dataset.vectors_due,
@@ -274,7 +277,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_the_rest_is_made_
         answer = workspace.search("switch number 7", datasets="files")
         assert answer.degraded == (f"files: {NOTICE.format(due=due, all=len(dataset))}",)
         assert answer.hits
-        process = started("index", str(folder), "-d", "files", "-w", place, "--json")
+        process = started(folder, place, "--json")
         report = json.loads(process.communicate(timeout=120)[0])
         assert report["vectors_due"] == 0
         assert report["unchanged"] >= len(acknowledged)
@@ -285,7 +288,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_the_rest_is_made_
 def test_others_write_while_vectors_are_made_and_two_indexers_share_the_work(folder: Path, place: str) -> None:
     with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("files")
-        processes = [started("index", str(folder), "-d", "files", "-w", place, "--json") for _ in range(2)]
+        processes = [started(folder, place, "--json") for _ in range(2)]
         try:
             until(lambda: dataset.exists and dataset.vectors_due > 0)
             for number in range(5):
@@ -308,7 +311,7 @@ def test_others_write_while_vectors_are_made_and_two_indexers_share_the_work(fol
 
 def test_ctrl_c_prints_what_is_kept_and_how_to_go_on(folder: Path, tmp_path: Path) -> None:
     place = str(tmp_path / "workspace")
-    process = started("index", str(folder), "-d", "files", "-w", place)
+    process = started(folder, place)
     with pointsman.open(place, embedder=HashingEmbedder()) as workspace:
         dataset = workspace.dataset("files")
         until(lambda: dataset.exists and 0 < dataset.vectors_due < len(dataset))
