@@ -359,7 +359,7 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "retriever",
         "save",
     }
-    local |= {"store", "writing"}
+    local |= {"source", "store", "writing"}
     # What reads this machine's files, opens databases with its own passwords, or hands vectors about.
     local |= {
         "index",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
@@ -171,6 +172,7 @@ def application(options: Options) -> ASGIApp:
     from pointsman.server.app import create_app
     from pointsman.workspace import Workspace
 
+    _share_arenas()
     settings = Settings.load(options.settings)
     embedder = options.embedder or settings.embedder
     loaded = None
@@ -188,6 +190,22 @@ def application(options: Options) -> ASGIApp:
         origins=options.origins,
         worker=options.workers > 1,
     )
+
+
+def _share_arenas() -> None:
+    """Let all threads share two memory arenas of glibc, unless the environment says otherwise.
+
+    Each thread that writes an index would get an arena of its own, and glibc keeps what is freed there: 600 writes left
+    218 MB in a process that needs 65.
+    """
+    if "MALLOC_ARENA_MAX" in os.environ:
+        return
+    with suppress(OSError, AttributeError):  # another C library has no such option
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
+
+
+_ARENA_MAX: Final = -8
+"""``M_ARENA_MAX`` of glibc's malloc.h."""
 
 
 def from_environment() -> ASGIApp:
