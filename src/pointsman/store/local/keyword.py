@@ -365,7 +365,7 @@ class KeywordIndex:
     def idf(self, query: str) -> float:
         """The sum of the idf of a query's words, repeated ones counted again and absent ones included."""
         view = self._current()
-        return sum(count * view.idf(term) for term, count in query_terms(query).items())
+        return math.fsum(count * view.idf(term) for term, count in query_terms(query).items())
 
     def _term_counts(self, view: _View, keys: Sequence[int]) -> list[tuple[int, Counter[str]]]:
         with self._guard:

@@ -104,7 +104,9 @@ class LocalStore(BaseStore):
             only_words = [key for key in bm25 if key not in cosine]
             bm25.update(zip(only_near, keyword.score(look.text, only_near), strict=True))
             cosine.update(zip(only_words, vectors.score(look.vector, only_words), strict=True))
-        return Lists(rankings, scores, idf=keyword.idf(look.text) if WORDS in rankings and look.text else None)
+        return Lists(
+            rankings, scores, idf=None if look.text is None or WORDS not in rankings else keyword.idf(look.text)
+        )
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""

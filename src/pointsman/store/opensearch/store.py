@@ -197,6 +197,8 @@ class OpenSearchStore(BaseStore):
         if look.vector is not None and self._dimensions is not None and NEAR in self._scales:
             rankings[NEAR] = []
         weight = self._idf(look, answers[_HOLDING]) if _HOLDING in answers else None
+        if WORDS in rankings and not query_terms(look.text or ""):
+            weight = 0.0
         for name, answer in answers.items():
             if name == _HOLDING:
                 continue

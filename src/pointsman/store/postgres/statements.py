@@ -305,7 +305,7 @@ scored as materialized (
     def search(self, condition: Condition | None, *, words: bool, near: bool, few: int, k1: float, b: float) -> str:
         """Return the search: a row per candidate with id, score and cosine in its list, both scores, and the document.
 
-        The last column is the sum of the idf of the query's words, the same in every row; null where there are none.
+        The last column is the sum of the idf of the query's words, the same in every row; null without words.
 
         With a condition, the allowed documents are counted up to ``few``. Are they fewer, both lists are exact over
         them; are they more, both are read in their order until enough of them are allowed.

@@ -225,7 +225,7 @@ class PostgresStore(BaseStore):
             rankings[name] = [(key, -score) for score, key in sorted(pairs)]
             scores[name] = {row[0]: _score(name, row[score_column]) for row in rows}
         documents = {row[0]: _document(row[5], row[6], row[7]) for row in rows}
-        return Lists(rankings, scores, documents, idf=rows[0][8] if rows else None)
+        return Lists(rankings, scores, documents, idf=(rows[0][8] or 0.0) if rows and WORDS in rankings else None)
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
