@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
+import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -19,11 +20,9 @@ if TYPE_CHECKING:
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when haystack is imported; tests need no network
 
-# half of the suite's time is waiting for disks to sync, which files in memory need not; durability is tested by
-# recording and replaying what was synced
-_MEMORY = Path("/dev/shm")
-if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 8 << 30:
-    os.environ.setdefault("TMPDIR", str(_MEMORY))
+# A shell that runs the tests in the background has them ignore Ctrl-C, and the processes that they start do, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the machine may be busy: time decides no test
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

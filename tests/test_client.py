@@ -369,6 +369,7 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "stored_policy",
         "calibrate",
         "keep_calibration",
+        "keep_reranking",
         "stored_calibrations",
     }
     local |= {"get_vectors", "aget_vectors"}

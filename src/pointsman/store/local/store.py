@@ -104,9 +104,7 @@ class LocalStore(BaseStore):
             only_words = [key for key in bm25 if key not in cosine]
             bm25.update(zip(only_near, keyword.score(look.text, only_near), strict=True))
             cosine.update(zip(only_words, vectors.score(look.vector, only_words), strict=True))
-        return Lists(
-            rankings, scores, idf=None if look.text is None or WORDS not in rankings else keyword.idf(look.text)
-        )
+        return Lists(rankings, scores, idf=keyword.idf(look.text or "") if WORDS in rankings else None)
 
     def score(self, looks: Sequence[Look], keys: Sequence[Sequence[Any]]) -> list[Scores]:
         """See `Store`."""
