@@ -178,7 +178,8 @@ class Disk:
 
     def left(self, target: Path, chance: random.Random | None = None) -> None:
         """Write down what would be there if the power failed now."""
-        shutil.rmtree(target, ignore_errors=True)
+        while target.exists():  # what was open there may still be writing
+            shutil.rmtree(target, ignore_errors=True)
         _write_down(self._root, target, chance)
 
     # ── the calls ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -101,7 +101,7 @@ class OpenSearchBackend(BaseBackend):
         }
         k1, b = float(settings.get("bm25_k1", 1.2)), float(settings.get("bm25_b", 0.75))
         body = index(self._shards, self._replicas, k1, b) | {"aliases": {self._alias(identity): {}}}
-        self._cluster.ask("PUT", f"/{self._alias(identity)}-1", body)
+        self._cluster.make_index(f"{self._alias(identity)}-1", body)
         path = f"/{self._catalogue}/_create/{_id(_DATASET, name)}"
         if self._cluster.ask("PUT", path, record, accepted=(409,), refresh=True) is None:  # another process was first
             self._cluster.ask("DELETE", f"/{self._alias(identity)}-1")
@@ -218,7 +218,7 @@ class OpenSearchBackend(BaseBackend):
                 "properties": {"kind": {"type": "keyword"}, "tokens": TOKENS, "vector": vector_field(2)},
             },
         }
-        self._cluster.ask("PUT", f"/{self._catalogue}", body, accepted=(400,))  # another process may have been first
+        self._cluster.make_index(self._catalogue, body, accepted=(400,))  # another process may have been first
         for number, probe in enumerate(_PROBES):
             path = f"/{self._catalogue}/_doc/{_PROBE}-{number}"
             self._cluster.ask("PUT", path, {"kind": _PROBE, **probe}, refresh=True)

@@ -128,6 +128,22 @@ class Cluster:
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
             pause = min(2 * pause, 2.0)
 
+    def make_index(self, name: str, body: object, *, accepted: Sequence[int] = ()) -> None:
+        """Create an index, and wait until the nodes know it: one that is behind would answer that there is none.
+
+        Raises:
+            StoreError: see `ask`.
+        """
+        self.ask("PUT", f"/{name}", body, accepted=accepted)
+        until, known = time.monotonic() + PATIENCE, 0
+        nodes = len(getattr(self.client.transport, "hosts", None) or ()) or 1
+        while known < nodes and time.monotonic() < until:  # requests go to the nodes in turn
+            if self.ask("GET", f"/{name}", accepted=(404,), local=True) is None:
+                known = 0
+                time.sleep(_PAUSE)
+            else:
+                known += 1
+
     def ask_many(self, path: str, lines: Iterable[Mapping[str, Any]], **parameters: object) -> Any:
         """Return the answer to ``_msearch`` or ``_bulk``: a line of JSON for each mapping."""
         return self.ask("POST", path, "".join(f"{_encode(line)}\n" for line in lines), accepted=(), **parameters)
