@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -29,11 +30,33 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes the tests of a file stay together; those of the OpenSearch cluster share one process."""
     for item in items:
         needs_cluster = "opensearch" in getattr(item, "fixturenames", ())
         item.add_marker(pytest.mark.xdist_group("opensearch" if needs_cluster else item.path.name))
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name data in a test's id by its size: a zip file holds the time, and the processes must agree about the ids."""
+    return f"{len(val)} bytes" if isinstance(val, bytes) else None
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """Undo what a test does to logging: a service that runs in this process sends all records to standard error."""
+    root = logging.getLogger()
+    names = ["pointsman", "uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"]
+    loggers = [(one, one.level, one.propagate, one.disabled, one.handlers[:]) for one in map(logging.getLogger, names)]
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for one, its_level, propagate, disabled, its_handlers in loggers:
+        one.setLevel(its_level)
+        one.propagate, one.disabled, one.handlers[:] = propagate, disabled, its_handlers
+    logging.captureWarnings(capture=False)
 
 
 @pytest.fixture(scope="session")
