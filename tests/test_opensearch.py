@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import base64
 import http.server
+import json
 import logging
+import re
+import ssl
 import threading
 import time
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from certificates import certificates
 from pointsman import errors
 from pointsman.filters import And, EndsWith, Equals, Exists, Not, PartOfText, Range
 from pointsman.store.base import NEAR, WORDS, Look
@@ -22,12 +27,14 @@ from proxy_kit import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from opensearch_kit import Cluster
     from pointsman.filters import Filter
     from pointsman.store.opensearch import OpenSearchBackend, OpenSearchStore
 
 THIN = [Document(str(number), "lamp" if number % 2 else "lamp post") for number in range(60)]
+READS = re.compile(r"GET /[^/]+|GET /[^/]+/_(doc|mapping)(/.*)?|POST /[^/]+/_(search|msearch|mget|count)")
 ABOUT = {"description": "", "indexing_technique": "hybrid"}
 
 
@@ -35,6 +42,54 @@ def opened(cluster: Cluster, prefix: str = "tests", shards: int = 3, replicas: i
     from pointsman.store.opensearch import OpenSearchBackend
 
     return OpenSearchBackend(f"{cluster.url}/{prefix}", shards=shards, replicas=replicas)
+
+
+@contextmanager
+def answering(
+    statuses: list[int] | None = None, headers: list[str] | None = None, context: ssl.SSLContext | None = None
+) -> Iterator[str]:
+    """A server that answers with these statuses, else with 404, and notes who asks; yields its address.
+
+    A status of 404 among them says that there is no such index, though ``GET`` finds it: this node is behind.
+    """
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            if headers is not None:
+                headers.append(self.headers.get("Authorization", ""))
+            status = statuses.pop(0) if statuses else None
+            missing = {"error": {"type": "index_not_found_exception", "reason": "no such index"}, "status": 404}
+            self.answer(status or 404, missing if status == 404 else {})
+
+        def do_GET(self) -> None:
+            self.answer(200, {})
+
+        def answer(self, status: int, content: Any) -> None:
+            body = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    class Quiet(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """A client without a certificate is turned away."""
+
+    server = Quiet(("127.0.0.1", 0), Handler)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -216,6 +271,43 @@ class TestKeeping:
             1, abs=1e-5
         )
 
+    def test_who_may_only_read_can_search(
+        self, opensearch: Cluster, backend: OpenSearchBackend, store: OpenSearchStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A reader makes no request that the role in docs/stores.md does not allow."""
+        from opensearchpy import exceptions
+
+        documents = odd_documents(20)
+        store.write(documents, vectors_of(documents), EMBEDDER)
+        backend.put_record("policy", "", "{}")
+        name = next(record.name for record in backend.datasets() if record.identity == store.info.identity)
+        with opened(opensearch, backend.prefix) as reader:
+            asked = reader._cluster.client.transport.perform_request
+
+            def reading(method: str, path: str, *more: Any, **named: Any) -> Any:
+                if not READS.fullmatch(f"{method} {path}"):
+                    raise exceptions.AuthorizationException(403, "security_exception", f"no permissions for {path}")
+                return asked(method, path, *more, **named)
+
+            monkeypatch.setattr(reader._cluster.client.transport, "perform_request", reading)
+            found = reader.open(name)
+            assert found is not None
+            looks = [Look("signal", vector_of("x"), 5, Equals("language", "en")), Look("lamp", vector_of("y"), 5)]
+            assert all(lists.documents for lists in found.search(looks))
+            assert found.score([Look("signal", vector_of("x"), 5)], [[document.id for document in documents[:3]]])
+            assert len(found.get([document.id for document in documents])) == found.count() == len(documents)
+            assert found.statistics().sequence == store.statistics().sequence
+            assert reader.record("policy") is not None
+            for call in (
+                lambda: found.write([Document("x", "x")]),
+                lambda: found.delete(["d1"]),
+                lambda: reader.drop(name),
+                lambda: reader.put_record("policy", "", "1"),
+            ):
+                with pytest.raises(errors.StoreError, match="connect as a user that may do this"):
+                    call()
+        assert store.count() == len(documents)
+
     def test_a_dropped_dataset_is_not_made_by_writing_to_it(self, backend: OpenSearchBackend, store: Any) -> None:
         backend.drop(name_of(backend, store))
         with pytest.raises(errors.StoreError, match="open it again"):
@@ -243,7 +335,7 @@ class TestAway:
         pytest.importorskip("opensearchpy")
         from pointsman.store.opensearch import OpenSearchBackend
 
-        with pytest.raises(errors.InputError, match="OpenSearch Serverless, which gives documents ids of its own"):
+        with pytest.raises(errors.InputError, match="OpenSearch Serverless, which assigns its own document ids"):
             OpenSearchBackend("opensearch+https://a1b2.eu-west-1.aoss.amazonaws.com:443/rails")
 
     @pytest.mark.parametrize(
@@ -263,63 +355,59 @@ class TestAway:
 
         headers: list[str] = []
 
-        class Asked(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                headers.append(self.headers.get("Authorization", ""))
-                self.send_response(404)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
+        if options is not None and "http_auth" in options:
+            pytest.importorskip("botocore")
+            from botocore.credentials import Credentials  # type: ignore[import-untyped]
+            from opensearchpy import RequestsAWSV4SignerAuth
 
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        server = http.server.HTTPServer(("127.0.0.1", 0), Asked)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        place = f"127.0.0.1:{server.server_port}"
-        client = None
-        if options is not None:
-            if "http_auth" in options:
-                pytest.importorskip("botocore")
-                from botocore.credentials import Credentials  # type: ignore[import-untyped]
-                from opensearchpy import RequestsAWSV4SignerAuth
-
-                signer = RequestsAWSV4SignerAuth(Credentials("AKID", "secret"), "eu-west-1", "es")
-                options = {"http_auth": signer, "connection_class": RequestsHttpConnection}
-            client = OpenSearch(f"http://{place}", **options)
-        with OpenSearchBackend(url.format(place), client=client) as backend:
-            assert backend.datasets() == []
-        server.shutdown()
-        thread.join()
-        server.server_close()
+            signer = RequestsAWSV4SignerAuth(Credentials("AKID", "secret"), "eu-west-1", "es")
+            options = {"http_auth": signer, "connection_class": RequestsHttpConnection}
+        with answering(headers=headers) as place:
+            client = None if options is None else OpenSearch(f"http://{place}", **options)
+            with OpenSearchBackend(url.format(place), client=client) as backend:
+                assert backend.datasets() == []
         assert headers
         assert headers[0].startswith(header)
+
+    def test_certificates_are_checked_on_both_sides(self, tmp_path: Path, monkeypatch: Any) -> None:
+        pytest.importorskip("opensearchpy")
+        from pointsman.store.opensearch import OpenSearchBackend, cluster
+
+        monkeypatch.setattr(cluster, "PATIENCE", 0.2)
+        files = certificates(tmp_path)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.authority)
+        context.load_cert_chain(files.server, files.server_key)
+        context.verify_mode = ssl.CERT_REQUIRED
+        own = f"client_cert={files.client}&client_key={files.client_key}"
+        with answering(context=context) as place:
+            url = f"opensearch+https://{place}/rails"
+            with OpenSearchBackend(f"{url}?ca_certs={files.authority}&{own}") as backend:
+                assert backend.datasets() == []
+            for options, reason in (
+                (own, "CERTIFICATE_VERIFY_FAILED"),
+                (f"ca_certs={files.authority}", "ssl|SSL|reset"),
+            ):
+                with OpenSearchBackend(f"{url}?{options}") as backend, pytest.raises(errors.StoreError, match=reason):
+                    backend.datasets()
 
     def test_a_busy_cluster_is_asked_again(self) -> None:
         pytest.importorskip("opensearchpy")
         from pointsman.store.opensearch import OpenSearchBackend
 
-        answers = [429, 503, 404]
+        answers = [429, 503]
 
-        class Busy(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.send_response(answers.pop(0))
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        server = http.server.HTTPServer(("127.0.0.1", 0), Busy)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        with OpenSearchBackend(f"opensearch://127.0.0.1:{server.server_port}") as backend:
+        with answering(answers) as place, OpenSearchBackend(f"opensearch://{place}") as backend:
             assert backend.datasets() == []
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        assert answers == []
+
+    def test_a_node_that_is_behind_is_not_believed(self) -> None:
+        """It reports an index as missing that the others have: after a restart, or while a new index becomes known."""
+        pytest.importorskip("opensearchpy")
+        from pointsman.store.opensearch import OpenSearchBackend
+
+        answers = [404, 404]
+        with answering(answers) as place, OpenSearchBackend(f"opensearch://{place}") as backend:
+            assert backend.datasets() == []
         assert answers == []
 
     def test_a_node_is_killed(self, opensearch: Cluster, backend: OpenSearchBackend, store: OpenSearchStore) -> None:

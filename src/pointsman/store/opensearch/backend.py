@@ -18,7 +18,7 @@ from pointsman.store.opensearch.queries import ANALYSIS, DERIVED, FORMAT, MOST, 
 from pointsman.store.opensearch.store import Factors, OpenSearchStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from opensearchpy import OpenSearch
@@ -118,7 +118,7 @@ class OpenSearchBackend(BaseBackend):
         record = document["_source"]
         alias = self._alias(record["identity"])
         if bm25:
-            log.warning("BM25 of dataset %r keeps the constants that its index was made with, not %s", name, dict(bm25))
+            log.warning("BM25 of dataset %r keeps the constants of its existing index, not %s", name, dict(bm25))
         return OpenSearchStore(self._cluster, alias, self._catalogue, _id(_DATASET, name), record, self._factors)
 
     def describe(self, name: str, description: str) -> None:
@@ -195,8 +195,13 @@ class OpenSearchBackend(BaseBackend):
     def _of_kind(self, kind: str) -> list[tuple[dict[str, Any], str]]:
         """Return all records of a kind, with their versions."""
         body = {"size": MOST, "query": {"term": {"kind": kind}}, "seq_no_primary_term": True}
-        answer = self._cluster.ask("POST", f"/{self._catalogue}/_search", body, accepted=(404,))
+        answer = self._search(body, accepted=(404,))
         return [] if answer is None else [(hit["_source"], _version(hit)) for hit in answer["hits"]["hits"]]
+
+    def _search(self, body: Mapping[str, Any], accepted: Sequence[int] = ()) -> Any:
+        """Search the catalogue; half an answer is none, so it is asked for again."""
+        path = f"/{self._catalogue}/_search"
+        return self._cluster.ask("POST", path, body, accepted=accepted, allow_partial_search_results=False)
 
     def _make(self) -> None:
         """Create the catalogue unless it exists."""
@@ -235,7 +240,7 @@ class OpenSearchBackend(BaseBackend):
         return Factors(bm25, cosines[f"{_PROBE}-1"], cosines[f"{_PROBE}-0"])
 
     def _probed(self, query: Mapping[str, Any]) -> dict[str, float]:
-        answer = self._cluster.ask("POST", f"/{self._catalogue}/_search", {"query": query, "_source": False})
+        answer = self._search({"query": query, "_source": False})
         return {hit["_id"]: hit["_score"] for hit in answer["hits"]["hits"]}
 
 

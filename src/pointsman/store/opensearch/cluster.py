@@ -1,7 +1,7 @@
 """The client of a cluster, and the translation of its errors.
 
-The client goes on to the next node if one does not answer. If the cluster refuses a request because it is busy (429,
-503), it is retried with growing pauses, for some seconds in total; so all requests must be safe to repeat.
+If a node does not answer, the client moves on to the next one. If the cluster refuses a request because it is busy
+(429, 503), it is retried with growing pauses, for some seconds in total; so all requests must be safe to repeat.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ except ImportError as error:
     raise MissingDependencyError("opensearch-py", "opensearch", "a workspace in OpenSearch") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 PATIENCE: Final = 10.0  # seconds for which temporary failures are retried
-_SECONDS: Final = 60.0  # for one answer
+_SECONDS: Final = 60.0  # per response
 _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
 _PAUSES: Final = (0.2, 0.5, 1.0)  # seconds before searches lost with a node are repeated
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SERVERLESS: Final = (".aoss.amazonaws.com", ".aoss.amazonaws.com.cn")
+_UNKNOWN_INDEX: Final = "index_not_found_exception"
 _OPTIONS: Final = frozenset({"insecure", "ca_certs", "client_cert", "client_key", "shards", "replicas"})
 
 
 class Address:
-    """A URL of a cluster, taken apart.
+    """The parsed URL of a cluster.
 
     Args:
         url: ``opensearch+https://user:password@host1:9200,host2:9200/prefix?shards=3&replicas=1``, or
             ``opensearch://`` without TLS, on this machine or with ``insecure=true``.
 
     Raises:
-        InputError: it cannot be read, or is not encrypted and goes elsewhere.
+        InputError: it is invalid, or would connect to another machine without encryption.
     """
 
     def __init__(self, url: str) -> None:
@@ -53,12 +54,12 @@ class Address:
         except ValueError:
             raise InputError(
                 "the URL of a cluster cannot be read; give one such as opensearch+https://host1:9200,host2:9200/prefix"
-            ) from None  # its text may hold a password
+            ) from None  # the error's text may contain a password
         self.options = options_of(parts.query, _OPTIONS)
         if serverless := [host["host"] for host in self.hosts if host["host"].endswith(_SERVERLESS)]:
             raise InputError(
-                f"{serverless[0]} is OpenSearch Serverless, which gives documents ids of its own and makes writes "
-                "visible when it likes; use a domain of the OpenSearch Service, or a cluster of your own"
+                f"{serverless[0]} is OpenSearch Serverless, which assigns its own document ids and delays the "
+                "visibility of writes; use a domain of the OpenSearch Service, or your own cluster"
             )
         elsewhere = next((host["host"] for host in self.hosts if host["host"] not in _HERE), None)
         self.secure = check_encrypted(parts, elsewhere, self.options)
@@ -69,7 +70,7 @@ class Address:
         self.label = f"{parts.scheme}://{quote(unquote(name)) + '@' if user else ''}{text}"
 
     def client(self) -> OpenSearch:
-        """A client for it."""
+        """Return a client for the cluster."""
         files: dict[str, Any] = {
             name: self.options[name] for name in ("ca_certs", "client_cert", "client_key") if name in self.options
         }
@@ -119,9 +120,10 @@ class Cluster:
             try:
                 return self.client.transport.perform_request(method, path, params=query or None, body=body)
             except exceptions.TransportError as error:
-                if error.status_code in accepted:
-                    return None
-                if not _passing(error) or time.monotonic() >= until:
+                behind = error.error == _UNKNOWN_INDEX and self._knows(path)
+                if time.monotonic() >= until or not (behind or _passing(error)):
+                    if error.status_code in accepted:
+                        return None
                     raise self.translated(error) from error
             except exceptions.OpenSearchException as error:
                 raise self.translated(error) from error
@@ -129,23 +131,50 @@ class Cluster:
             pause = min(2 * pause, 2.0)
 
     def make_index(self, name: str, body: object, *, accepted: Sequence[int] = ()) -> None:
-        """Create an index, and wait until the nodes know it: one that is behind would answer that there is none.
+        """Create an index, and wait until all nodes know it: a node that is behind would report it as missing.
 
         Raises:
             StoreError: see `ask`.
         """
         self.ask("PUT", f"/{name}", body, accepted=accepted)
-        until, known = time.monotonic() + PATIENCE, 0
+        self._wait_for_nodes(name, lambda _: True)
+
+    def add_field(self, name: str, field: str, mapping: Mapping[str, Any]) -> None:
+        """Add a field to an index or alias, and wait until all nodes know it.
+
+        Raises:
+            StoreError: see `ask`.
+        """
+        self.ask("PUT", f"/{name}/_mapping", {"properties": {field: mapping}})
+        self._wait_for_nodes(
+            name, lambda about: all(field in index["mappings"].get("properties", {}) for index in about.values())
+        )
+
+    def _wait_for_nodes(self, name: str, known: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Wait until each node knows an index in this way, or until patience ends."""
+        until, count = time.monotonic() + PATIENCE, 0
         nodes = len(getattr(self.client.transport, "hosts", None) or ()) or 1
-        while known < nodes and time.monotonic() < until:  # requests go to the nodes in turn
-            if self.ask("GET", f"/{name}", accepted=(404,), local=True) is None:
-                known = 0
+        while count < nodes and time.monotonic() < until:  # requests go to the nodes in turn
+            about = self.ask("GET", f"/{name}", accepted=(404,), local=True)
+            if about is None or not known(about):
+                count = 0
                 time.sleep(_PAUSE)
             else:
-                known += 1
+                count += 1
+
+    def _knows(self, path: str) -> bool:
+        """Whether there is an index that one node, which is behind the others, has reported as missing."""
+        index, _, rest = path.removeprefix("/").partition("/")
+        if not rest:
+            return False  # the request has asked for the index itself
+        try:
+            self.client.transport.perform_request("GET", f"/{index}")
+        except exceptions.OpenSearchException:
+            return False
+        return True
 
     def ask_many(self, path: str, lines: Iterable[Mapping[str, Any]], **parameters: object) -> Any:
-        """Return the answer to ``_msearch`` or ``_bulk``: a line of JSON for each mapping."""
+        """Return the answer to ``_msearch`` or ``_bulk``, sent as a line of JSON per mapping."""
         return self.ask("POST", path, "".join(f"{_encode(line)}\n" for line in lines), accepted=(), **parameters)
 
     def search_many(self, path: str, lines: Iterable[Mapping[str, Any]]) -> list[Any]:
@@ -163,7 +192,8 @@ class Cluster:
             failed = next((response for response in responses if "error" in response), None)
             if failed is None:
                 break
-            if pause is None or failed.get("status", 500) < 500:
+            behind = failed["error"].get("type") == _UNKNOWN_INDEX and self._knows(f"{path}/_msearch")
+            if pause is None or not (behind or failed.get("status", 500) >= 500):
                 raise self.complaint(failed["error"], failed.get("status"))
             time.sleep(pause)
         return responses
@@ -188,7 +218,7 @@ class Cluster:
 
     def complaint(self, error: Mapping[str, Any], status: int | None = None) -> StoreError:
         """Return the error reported for one part of a request."""
-        if status == 404 and error.get("type") in {"index_not_found_exception", "alias_missing_exception"}:
+        if status == 404 and error.get("type") in {_UNKNOWN_INDEX, "alias_missing_exception"}:
             return self.gone()
         causes = error.get("root_cause") or [error]
         kind = StoreUnavailableError if status is not None and status >= 500 else StoreError

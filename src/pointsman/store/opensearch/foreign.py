@@ -47,7 +47,7 @@ class _Fields:
 
     Attributes:
         index: the name or alias.
-        exact: for each key of the metadata, the field that holds its values as they are, and their kind.
+        exact: for each key of the metadata, the field with its unanalysed values, and their kind.
         facts: for `AttachedStore.info`.
     """
 
@@ -60,10 +60,10 @@ class IndexStore(AttachedStore):
     """An index as a read-only store.
 
     Args:
-        attachment: where it is, and what is what in it.
+        attachment: the location of the index, and the roles of its fields.
 
     Raises:
-        InputError: the URL cannot be used.
+        InputError: the URL is invalid.
     """
 
     kind = "opensearch index"
@@ -122,7 +122,7 @@ class IndexStore(AttachedStore):
         return int(self._cluster.ask("POST", f"/{self._fields.index}/_count", body)["count"])
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """See `Store`; brought to length 1."""
+        """See `Store`; scaled to length 1."""
         name = self._attachment.vector
         if name is None or not self._fields.facts.readable:
             raise self._cannot(Capability.VECTORS)
@@ -196,9 +196,7 @@ class IndexStore(AttachedStore):
     def _of_field(self, condition: Condition) -> dict[str, Any]:
         match condition:
             case PartOfText():
-                raise UnmetNeedError(
-                    f"{self._attachment.place}: an index that was attached cannot look for parts of strings"
-                )
+                raise UnmetNeedError(f"{self._attachment.place}: attached indexes do not support substring filters")
             case Range():
                 return self._within(condition)
             case Exists(key):
@@ -231,7 +229,7 @@ class IndexStore(AttachedStore):
             return self._known
 
     def _read(self) -> _Fields:
-        """What the cluster says of the index.
+        """Return what the cluster reports about the index.
 
         Raises:
             InputError: there is no such index or field, or it is of a type that cannot be used.

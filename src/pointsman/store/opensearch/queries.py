@@ -1,11 +1,11 @@
 r"""The index of a dataset, and searches and filters in OpenSearch's language.
 
-Filters need no mapping of their own: every value of a document's metadata is one term in the field ``facts``, put
-together of key, kind and value so that terms sort as values do. A range is then a range of terms, and it is exact for
-any number of keys: key, NUL, ``n`` and sixteen hexadecimal digits for a number; key, NUL, ``s`` and the text for a
-string. Strings beyond `LONGEST` characters are cut, and told apart by a hash; parts of them are looked for in pieces
-that overlap by as much as a part may have, and what they end with in a term of its own. An integer between two doubles
-has the digits of the lower one, and its distance from it.
+Filters need no separate mapping: every metadata value is one term in the field ``facts``, composed of key, kind and
+value so that terms sort like values: key, NUL, ``n`` and sixteen hexadecimal digits for a number; key, NUL, ``s`` and
+the text for a string. A range of values is then a range of terms, exact for any number of keys. Strings longer than
+`LONGEST` characters are cut and distinguished by a hash; their parts are found through pieces that overlap by the
+longest possible part, and their endings through a separate term. An integer between two doubles has the digits of the
+lower one, followed by its distance from it.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 DERIVED: Final = f"{DEFAULT_ANALYZER.fingerprint} facts 3"
-"""By what rules tokens and facts are made; those made by others are made anew."""
+"""Version of the rules for words and facts; those of other versions are rebuilt."""
 MOST: Final = 10_000
 """OpenSearch's limit on the results of one search."""
 LONGEST: Final = 150
-"""Characters of a string in terms, and so of a range's bound: Lucene accepts bounds of 1,000 bytes."""
+"""Maximum characters of a string in a term, and so of a range's bound: Lucene accepts bounds of 1,000 bytes."""
 _LONGEST_KEY: Final = 80
 _PIECE: Final = 1000  # characters of a long string in one term
 _LONGEST_PATTERN: Final = 1000  # OpenSearch's limit on regular expressions
@@ -258,11 +258,11 @@ def _within(condition: Range) -> dict[str, Any]:
 
 
 def _has_part(condition: PartOfText) -> dict[str, Any]:
-    """A part of a string, as a regular expression over whole terms, as those are in Lucene."""
+    """Return a query for a part of a string: a regular expression over whole terms, as Lucene requires."""
     part = condition.part
     if len(part) > LONGEST or "\U0010ffff" in part:  # U+10FFFF ends cut strings
         raise UnmetNeedError(
-            f"OpenSearch stores look for parts of at most {LONGEST:,} characters, without U+10FFFF; shorten the part"
+            f"OpenSearch stores match substrings of at most {LONGEST:,} characters, without U+10FFFF; shorten it"
         )
     name = _name(condition.key)
     if isinstance(condition, StartsWith) and not condition.ignore_case:
@@ -271,7 +271,7 @@ def _has_part(condition: PartOfText) -> dict[str, Any]:
     place = {Contains: f"[sp].*{letters}.*", StartsWith: f"s{letters}.*", EndsWith: f"[se].*{letters}"}[type(condition)]
     pattern = f"{''.join(map(_regular, name))}{place}"
     if len(pattern.encode("utf-16-le")) > 2 * _LONGEST_PATTERN:
-        raise UnmetNeedError("OpenSearch stores cannot look for a part that is so long; shorten it")
+        raise UnmetNeedError("this substring is too long for OpenSearch stores; shorten it")
     return {"regexp": {"facts": {"value": pattern, "flags": "NONE"}}}
 
 
@@ -288,7 +288,7 @@ def _bound(kind: str, value: Any, included: bool, *, above: bool) -> tuple[str, 
     if kind == "number":
         return _sortable(value), included
     if match := _SURROGATE.search(value):
-        # No stored value contains one, so whatever sorts after it begins with what sorts after all surrogates.
+        # Stored values contain no surrogates, so the bound is moved to the first text after all of them.
         value, included = f"{value[: match.start()]}\ue000", above
     if len(value) > LONGEST:
         raise UnmetNeedError(
@@ -307,7 +307,7 @@ def words(terms: Mapping[str, int], filters: Sequence[dict[str, Any]]) -> dict[s
 
 
 def holding(terms: Iterable[str]) -> dict[str, Any]:
-    """A search for how many documents there are, and how many of them have each of these words, in their order."""
+    """Return a search that counts all documents, and those that contain each of these words, in order."""
     each = {str(number): {"term": {"tokens": term}} for number, term in enumerate(terms)}
     return {
         "size": 0,

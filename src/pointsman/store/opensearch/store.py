@@ -75,9 +75,9 @@ _TOGETHER_BYTES: Final = 8_000_000
 _TRIES: Final = 20  # attempts of a write when others change the same documents
 _SHOWN: Final = {"includes": ["id", "text", "metadata"]}
 _HOLDING: Final = "holding"  # the search that counts documents with words, beside those of the lists
-_ORDER_BITS: Final = 20  # documents of one write are numbered below this
+_ORDER_BITS: Final = 20  # bits for the number of a document within a write
 _BARE: Final[Mapping[str, Any]] = {"term": {"embedded": False}}
-"""Of what has no vector."""
+"""The query for documents without a vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class OpenSearchStore(BaseStore):
         ]
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
-        """The searches for a look, by list, and the one that counts."""
+        """Return the searches for a look, by list, and the one that counts documents."""
         terms, vector = self._query(look)
         filters = [] if look.filters is None else [clause(look.filters)]
         size = min(look.depth, MOST)
@@ -217,7 +217,7 @@ class OpenSearchStore(BaseStore):
         return Lists(rankings, scores, documents, tuple(degraded), weight)
 
     def _idf(self, look: Look, answer: Mapping[str, Any]) -> float:
-        """The sum of the idf of a look's words, among the documents that are there."""
+        """Return the sum of the idf of a look's words over the existing documents."""
         documents, found = answer["hits"]["total"]["value"], answer["aggregations"]["words"]["buckets"]
         counts = query_terms(look.text or "").values()
         return sum(n * idf(documents, found[str(place)]["doc_count"]) for place, n in enumerate(counts))
@@ -283,7 +283,7 @@ class OpenSearchStore(BaseStore):
         return {id_: key for id_, key in keys_by_id.items() if key in records}
 
     def _records(self, keys: Sequence[str], fields: object) -> dict[str, Any]:
-        """Return what is currently stored under these keys, even if not yet visible to searches; skip unknown keys."""
+        """Return the stored records of these keys, even if not yet visible to searches; skip unknown keys."""
         records: dict[str, Any] = {}
         for part in batched([key for key in keys if key], _TOGETHER):
             answer = self._cluster.ask(
@@ -381,7 +381,7 @@ class OpenSearchStore(BaseStore):
     def _write(
         self, prepared: Sequence[Prepared], vectors: NDArray[np.float32] | None, *, stored_only: bool = False
     ) -> AddResult:
-        """Write until nobody else has written the same meanwhile."""
+        """Write, and retry documents that others have changed meanwhile."""
         pending = [
             (
                 item,
@@ -485,8 +485,7 @@ class OpenSearchStore(BaseStore):
                 "open it with the embedder that made them, or index the documents into a new dataset"
             )
         if self._dimensions is None:
-            mapping = {"properties": {"vector": vector_field(dimensions)}}
-            self._cluster.ask("PUT", f"/{self._alias}/_mapping", mapping)
+            self._cluster.add_field(self._alias, "vector", vector_field(dimensions))
             self._embedder, self._dimensions = name, dimensions
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
@@ -648,7 +647,7 @@ def _digest(item: Prepared, vector: NDArray[np.float32] | None) -> tuple[str, st
 
 
 def _same(source: Mapping[str, Any], digest: tuple[str, str | None]) -> bool:
-    """Whether this is what is stored; the vector is compared only if one is given."""
+    """Whether the stored document equals this one; the vector is compared only if one is given."""
     return source["digest"] == digest[0] and (digest[1] is None or source.get("vector_digest") == digest[1])
 
 
