@@ -50,7 +50,7 @@ def main() -> int:
     for what, count in sorted(soak.counts.items()):
         print(f"{count:8} {what}")
     for problem in soak.problems[:50]:
-        print(f"VIOLATION {problem[:400]}")
+        print(f"VIOLATION {problem[:1500]}")
     first, last, slope = soak.growth()
     print(f"memory of both workers: {first:.0f} MB, {last:.0f} MB later, {slope:+.2f} MB a minute")
     lost = sum("lost" in problem for problem in soak.problems)

@@ -66,7 +66,7 @@ _WAYS_BACK: Final = (
     "rebuild",
     "delete",
     "index the documents again",
-    "nobody is admitted",
+    "all requests are refused",
 )
 
 

@@ -124,7 +124,8 @@ class Soak:
         with self._lock:
             self.counts[f"{method} {path.rpartition('/')[2].partition('?')[0]} {status}"] += 1
         if status not in {200, 404, 507} and not (status == 503 and self._killed_at > began - 5):
-            self._note(f"{method} {path}: {status} {answer}")
+            log = [line for line in self._served.log[-20:] if "a disk is full" not in line]
+            self._note(f"{method} {path}: {status} {answer}; the log: {''.join(log)}")
         return status, answer
 
     def _note(self, problem: str) -> None:
@@ -262,7 +263,7 @@ class Soak:
                 if text not in ever.get((name, id_), ()):
                     self._note(f"{when}: wrong: {name}/{id_} is {text!r:.60}, which nobody has sent")
             for (where, id_), texts in before.items():
-                if where == name and after[where, id_] == texts and there.get(id_) not in texts:
+                if where == name and after[where, id_] is texts and there.get(id_) not in texts:
                     self._note(f"{when}: lost or wrong: {name}/{id_} is {there.get(id_)!r:.60}")
             self.counts[f"documents compared {when}"] += len(there)
 

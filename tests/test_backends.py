@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import uuid
@@ -198,6 +199,33 @@ class TestLocalBackend:
         for path in (tmp_path, tmp_path / "file"):
             with pytest.raises(errors.InputError, match="not a workspace"):
                 LocalBackend(path)
+
+    @pytest.mark.parametrize("name", ["workspace.json.4711-1.tmp", "workspace.json"])
+    def test_a_workspace_that_another_process_is_making_is_opened(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        exists = Path.exists
+
+        def made_just_after(path: Path) -> bool:
+            seen = exists(path)
+            if path.name == "workspace.json":
+                (tmp_path / name).write_text('{"format": 1}', "utf-8")
+            return seen
+
+        monkeypatch.setattr(Path, "exists", made_just_after)
+        backend = LocalBackend(tmp_path)
+        monkeypatch.undo()
+        backend.make()
+        assert LocalBackend(tmp_path).datasets() == []
+
+    @pytest.mark.parametrize("name", ["workspace.json", "policy.json", "datasets/rails/manifest.json"])
+    def test_a_pipe_is_not_waited_for(self, tmp_path: Path, name: str) -> None:
+        with Workspace(tmp_path, embedder=HashingEmbedder()) as workspace:
+            workspace.dataset("rails").add([Document("1", "lamp")])
+        (tmp_path / name).unlink(missing_ok=True)
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(errors.StoreError, match=f"{name}: it is not a regular file"):
+            LocalBackend(tmp_path).record("policy") or LocalBackend(tmp_path).about("rails")
 
     def test_a_damaged_record_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "policy.json").write_bytes(b"\xff")

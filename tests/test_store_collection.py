@@ -500,7 +500,7 @@ class TestDamage:
         content[place] ^= 1
         path.write_bytes(content)
         store = Collection(made / "one")
-        assert any("is not as it was written" in problem for problem in store.verify().problems)
+        assert any("does not match its checksum" in problem for problem in store.verify().problems)
         store.close()
 
     def test_leftovers_of_killed_writers_go(self, made: Path) -> None:
@@ -602,3 +602,20 @@ class TestLog:
         assert np.isnan(store.vectors.score(unit("q"), [7])[0])
         sound(store)
         assert store.embedder == EMBEDDER
+
+
+class TestLeftovers:
+    def test_a_file_of_deletions_from_a_write_that_was_interrupted(self, tmp_path: Path) -> None:
+        """A full disk or a kill before the commit leaves it, and the next write has the same name for its own."""
+        with closing(Collection(tmp_path / "a")) as store:
+            add(store, corpus(50))
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        with closing(Collection(tmp_path / "b")) as other:
+            other.delete(["d7"])
+        (name,) = {path.name for path in (tmp_path / "b" / "keyword").glob("*.del")}
+        with closing(Collection(tmp_path / "a")) as store:
+            assert store.keyword.shown == store.truth.sequence(), "it is open before the file is there"
+            (tmp_path / "a" / "keyword" / name).write_bytes(b"half of it")
+            store.delete(["d7"])
+            assert (tmp_path / "a" / "keyword" / name).read_bytes() != b"half of it"
+            sound(store)

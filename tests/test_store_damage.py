@@ -227,3 +227,23 @@ def test_a_document_that_lost_its_row_is_not_taken_for_a_deleted_one(workspace: 
         change(workspace, CHANGES["a row that is gone"])
         with pytest.raises(CorruptStoreError, match="was not deleted"):
             store.fetch([key])
+
+
+def test_an_entry_of_the_index_of_sources_that_leads_to_another_row(tmp_path: Path) -> None:
+    path = tmp_path / "w" / "datasets" / "notes" / "documents.sqlite"
+    with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+        dataset = workspace.dataset("notes")
+        dataset.add([Document(f"d{number}", f"text {number}", {"source": f"s{number % 3}.md"}) for number in range(9)])
+        assert dataset.ids(source="s1.md") == ["d1", "d4", "d7"]
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'documents_source'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    content = bytearray(path.read_bytes())
+    place = content.index(b"s1.md\x05", (page - 1) * size, page * size) + 5
+    content[place] ^= 2  # the key after the value: 5, of d4, becomes 7, of d6
+    path.write_bytes(content)
+    with (
+        Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace,
+        pytest.raises(CorruptStoreError, match=r"index of sources lists document 'd6' for 's1.md'.*repair"),
+    ):
+        workspace.dataset("notes").ids(source="s1.md")

@@ -385,3 +385,16 @@ def test_a_reader_that_heals_lets_the_writer_on(tmp_path: Path) -> None:
     assert [key for key, _ in reader.keyword.search("zebra", 5)] == [1]
     behind.close()
     reader.close()
+
+
+def test_an_index_is_opened_again_after_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tantivy keeps some memory of each commit as long as the index is open."""
+    monkeypatch.setattr("pointsman.store.local.keyword._RELOADS", 3)
+    with dataset(tmp_path) as writing, dataset(tmp_path) as reading:
+        for number in range(12):
+            with writing.writing():
+                writing.add([document(str(number))])
+            for one in (writing, reading):
+                assert len(found(one, "signal")) == number + 1
+        assert all(one._local.collection.keyword._reloads <= 3 for one in (writing, reading))
+        sound(writing._local.collection)

@@ -3,8 +3,8 @@
 `open_backend` selects one by URL: ``postgresql://…``, ``opensearch+https://…``, a folder. A package adds a scheme with
 an entry point of the group ``pointsman.plugins``, named ``store.<scheme>``: a callable that takes the URL.
 
-Records are small texts beside the datasets, such as a policy or keys, each under a kind and a name. A record can be
-replaced on the condition that it has not changed since it was read.
+Records are small texts beside the datasets, such as a policy or keys, each with a kind and a name. A record can be
+replaced on condition that it has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ NEW: Final = ""
 
 _MANIFEST: Final = "workspace.json"
 _DATASETS: Final = "datasets"
+_REMEMBERED: Final = 10_000  # manifests that are read again only when they change
 _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _LONGEST_NAME: Final = 128
@@ -54,7 +55,7 @@ _PATIENCE: Final = 10.0  # seconds; changing a record takes milliseconds
 
 @dataclass(frozen=True, slots=True)
 class DatasetRecord:
-    """What is known about a dataset without opening it.
+    """The description of a dataset, available without opening it.
 
     Attributes:
         name: unique in its backend.
@@ -89,7 +90,7 @@ class Backend(Protocol):
         ...
 
     def datasets(self) -> list[DatasetRecord]:
-        """Returns all datasets, by name."""
+        """Return all datasets, by name."""
         ...
 
     def create(self, name: str, about: Mapping[str, Any]) -> Store:
@@ -102,7 +103,7 @@ class Backend(Protocol):
         ...
 
     def open(self, name: str, bm25: Mapping[str, float] | None = None) -> Store | None:
-        """Returns the store of a dataset; None if no dataset has this name.
+        """Return the store of a dataset; None if no dataset has this name.
 
         Args:
             name: the name of the dataset.
@@ -128,11 +129,11 @@ class Backend(Protocol):
         ...
 
     def record(self, kind: str, name: str = "") -> Record | None:
-        """Returns a record; None if it does not exist."""
+        """Return a record; None if it does not exist."""
         ...
 
     def records(self, kind: str) -> dict[str, Record]:
-        """Returns all records of a kind, by name."""
+        """Return all records of a kind, by name."""
         ...
 
     def put_record(self, kind: str, name: str, value: str | None, expected_version: str | None = None) -> str:
@@ -158,7 +159,7 @@ class Backend(Protocol):
 
 
 class BaseBackend:
-    """What implementations share."""
+    """The base class of backends, usable as context managers."""
 
     def close(self) -> None:
         """See `Backend`."""
@@ -210,6 +211,7 @@ class LocalBackend(BaseBackend):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._abouts: dict[str, tuple[object, DatasetRecord | None]] = {}  # with the stamp of the manifest, by name
         self._check()
 
     @property
@@ -227,7 +229,7 @@ class LocalBackend(BaseBackend):
                 file.write(json.dumps({"format": FORMAT}).encode())
 
     def folder(self, name: str) -> Path:
-        """Returns the folder of a dataset."""
+        """Return the folder of a dataset."""
         return self.path / _DATASETS / name
 
     def datasets(self) -> list[DatasetRecord]:
@@ -299,7 +301,7 @@ class LocalBackend(BaseBackend):
                 remove_file(path)
                 return NEW
             with replacing(path) as file:
-                Path(file.name).chmod(0o600)  # before anything is written to it
+                Path(file.name).chmod(0o600)  # before anything is written
                 file.write(value.encode())
             return _version(value.encode())
 
@@ -308,14 +310,14 @@ class LocalBackend(BaseBackend):
         return self.path / kind / f"{quote(name, safe=' ')}.json" if name else self.path / f"{kind}.json"
 
     def _read(self, path: Path) -> Record | None:
+        from pointsman.store.local.files import read_regular, store_error
+
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
             return Record(data.decode(), _version(data))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            from pointsman.store.local.files import store_error
-
             raise store_error(path, error) from error
         except UnicodeDecodeError as error:
             raise CorruptStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
@@ -326,15 +328,31 @@ class LocalBackend(BaseBackend):
         return self.folder(name)
 
     def names(self) -> list[str]:
-        """The names of all datasets, sorted."""
+        """Return the names of all datasets, sorted."""
         folders = _listed(self.path / _DATASETS)
         return [path.name for path in folders if not path.name.startswith(".") and _holds_dataset(path)]
 
     def about(self, name: str) -> DatasetRecord | None:
-        """Returns the record of a dataset; None if no dataset has this name."""
+        """Return the record of a dataset; None if no dataset has this name."""
+        from pointsman.store.local.files import file_stamp
+
+        if name.startswith("."):  # a dataset that is being deleted
+            return None
+        stamp = file_stamp(self.folder(name) / "manifest.json")
+        if stamp == "absent":
+            return None
+        known, record = self._abouts.get(name, (None, None))
+        if stamp != known:
+            record = self._read_about(name)
+            if len(self._abouts) >= _REMEMBERED:
+                self._abouts.clear()
+            self._abouts[name] = stamp, record
+        return record
+
+    def _read_about(self, name: str) -> DatasetRecord | None:
         from pointsman.store.local.collection import read_manifest
 
-        about = None if name.startswith(".") else read_manifest(self.folder(name))  # a dot: being deleted
+        about = read_manifest(self.folder(name))
         if about is None:
             return None
         settings = {
@@ -345,27 +363,34 @@ class LocalBackend(BaseBackend):
         technique = about.get("indexing_technique", "hybrid")
         return DatasetRecord(name, about.get("description", ""), technique, about.get("identity", ""), settings)
 
+    def _is_foreign(self) -> bool:
+        try:
+            names = {entry.name for entry in self.path.iterdir()}
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:
+            return True
+        # Another process may be making the workspace, or was killed doing it: the manifest has a temporary name then.
+        return bool(names) and not any(name == _DATASETS or name.startswith(_MANIFEST) for name in names)
+
     def _check(self) -> None:
-        from pointsman.store.local.files import translated
+        from pointsman.store.local.files import read_regular, translated
 
         if _SURROGATE.search(str(self.path)):
             raise InputError(f"the path {str(self.path)!r} is not UTF-8, which the index needs; name another path")
         manifest = self.path / _MANIFEST
         with translated(self.path):
             if not manifest.exists():
-                if self.path.exists() and (
-                    not self.path.is_dir() or (any(self.path.iterdir()) and not (self.path / _DATASETS).exists())
-                ):
+                if self._is_foreign():
                     raise InputError(f"{self.path} is not a workspace and not an empty folder; name another path")
                 return
         try:
             with translated(manifest):
-                text = manifest.read_text("utf-8")
-            version = json.loads(text)["format"]
+                version = json.loads(read_regular(manifest))["format"]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptStoreError(
-                f"{manifest} cannot be read ({error}); restore it from a backup, or delete it: it says nothing else "
-                f"than that this is a workspace of format {FORMAT}"
+                f"{manifest} cannot be read ({error}); restore it from a backup, or delete it: it only "
+                f"records that this is a workspace of format {FORMAT}"
             ) from error
         if version != FORMAT:
             raise FormatVersionError(
@@ -375,10 +400,10 @@ class LocalBackend(BaseBackend):
 
 
 def _listed(folder: Path) -> list[Path]:
-    """What is in a folder, sorted; nothing where there is none. In one that must not be read ``glob`` sees nothing.
+    """Return the entries of a folder, sorted; none if it is missing. ``glob`` would hide that a folder is unreadable.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the folder cannot be read.
     """
     from pointsman.store.local.files import translated
 
@@ -390,7 +415,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _holds_dataset(folder: Path) -> bool:
-    """Whether a folder is a dataset's; one that must not be looked into is not taken for none."""
+    """Whether a folder holds a dataset; an unreadable one counts as a dataset."""
     try:
         return (folder / "manifest.json").exists()
     except PermissionError:
@@ -412,7 +437,7 @@ def _changing(path: Path) -> Iterator[None]:
 
 
 def _bm25(settings: Mapping[str, Any]) -> dict[str, float]:
-    """The BM25 settings of a dataset; `Dataset.save` puts them in a nested mapping."""
+    """Return the BM25 settings of a dataset; `Dataset.save` stores them in a nested mapping."""
     bm25 = settings.get("bm25", {})
     return {
         "k1": float(settings.get("bm25_k1", bm25.get("k1", 1.2))),
@@ -425,7 +450,7 @@ def _version(data: bytes) -> str:
 
 
 def open_backend(where: str | os.PathLike[str] | Backend, **options: Any) -> Backend:
-    """Returns the backend for a URL or a folder.
+    """Return the backend for a URL or a folder.
 
     Args:
         where: a path, or a URL such as ``file:rails`` or ``postgresql://user@host/database?schema=rails``; a backend

@@ -34,7 +34,7 @@ class BM25IndexManager:
 
     Args:
         index_path: the directory of the index.
-        vector_store: its source: a dataset in a folder, or any `pointsman.store.local.keyword.Source`.
+        vector_store: its source: a dataset in a folder, or any `pointsman.store.local.keyword.DocumentSource`.
         bm25_k1: term frequency saturation, applied exactly.
         bm25_b: length normalisation, applied exactly.
         bm25_auto_sync: update the index before every search; if another process maintains it, read what that process
@@ -54,7 +54,7 @@ class BM25IndexManager:
     ) -> None:
         self.index_path = Path(index_path)
         make_directory(self.index_path)
-        store = getattr(vector_store, "store", vector_store)  # of a dataset
+        store = getattr(vector_store, "store", vector_store)  # if a dataset
         vector_store = getattr(getattr(store, "collection", None), "truth", vector_store)
         self.vector_store = vector_store
         self._index = KeywordIndex(

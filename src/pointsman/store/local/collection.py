@@ -44,6 +44,7 @@ from pointsman.store.local.files import (
     directory_aside,
     file_stamp,
     make_directory,
+    read_regular,
     remove_directory,
     replacing,
     steady,
@@ -86,7 +87,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     """
     path = directory / MANIFEST
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        manifest: dict[str, Any] = json.loads(read_regular(path))
         version = int(manifest["format"])
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -102,7 +103,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     check = manifest.pop("checksum", None)
     if check != (_checksum(manifest) if version == FORMAT else None):
         raise CorruptStoreError(
-            f"{path} is not as it was written; 'pointsman verify --repair' takes it as it is, "
+            f"{path} does not match its checksum; 'pointsman verify --repair' accepts it unchanged, "
             "or restore it from a backup"
         )
     return manifest
@@ -336,11 +337,11 @@ class Collection:
         if now > self._look_again:
             if file_stamp(self._manifest_path) != self._stamp and self.replaced:
                 raise _replaced(self._directory)
-            self._look_again = now + _LOOK_SECONDS  # not where it is replaced: the next one is told as well
+            self._look_again = now + _LOOK_SECONDS  # not set if it was replaced: the next search is to raise too
         seq = self.truth.sequence()
         if self._seen == seq == self.keyword.applied and self._columns_seq in (seq, -1) and not self._wants_base:
             return
-        if self._deriving.acquire(blocking=False):  # else another thread is at it; this search takes what there is
+        if self._deriving.acquire(blocking=False):  # else another thread is updating; this search uses what there is
             try:
                 self._derive_in_memory(save=False)
             finally:
@@ -704,7 +705,7 @@ class Collection:
                 raise CorruptStoreError(
                     f"{self._directory / TRUTH} or its log is damaged: the last transactions are missing (there are "
                     f"{self.truth.sequence()}, and {self.keyword.applied} were indexed); 'pointsman verify --repair' "
-                    "goes on without them, or restore it from a backup"
+                    "continues without them, or restore it from a backup"
                 )
         except BaseException:
             self._lock.release()

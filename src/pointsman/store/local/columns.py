@@ -1,14 +1,14 @@
 """Metadata as columns in memory: a filter over a hundred thousand documents in hundredths of a millisecond.
 
-Each pair of metadata key and kind of value (see `pointsman.filters`) is a column of its own: numbers and
-booleans as doubles, strings as codes into a sorted vocabulary, so equality and ranges are one or two passes
-of numpy. Integers that no double is equal to are kept as strings are.
+Each pair of metadata key and kind of value (see `pointsman.filters`) has its own column: numbers and booleans are
+stored as doubles, strings as codes into a sorted vocabulary, so equality and ranges take one or two numpy passes.
+Integers that no double represents exactly are stored like strings.
 
-Of long strings the vocabulary holds the beginning and a hash: enough for equality, and for ranges and prefixes that
-are short. What takes whole strings, or ids or texts, is answered by a look at all documents.
+For a long string the vocabulary holds its beginning and a hash, which is enough for equality and for short ranges and
+prefixes. Conditions that need whole strings, ids or texts are answered by scanning all documents.
 
-Rows are only ever appended. A document that is replaced gets a new row, the old one is dead; when the dead
-outnumber the living the columns are compacted. So every change costs in proportion to itself, over time.
+Rows are append-only. A replaced document gets a new row and its old row is dead; when dead rows outnumber living
+ones, the columns are compacted. The amortised cost of a change is therefore proportional to its size.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ Condition = Equals | In | Range | PartOfText | Exists
 Scan = Callable[[Condition], Keys]
 
 _LONGEST: Final = 64
-"""Characters of a string that are held."""
-_BATCH = 65_536  # documents taken in between two moves from Python lists to arrays
+"""How many characters of a string are kept."""
+_BATCH = 65_536  # documents collected in Python lists before they move to arrays
 
 
 class Columns:
     """The filterable metadata of one dataset.
 
-    Nothing is held until the first question: then ``load`` is called once for all documents of the truth,
-    and from there on `put` and `remove` keep the columns current (before, they do nothing). So call them
-    after the truth has changed, and let ``load`` wait for nobody who may be in `put` or `remove`.
+    The columns are loaded on first use: ``load`` is called once for all documents of the truth, and from then on
+    `put` and `remove` keep the columns current (before that, they do nothing). Call them after the truth has changed.
+    ``load`` must not wait for a thread that may be in `put` or `remove`.
 
-    Any number of threads may ask while others change; a lock lets one in at a time.
+    Thread-safe: one lock guards reads and changes.
 
     Args:
-        load: Gives every key with its metadata. Without it the columns begin empty.
-        scan: Gives the keys of the documents that meet a condition, by a look at all of them. Without it long strings
-            are held whole, and there are no ids and texts.
+        load: Yields every key with its metadata. Without it the columns start empty.
+        scan: Returns the keys of the documents that meet a condition by scanning all documents. Without it long
+            strings are kept whole, and conditions on ids and texts match nothing.
     """
 
     def __init__(self, load: Callable[[], Pairs] | None = None, scan: Scan | None = None) -> None:
@@ -81,33 +81,33 @@ class Columns:
         self.put_many([(key, metadata)])
 
     def put_many(self, pairs: Pairs) -> None:
-        """Insert or replace documents; of a repeated key the last counts."""
+        """Insert or replace documents; if a key repeats, its last document wins."""
         with self._lock:
             if self._table is not None:
                 self._table.put(pairs)
 
     def remove(self, key: int) -> None:
-        """Forget a document; an unknown key is fine."""
+        """Remove a document; an unknown key is ignored."""
         with self._lock:
             if self._table is not None:
                 self._table.remove(key)
 
     @property
     def loaded(self) -> bool:
-        """Whether anything is held yet; until then changes need not be told."""
+        """Whether the columns are loaded; until then changes need not be reported."""
         return self._table is not None
 
     def forget(self) -> None:
-        """Drop everything; the next question loads anew. Without ``load`` the columns are then empty."""
+        """Drop everything; the next use loads again. Without ``load`` the columns are then empty."""
         with self._lock:
             self._table = _Table(self._scan) if self._load is None else None
             self._aligned = None
 
     def mask(self, filter: Filter, keys: NDArray[np.int64]) -> NDArray[np.bool_]:  # noqa: A002
-        """Which of ``keys`` match, in their order; a key that is not here never does.
+        """Return a mask of the ``keys`` that match, in their order; unknown keys never match.
 
-        A read-only array (``keys.flags.writeable = False``) is taken to stay as it is: where it was asked
-        for before, its place in the columns is remembered, which makes long arrays several times faster.
+        A read-only array (``keys.flags.writeable = False``) is assumed never to change: its rows are cached between
+        calls, which makes long arrays several times faster.
         """
         with self._lock:
             table = self._ready()
@@ -122,13 +122,13 @@ class Columns:
             return np.append(full, False)[rows_or_all]  # unknown keys are row -1, the one appended
 
     def allowed(self, filter: Filter) -> NDArray[np.int64]:  # noqa: A002
-        """The keys that match, ascending."""
+        """Return the keys that match, ascending."""
         with self._lock:
             table = self._ready()
             return np.sort(table.keys.view[table.evaluate(filter) & table.alive.view])
 
     def __len__(self) -> int:
-        """How many documents there are."""
+        """Return the number of documents."""
         with self._lock:
             return self._ready().living
 
@@ -141,7 +141,7 @@ class Columns:
         return self._table
 
     def _align(self, table: _Table, keys: Keys) -> Keys | None:
-        """The rows of ``keys``; None stands for the first ``len(keys)`` rows as they are."""
+        """Return the rows of ``keys``, or None if they are the first ``len(keys)`` rows in order."""
         if self._aligned is not None:
             cached_keys, version, rows = self._aligned
             if cached_keys is keys and version == table.version and not keys.flags.writeable:
@@ -154,7 +154,7 @@ class Columns:
 
 
 class _Growing:
-    """An array with room at its end; the room is filled with ``blank``."""
+    """A growable array; its spare room is filled with ``blank``."""
 
     __slots__ = ("_blank", "_data", "size")
 
@@ -181,15 +181,15 @@ class _Growing:
 
 
 class _RowOf:
-    """The living row of each key: a table for keys as dense as counters are, a dict for the others."""
+    """The living row of each key: a table for keys as dense as counters, a dict for the others."""
 
     def __init__(self) -> None:
         self._table = _Growing(np.int32, -1)
         self._others: dict[int, int] = {}
 
     def set(self, keys: Keys, rows: NDArray[np.int64], living: int) -> None:
-        """Of a repeated key the last row counts."""
-        # at most 64 bytes of table for each document, which is what a dict would take
+        """Assign rows to keys; if a key repeats, its last row wins."""
+        # at most 64 bytes of table per document, about the size of a dict entry
         inside = (keys >= 0) & (keys < 16 * living + 2**20)
         if self._others:
             inside &= [int(key) not in self._others for key in keys]
@@ -204,7 +204,7 @@ class _RowOf:
             self._table.view[key] = -1
 
     def rows(self, keys: Keys) -> NDArray[np.int64]:
-        """-1 where a key is unknown."""
+        """Return the row of each key, -1 for unknown keys."""
         inside = (keys >= 0) & (keys < self._table.size)
         if inside.all():
             return self._table.view[keys].astype(np.int64)
@@ -217,10 +217,11 @@ class _RowOf:
 
 
 class _Column(ABC):
-    """The values of one metadata key that are of one kind.
+    """The values of one metadata key and one kind.
 
-    The first values of all rows make a plane, an array as long as the table, the second values another, and so on as
-    long as an eighth of the rows has that many. What is left, so all of a rare key, is kept as pairs of row and value.
+    The first values of all rows form a plane, an array as long as the table; the second values form another, and so
+    on, as long as an eighth of the rows have that many. The rest, including all values of a rare key, are kept as
+    pairs of row and value.
     """
 
     __slots__ = ("_cells", "_new_cells", "_new_rows", "_patience", "_planes", "_rows")
@@ -233,12 +234,12 @@ class _Column(ABC):
         self._fill([], np.empty(0, np.int32), np.empty(0, self.dtype), 0)
 
     def add(self, row: int, content: Any) -> None:
-        """Note a value; `settle` takes it in. Rows come in ascending order."""
+        """Queue a value until `settle`. Rows arrive in ascending order."""
         self._new_rows.append(row)
         self._new_cells.append(self._encode(content))
 
     def settle(self, size: int) -> None:
-        """Move what was noted into the arrays; a row's values are always settled together."""
+        """Move the queued values into the arrays; a row's values are always settled together."""
         rows, cells = np.array(self._new_rows, np.int32), np.array(self._new_cells, self.dtype)
         self._new_rows, self._new_cells = [], []
         for plane in self._planes:
@@ -249,11 +250,11 @@ class _Column(ABC):
             self._fill(self._planes, self._rows.view, self._cells.view, size)
 
     def tidy(self, slack: int) -> None:  # noqa: B027  # numbers have nothing to tidy
-        """Do what is better done once for many changes; ``slack`` is how little is not worth it."""
+        """Do maintenance that pays off once per many changes; up to ``slack`` pending entries are left alone."""
 
     def hits(self, test: Test, size: int, rows: NDArray[np.int64] | None) -> Bools:
-        """Which rows (of the first ``size``, or of those given) have a value that passes."""
-        here = None if self._rows.size else rows  # pairs are looked up by row only in a mask of all
+        """Return a mask of the rows (the first ``size``, or those given) that have a value passing the test."""
+        here = None if self._rows.size else rows  # pairs can only be looked up by row in a mask of all rows
         result: Bools | None = None
         for plane in self._planes:
             plane.grow(size)
@@ -269,7 +270,7 @@ class _Column(ABC):
         return matches
 
     def compact(self, alive: Bools, renumbered: NDArray[np.int64], size: int) -> bool:
-        """Keep the living rows under their new numbers; False when nothing is left."""
+        """Keep the living rows under their new numbers; return False when nothing is left."""
         present = [np.flatnonzero(self.anything()(plane.view)) for plane in self._planes]
         cells = np.concatenate(
             [*(plane.view[rows] for plane, rows in zip(self._planes, present, strict=True)), self._cells.view]
@@ -282,7 +283,7 @@ class _Column(ABC):
         return bool(len(rows))
 
     def _fill(self, planes: list[_Growing], rows: NDArray[Any], cells: NDArray[Any], size: int) -> None:
-        """Keep the planes, lay as many more as these pairs (rows ascending) are worth, keep the rest as pairs."""
+        """Keep the planes, add as many as these pairs (rows ascending) justify, and keep the rest as pairs."""
         self._planes = planes
         while np.count_nonzero(_leading(rows)) * 8 > size:
             self._planes.append(_Growing(self.dtype, self.missing))
@@ -290,7 +291,7 @@ class _Column(ABC):
         self._rows, self._cells = _Growing(np.int32), _Growing(self.dtype)
         self._rows.extend(rows)
         self._cells.extend(cells)
-        self._patience = 2 * len(rows)  # look again when there are twice as many, so looking costs little
+        self._patience = 2 * len(rows)  # check again only when the pairs have doubled, so checks stay cheap
 
     def _encode(self, content: Any) -> Any:
         return content
@@ -300,19 +301,19 @@ class _Column(ABC):
 
     @abstractmethod
     def anything(self) -> Test:
-        """The test that every value passes."""
+        """Return the test that every value passes."""
 
     @abstractmethod
     def one_of(self, contents: Sequence[Any]) -> Test:
-        """The test for equality with any of these."""
+        """Return the test for equality with any of these values."""
 
     @abstractmethod
     def within(self, interval: Interval) -> Test:
-        """The test for a range."""
+        """Return the test for a range."""
 
 
 class _Numbers(_Column):
-    """Doubles; NaN is no value, and passes no comparison."""
+    """Doubles; NaN means no value and passes no comparison."""
 
     __slots__ = ()
     dtype = np.float64
@@ -340,7 +341,7 @@ class _Numbers(_Column):
 
 
 def _as_double(bound: Any, included: bool, *, above: bool) -> tuple[float | None, bool]:
-    """The bound of a range among doubles; an integer that is none has a neighbour in its place."""
+    """Return a range bound as a double and whether it is included; an integer that is none becomes the nearest one."""
     if bound is None or isinstance(bound, float):
         return bound, included
     double = float(bound)
@@ -348,7 +349,7 @@ def _as_double(bound: Any, included: bool, *, above: bool) -> tuple[float | None
 
 
 class _Vocabulary(_Column):
-    """Codes: places in a sorted vocabulary, and after its end those of new values, as they came."""
+    """Codes: positions in a sorted vocabulary, followed by those of new values in order of arrival."""
 
     __slots__ = ("_fresh", "_sorted")
     dtype = np.int32
@@ -367,7 +368,7 @@ class _Vocabulary(_Column):
         return lambda cells: _one_of(cells, codes)
 
     def passing(self, test: Callable[[str], bool]) -> Test:
-        """The test that each value of the vocabulary is put to."""
+        """Return the test that applies ``test`` to each value of the vocabulary once."""
         passed = np.array([*map(test, self._sorted), *map(test, self._fresh), False], np.bool_)  # the last is for -1
         return lambda cells: passed[cells]
 
@@ -389,18 +390,18 @@ class _Vocabulary(_Column):
         return test
 
     def tidy(self, slack: int) -> None:
-        """Sort the new strings in when there are many of them, so that the cost of it is shared."""
+        """Merge the new strings into the sorted vocabulary once there are many, to amortise the cost."""
         if len(self._fresh) > max(slack, len(self._sorted) // 4):
             texts = [*self._sorted, *self._fresh]
             order = sorted(range(len(texts)), key=texts.__getitem__)
-            codes = np.full(len(texts) + 1, -1, np.int32)  # the last place is for -1: no value stays no value
+            codes = np.full(len(texts) + 1, -1, np.int32)  # the last position maps -1 (no value) to itself
             codes[order] = np.arange(len(texts), dtype=np.int32)
             self._sorted, self._fresh = [texts[place] for place in order], {}
             for array in (self._cells, *self._planes):
                 array.view[:] = codes[array.view]
 
     def _entry(self, content: Any) -> Any:
-        """What the vocabulary holds of a value."""
+        """Return the form of a value that the vocabulary holds."""
         return content
 
     def _code(self, entry: Any) -> int | None:
@@ -415,7 +416,7 @@ class _Vocabulary(_Column):
         return code
 
     def _recode(self, cells: NDArray[Any]) -> NDArray[Any]:
-        """Forget the strings that no document has any more."""
+        """Drop the strings that no document uses any more."""
         texts = [*self._sorted, *self._fresh]
         used = np.unique(cells).tolist()
         order = sorted(used, key=texts.__getitem__)
@@ -427,10 +428,10 @@ class _Vocabulary(_Column):
 
 
 class _Strings(_Vocabulary):
-    """Strings, of which long ones may be cut.
+    """Strings; long ones may be cut.
 
     Args:
-        whole: whether they are held whole.
+        whole: whether long strings are kept whole.
     """
 
     __slots__ = ("_whole", "cut")
@@ -439,7 +440,7 @@ class _Strings(_Vocabulary):
         super().__init__()
         self._whole = whole
         self.cut = False
-        """Whether some string is not here as a whole."""
+        """Whether some string has been cut."""
 
     def _entry(self, content: Any) -> Any:
         if self._whole or len(content) <= _LONGEST:
@@ -453,7 +454,7 @@ class _Strings(_Vocabulary):
 
 
 def _beginning(condition: Condition) -> int | float:
-    """How many characters of a string decide; all of them where nobody knows."""
+    """Return how many leading characters decide a condition; infinity when all may matter."""
     match condition:
         case Range(interval=interval):
             return max(len(bound) for bound in (interval.low, interval.high) if bound is not None)
@@ -464,12 +465,12 @@ def _beginning(condition: Condition) -> int | float:
 
 
 def _leading(rows: NDArray[Any]) -> Bools:
-    """Where a row differs from the one before it."""
+    """Return a mask of the rows that differ from the row before."""
     return np.append(np.ones(min(1, len(rows)), np.bool_), rows[1:] != rows[:-1])
 
 
 def _lay(plane: _Growing, rows: NDArray[Any], cells: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Put the first value of each row into the plane; gives what is left."""
+    """Put the first value of each row into the plane; return the remaining rows and values."""
     if not len(rows):
         return rows, cells
     leading = _leading(rows)
@@ -490,7 +491,7 @@ def _one_of(cells: NDArray[Any], values: Sequence[Any]) -> Bools:
 
 
 def _kind(kind: Kind, content: Any) -> Kind | Literal["integer"]:
-    """What a column holds: integers that no double is equal to go apart."""
+    """Return the kind of column for a value: integers that no double represents exactly are kept apart."""
     return "integer" if kind == "number" and isinstance(content, int) else kind
 
 
@@ -506,7 +507,7 @@ class _Table:
         self.keys = _Growing(np.int64)
         self.alive = _Growing(np.bool_)
         self.living = 0
-        self.version = 0  # rises whenever a key may have got or lost a row
+        self.version = 0  # rises whenever a key may have gained or lost a row
         self._row_of = _RowOf()
         self._columns: dict[str, dict[Kind | Literal["integer"], _Column]] = {}
 
@@ -543,7 +544,7 @@ class _Table:
             self._compact()
 
     def evaluate(self, filter: Filter, rows: NDArray[np.int64] | None = None) -> Bools:  # noqa: A002
-        """A new mask over all rows, or over those given. Dead rows may match."""
+        """Return a new mask over all rows, or over those given. Dead rows may match."""
         match filter:
             case And() | Or():
                 every = isinstance(filter, And)
@@ -562,7 +563,7 @@ class _Table:
         return result
 
     def _meeting(self, condition: Condition, rows: NDArray[np.int64] | None) -> Bools:
-        """The rows with a value that meets a condition."""
+        """Return a mask of the rows with a value that meets a condition."""
         match condition:
             case Equals():
                 return self._hits(condition.key, (condition.typed,), rows)
@@ -580,7 +581,7 @@ class _Table:
     def _any(
         self, key: str, kinds: Collection[str] | None, test: Callable[[Any], Test], rows: NDArray[np.int64] | None
     ) -> Bools:
-        """The rows with a value of these kinds, or of any, that passes."""
+        """Return a mask of the rows with a passing value of one of these kinds, or of any kind."""
         result = self._none(rows)
         for kind, column in self._columns.get(key, {}).items():
             if kinds is None or kind in kinds:
@@ -588,7 +589,7 @@ class _Table:
         return result
 
     def _takes_documents(self, condition: Condition) -> bool:
-        """Whether the columns do not hold what decides."""
+        """Whether a condition needs the documents because the columns do not hold the whole values."""
         if self._scan is None:
             return False
         if condition.key in (ID, TEXT):
@@ -620,7 +621,7 @@ class _Table:
         return np.zeros(self.size if rows is None else len(rows), np.bool_)
 
     def _note(self, batch: Iterable[tuple[int, Mapping[str, Any]]]) -> set[_Column]:
-        """Spread the documents' values over the columns; gives those that got any."""
+        """Distribute the documents' values over the columns; return the columns that received any."""
         touched: set[_Column] = set()
         for row, (_, metadata) in enumerate(batch, self.size):
             for name, values in facts(metadata).items():
@@ -640,7 +641,7 @@ class _Table:
         return _Vocabulary() if kind == "integer" else _Numbers()
 
     def _append(self, keys: Keys) -> None:
-        """Give each key a new row, the last one of a repeated key; the rows they had before die."""
+        """Give each key a new row; if a key repeats, its last row lives. Previous rows of the keys become dead."""
         rows = np.arange(self.size, self.size + len(keys))
         before = self.rows(keys)
         self.keys.extend(keys)

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 import uuid
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -54,14 +55,14 @@ def store_error(place: Path, error: OSError, note: str = "") -> StoreError:
     if error.errno in _NOT_FOR_US:
         return StoreError(f"{place} cannot be read or written to: {reason}; check its owner and permissions")
     if error.errno in _NO_HANDLES:
-        return StoreError(f"{place}: {reason}; close what is open, or raise the limit ('ulimit -n'), and try again")
-    note = note or "what was acknowledged is kept"
+        return StoreError(f"{place}: {reason}; close some files, or raise the limit ('ulimit -n'), and try again")
+    note = note or "acknowledged writes are kept"
     return StoreError(f"{place}: {reason}; {note}; check the disk and try again")
 
 
 def full(place: Path, note: str = "") -> StorageFullError:
     """Return the error for a full disk."""
-    note = note or "what was acknowledged before is kept"
+    note = note or "earlier acknowledged writes are kept"
     return StorageFullError(
         f"{place}: the disk (or the quota) is full; {note}; searching continues; free some space and try again",
         note,
@@ -84,6 +85,28 @@ def translated(place: Path, note: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         raise store_error(place, error, note) from error
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a file for reading; anything but a regular file is an OSError, for a pipe would be waited for for ever."""
+    return open(path, "rb", opener=_regular)
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a file; see `open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def _regular(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is not a regular file", path)
 
 
 # ── durable changes of a directory ───────────────────────────────────────────────────────────────────────────────────
@@ -111,7 +134,7 @@ def remove_file(path: Path) -> None:
 
 
 def file_stamp(path: Path | str) -> tuple[int, int, int] | str:
-    """Return what identifies the state of a file that is only ever replaced; ``"absent"`` if there is none."""
+    """Return a value that identifies the state of a file that is only ever replaced; ``"absent"`` if it is missing."""
     try:
         status = os.stat(path)  # noqa: PTH116  (called by every search; the other way takes twice as long)
     except (FileNotFoundError, NotADirectoryError):
@@ -277,7 +300,7 @@ def _doomed(directory: Path) -> Path:
 def remove_directory(directory: Path) -> None:
     """Remove a directory durably and atomically.
 
-    The caller holds it exclusively (`steady`). What cannot be removed is renamed away, and collected later.
+    The caller holds it exclusively (`steady`). Files that cannot be removed are renamed away and collected later.
     """
     doomed = _doomed(directory)
     directory.rename(doomed)
@@ -289,7 +312,7 @@ def remove_directory(directory: Path) -> None:
 
 
 def collect_leftovers(folder: Path) -> int:
-    """Remove what processes that died have left among a folder's datasets; return the number of directories."""
+    """Remove directories that dead processes left among a folder's datasets; return their number."""
     try:
         leftovers = [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name)]
     except OSError as error:
@@ -377,7 +400,7 @@ class WriterLock:
 
     @property
     def is_noise(self) -> bool:
-        """Whether what has the lock's name is nothing that anybody could hold."""
+        """Whether the lock's path is a directory, which nobody can lock."""
         with translated(self._directory):
             return self._lock.path.is_dir()
 

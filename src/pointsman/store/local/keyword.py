@@ -1,21 +1,21 @@
-"""The keyword index of one dataset: BM25 by tantivy, over our own tokens, derived from the truth.
+"""The keyword index of one dataset: BM25 by tantivy over this library's tokens, derived from the truth.
 
-Every commit carries, in a marker document of its own, the sequence number it has applied and the identity of the
-dataset, so the number and the postings are on disk together or not at all. Catching up deletes and adds by key and may
-therefore be repeated at will.
+Every commit includes a marker document with the sequence number it has applied and the identity of the dataset, so
+the number and the postings reach the disk together or not at all. Catching up deletes and adds by key and is
+therefore idempotent.
 
-tantivy fixes k1 = 1.2 and b = 0.75 and keeps document lengths in one byte (scores within some 3 % of the formula).
-Where other constants or exact scores are wanted, a deeper candidate list is scored again with the formula itself.
+tantivy fixes k1 = 1.2 and b = 0.75 and stores document lengths in one byte (scores within some 3 % of the formula).
+If other constants or exact scores are requested, a deeper candidate list is rescored with the formula itself.
 
-tantivy counts deleted documents until it happens to merge them away. Here a document is scored as if they had never
-been: each term's weight is corrected by the count of living documents. Where the mean length differs too, the best hits
-are scored again with the mean length of the living; and where one byte is too coarse for a document, that one is. When
-the deleted outnumber the living, the index is built anew, at a cost that the deletions have paid for.
+tantivy counts deleted documents until a merge happens to remove them. Here documents are scored as if the deleted ones
+had never existed: each term's weight is corrected by the count of living documents. If the mean length differs too,
+the best hits are rescored with the mean length of the living documents; if one byte is too coarse for a document, that
+document is rescored. When deleted documents outnumber living ones, the index is rebuilt; the deletions amortise it.
 
-An index is built in a directory aside that then takes its place, so nobody sees half of one.
+An index is built in a temporary directory that then replaces the old one, so readers never see a partial index.
 
-tantivy ends each of its files with their CRC-32 but does not look at it while searching; here it is checked when an
-index is opened. Since a file of another index is sound in itself, the checksums are also noted in a file of our own.
+tantivy ends each of its files with a CRC-32 but does not check it while searching; here it is checked when an index is
+opened. Since a file of another index is valid in itself, the checksums are also recorded in a separate file.
 """
 
 from __future__ import annotations
@@ -67,74 +67,77 @@ log = logging.getLogger(__name__)
 
 K1, B = 1.2, 0.75  # what tantivy's own scorer uses
 _FORMAT = 1
-_MARKER = -1  # the key of the marker document
+_MARKER = -1  # key of the marker document
 _HEAP_BYTES = 96_000_000
-_ID_SET = 500  # up to this many allowed keys go into the query itself; above, hits are masked as they come …
-_ID_COST = 4  # … unless that takes reading this many times as many hits as there are allowed keys
-_EXACT_DEPTH = 1000  # candidates scored again when exact scores are asked for
-_TIES = 6  # documents looked at beyond those asked for, to settle ties at the cut
-_LENGTHS_APART = 0.0005  # by how much the mean length may be off, as a share of it; a score is off by less
-_WEIGHTS_APART = 0.0003  # by how much a word's weight may be
-_COARSE = 0.055  # by how much a length in one byte may change a score, as a share of it; half of that is left
-_COMPACT = 1000  # fewer deleted documents than this are never worth building an index anew
-_COUNTS_CACHED = 20_000  # documents whose term counts are remembered for that
+_ID_SET = 500  # up to this many allowed keys go into the query itself; above it, hits are masked as they arrive …
+_ID_COST = 4  # … unless that means reading this many times as many hits as there are allowed keys
+_EXACT_DEPTH = 1000  # candidates rescored when exact scores are requested
+_TIES = 6  # extra documents read to settle ties at the cut
+_LENGTHS_APART = 0.0005  # tolerated relative error of the mean length; scores are off by less
+_WEIGHTS_APART = 0.0003  # tolerated relative error of a word's weight
+_COARSE = 0.055  # tolerated relative error of a score from a length in one byte; half of it remains
+_COMPACT = 1000  # with fewer deleted documents than this, rebuilding the index never pays
+_RELOADS = 500  # after so many the index is opened again
+_COUNTS_CACHED = 20_000  # documents whose term counts are cached for rescoring
 _CHECKSUMS = "checksums.json"
+# The one kind of file whose name two writes can share: a segment's, with the number of the operation.
+_IN_THE_WAY = re.compile(r"""FileAlreadyExists\("([0-9a-f]{32}\.[0-9]+\.del)"\)""")
 _FOOTER_MAGIC = 1337
 _EXACT_TO = 40  # lengths below are exact in tantivy's one byte
 
 
 class DocumentSource(Protocol):
-    """What a keyword index is derived from: a truth with a sequence number and a log."""
+    """The source of a keyword index: a truth with a sequence number and a log."""
 
     @property
     def identity(self) -> str:
-        """Tells one source from another; an index that carries a different one is foreign and is built anew."""
+        """Identifies the source; an index with a different identity is foreign and is rebuilt."""
         ...
 
     def sequence(self) -> int:
-        """The number of the last change."""
+        """Return the number of the last change."""
         ...
 
     def changes(self, since: int) -> Iterator[Sequence[Change]]:
-        """The last change of every key since then, in batches."""
+        """Yield the last change of every key after ``since``, in batches."""
         ...
 
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
-        """Documents by key."""
+        """Return documents by key, None for deleted ones."""
         ...
 
 
 class _View:
-    """One searcher and what was computed for it; replaced as a whole on reload, so threads never see half of it."""
+    """One searcher and the values computed for it; a reload replaces it as a whole, so threads never see a mix."""
 
     def __init__(self, searcher: tantivy.Searcher, seq: int) -> None:
         self.searcher, self.seq = searcher, seq
         self.documents = max(searcher.num_docs - 1, 0)  # all but the marker
         self.frequencies: dict[str, int] = {}
         self.weights: dict[str, float] = {}
-        self.counted = 0  # how many documents tantivy reckons with, markers and deleted ones among them; 0: not learnt
-        self.counted_length = 1.0  # and their mean length
+        self.counted = 0  # documents in tantivy's statistics, including markers and deleted ones; 0: not read yet
+        self.counted_length = 1.0  # their mean length
         self._some_dead = True
         self.counts: OrderedDict[int, tuple[int, Counter[str]]] = OrderedDict()
 
     @cached_property
     def _lengths(self) -> tuple[float, int]:
-        """Those of the living together, and the longest."""
+        """The total length of the living documents, and the longest."""
         aggregations = {name: {name: {"field": "length"}} for name in ("sum", "max")}
         totals = self.searcher.aggregate(tantivy.Query.all_query(), aggregations)
         return float(totals["sum"]["value"]), int(totals["max"]["value"] or 0)
 
     @property
     def average_length(self) -> float:
-        """That of the living."""
+        """The mean length of the living documents, in tokens."""
         return self._lengths[0] / max(self.documents, 1) or 1.0
 
     @cached_property
     def factors(self) -> list[float]:
-        """For each length up to the longest, what tantivy's score is to be multiplied with; 0 where that does not do.
+        """The factor to multiply tantivy's score by, for each length up to the longest; 0 if no factor is good enough.
 
-        Tantivy takes a document for shorter than it is and so scores it too high: not at all where a word occurs very
-        often, and most where it occurs once. The factor is the middle of that.
+        Rounded lengths make documents look shorter to tantivy, so it scores them too high: most when a word occurs
+        once, hardly at all when it occurs very often. The factor is midway between the two.
         """
         weight = K1 * B / self.average_length
         factors = []
@@ -146,11 +149,11 @@ class _View:
 
     @cached_property
     def one_factor(self) -> bool:
-        """Whether all lengths are exact."""
+        """Whether all lengths are exact in one byte, so that every factor is 1."""
         return self._lengths[1] < _EXACT_TO
 
     def learn(self, term: str) -> bool:
-        """See what tantivy reckons with, by a term that some living document holds; False when none holds it."""
+        """Read tantivy's statistics through a term; return False when no living document contains it."""
         if not self.counted:
             query = _term(term)
             hits = self.searcher.search(query, 1, count=False).hits
@@ -166,13 +169,13 @@ class _View:
 
     @cached_property
     def lengths_differ(self) -> bool:
-        """Whether the mean length that tantivy reckons with is not that of the living; learnt before."""
+        """Whether tantivy's mean length differs from that of the living documents; call `learn` first."""
         return abs(self.counted_length / self.average_length - 1) > _LENGTHS_APART
 
     def count(self, term: str) -> int:
-        """How many living documents hold a term."""
+        """Return the number of living documents that contain a term."""
         n = self.frequencies.get(term)
-        if n is None:  # counted, not looked up, where the dictionary's number includes deleted documents
+        if n is None:  # counted by a search when the dictionary's number includes deleted documents
             if len(self.frequencies) > 100_000:
                 self.frequencies.clear()
             n = self.searcher.doc_freq("body", term)
@@ -182,18 +185,18 @@ class _View:
         return n
 
     def idf(self, term: str) -> float:
-        """Lucene's: ln(1 + (N - n + ½) / (n + ½)) over the living."""
+        """Return Lucene's idf, ln(1 + (N - n + ½) / (n + ½)), over the living documents."""
         return idf(self.documents, self.count(term))
 
     def weight(self, term: str) -> float:
-        """What tantivy's score of a term is to be multiplied with, as it counts documents that are not there."""
+        """Return the factor that corrects tantivy's score of a term for the deleted documents it counts."""
         weight = self.weights.get(term)
         if weight is None:
             if len(self.weights) > 100_000:
                 self.weights.clear()
             frequency = self.searcher.doc_freq("body", term)
             weight = self.idf(term) / idf(self.counted, frequency) if frequency and self.learn(term) else 1.0
-            # Scaled terms take tantivy half as long again, so what makes no difference is left as it is.
+            # Scaled terms cost tantivy half as much time again, so negligible corrections are skipped.
             weight = self.weights[term] = 1.0 if abs(weight - 1) < _WEIGHTS_APART else weight
         return weight
 
@@ -208,15 +211,15 @@ def _schema() -> tantivy.Schema:
 
 
 class KeywordIndex:
-    """BM25 over one source; ``catch_up`` needs the writer lock, everything else is for anybody.
+    """BM25 over one source; only ``catch_up`` needs the writer lock.
 
     Args:
-        directory: where the index lives; made when missing.
+        directory: location of the index; created if missing.
         source: the truth.
-        columns: answers filters; without it a filtered search is refused.
+        columns: answers filters; without it a filtered search raises `InputError`.
         k1: term frequency saturation of BM25.
         b: length normalisation of BM25, 0 to 1.
-        exact: score with the exact formula even where ``k1`` and ``b`` are tantivy's own.
+        exact: score with the exact formula even if ``k1`` and ``b`` are tantivy's defaults.
         refresh: called before every search, to bring the index up to date.
     """
 
@@ -242,21 +245,22 @@ class KeywordIndex:
         self._exact = exact or (k1, b) != (K1, B)
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
-        self._view: _View | None = None  # may outlive the files that it shows, while they are written anew
+        self._view: _View | None = None  # may outlive its files while they are rebuilt
         self._applied = -1
-        self._looked_at: object = None  # which state of the files `_applied` speaks of
-        self._mirror: Path | None = None  # where the index is read through links
-        self._anew = False  # the next catching up begins with nothing
-        self._writes = False  # this very object: until it is done, what is on disk is no business of its searches
+        self._reloads = 0  # since the index was opened
+        self._looked_at: object = None  # the state of the files that `_applied` describes
+        self._mirror: Path | None = None  # directory of links through which the index is read
+        self._anew = False  # the next catch-up starts from an empty index
+        self._writes = False  # this object is writing: until it is done, its searches ignore the state on disk
         self._told_missing = False
         self.trouble: StoreError | None = None
-        """Why it could not be brought up to date; where there is no index at all, searching raises it."""
+        """Why the last update failed; if no index exists, searches raise it."""
         self._guard = threading.Lock()
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def search(self, query: str, k: int, filters: Filter | None = None) -> list[tuple[int, float]]:
-        """At most ``k`` keys with their BM25 scores, best first, ties by key; filters act before the cut (I9)."""
+        """Return at most ``k`` keys with BM25 scores, best first, ties by key; filters act before the cut (I9)."""
         self._refresh()
         view, terms = self._current(), query_terms(query)
         if k < 1 or not any(map(view.learn, terms)):
@@ -274,7 +278,7 @@ class KeywordIndex:
         return _ordered(zip(keys, self._formula(view, terms, keys), strict=True))[:k]
 
     def score(self, query: str, keys: Sequence[int]) -> list[float]:
-        """The same scores for given keys, in their order; 0 where no word of the query occurs."""
+        """Return the same scores for given keys, in their order; 0 for documents without any word of the query."""
         self._refresh()
         view, terms = self._current(), query_terms(query)
         if not keys or not any(map(view.learn, terms)):
@@ -287,7 +291,7 @@ class KeywordIndex:
         return [scores.get(key, 0.0) for key in keys]
 
     def _hits(self, view: _View, terms: Mapping[str, int], query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-        """Keys and scores, nearly best first: of documents whose length is too coarse in one byte by the formula."""
+        """Return keys and scores, nearly best first; the formula scores documents whose length is too coarse."""
         hits = _hits(view, query, limit)
         if not all(score for _, score in hits):
             coarse = [key for key, score in hits if not score]
@@ -298,8 +302,8 @@ class KeywordIndex:
     def _top_again(
         self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None
     ) -> list[tuple[int, float]]:
-        """The best k where some scores have to be corrected; a true score is at most so many times tantivy's."""
-        most = max(1.0, view.average_length / view.counted_length)
+        """Return the best ``k`` by scores corrected for the mean length; read deeper, within limits, until certain."""
+        most = max(1.0, view.average_length / view.counted_length)  # a true score is at most this many times tantivy's
         depth = k + _TIES
         while True:
             hits = self._top(view, terms, depth, allowed)
@@ -312,17 +316,17 @@ class KeywordIndex:
     def _top(
         self, view: _View, terms: Mapping[str, int], k: int, allowed: NDArray[np.int64] | None
     ) -> list[tuple[int, float]]:
-        # A few more than asked for, so that documents with the same score as the last go by key. Where yet more score
-        # the same, tantivy takes those stored first: short queries on even chunks tie by the hundred, and reading on
-        # until the tie ends would cost ten times the search.
+        # Read a few extra hits, so that documents tied with the last one are ordered by key. If still more tie, tantivy
+        # picks those stored first: short queries over even chunks tie by the hundred, and reading to the end of the tie
+        # would cost ten times the search.
         limit = k + _TIES
         query = _any_of(view, terms)
         if allowed is None:
             return _ordered(self._hits(view, terms, query, min(limit, view.documents + 1)))[:k]
         if not len(allowed):
             return []
-        # The best k of the allowed are the first k allowed ones of the whole ranking: read on until they are there,
-        # unless that is so deep that naming the allowed keys in the query is cheaper, though it costs more for each.
+        # The best k allowed documents are the first k allowed ones of the whole ranking. Read until they are found,
+        # unless that is so deep that listing the allowed keys in the query is cheaper, despite its higher cost per key.
         depth = int(1.5 * limit * view.documents / len(allowed))
         if len(allowed) <= max(_ID_SET, depth // _ID_COST):
             return _ordered(self._hits(view, terms, _among(allowed.tolist(), query), len(allowed)))[:k]
@@ -337,7 +341,7 @@ class KeywordIndex:
     def _formula(
         self, view: _View, terms: Mapping[str, int], keys: Sequence[int], *, as_stored: bool = False
     ) -> list[float]:
-        """BM25 as in Robertson and Zaragoza (2009) with Lucene's idf, ln(1 + (N - n + ½) / (n + ½))."""
+        """Score keys by BM25 as in Robertson and Zaragoza (2009) with Lucene's idf, ln(1 + (N - n + ½) / (n + ½))."""
         idf = {term: view.idf(term) for term in terms}
         scores = []
         for length, counts in self._term_counts(view, keys):
@@ -357,13 +361,13 @@ class KeywordIndex:
         return self.frequency(text) > 0 or not query_terms(text)
 
     def frequency(self, text: str) -> int:
-        """How many documents hold the rarest word of a text; 0 where one is in none, or there is no word."""
+        """Return how many documents contain the rarest word of a text; 0 if a word is in none or the text has none."""
         self._refresh()
         view = self._current()
         return min((view.count(term) for term in query_terms(text)), default=0)
 
     def idf(self, query: str) -> float:
-        """The sum of the idf of a query's words, repeated ones counted again and absent ones included."""
+        """Return the sum of the idf of a query's words, counting repeated words again and including absent ones."""
         view = self._current()
         return math.fsum(count * view.idf(term) for term, count in query_terms(query).items())
 
@@ -384,18 +388,18 @@ class KeywordIndex:
 
     @property
     def applied(self) -> int:
-        """The sequence number this index has on disk; -1 when there is no usable index."""
+        """The sequence number of the index on disk; -1 when there is no usable index."""
         if self._looked_at is None:
             self.reload()
         return self._applied
 
     @property
     def shown(self) -> int:
-        """The sequence number of what searches look at; -1 when they find nothing, for want of an index."""
+        """The sequence number of the state that searches see; -1 while they return nothing for lack of an index."""
         return -1 if self._view is None else self._view.seq
 
     def reload(self) -> None:
-        """See what a writer has committed since."""
+        """Load what a writer has committed since."""
         with self._guard:
             stamp = file_stamp(self._directory / "meta.json")
             if stamp == self._looked_at or self._writes:
@@ -403,65 +407,95 @@ class KeywordIndex:
             self._looked_at = stamp
             if self._index is not None:
                 try:
-                    self._index.reload()
+                    self._reloads += 1
+                    if self._due and self._writer is None:
+                        self._index = self._open()
+                    else:
+                        self._index.reload()
                     self._look(self._index)
                 except BaseException as error:
                     if not _of_tantivy(error):
                         raise
-                    log.info("keyword index %s is opened anew (%s)", self._directory, error)
+                    log.info("keyword index %s is being reopened (%s)", self._directory, error)
                 else:
                     return
             self._load()
 
-    def catch_up(self) -> None:
-        """Apply what the source has logged since; the caller holds the writer lock.
+    @property
+    def _due(self) -> bool:
+        """Whether to open the index again: tantivy keeps some 1.7 kB of each commit until then."""
+        return self._reloads >= _RELOADS
 
-        A damaged, foreign or missing index is built anew from the source, and the reason is logged.
+    def catch_up(self) -> None:
+        """Apply what the source has logged since the last call; the caller holds the writer lock.
+
+        A damaged, foreign or missing index is rebuilt from the source, and the reason is logged.
 
         Raises:
-            StoreError: the index cannot be written; the documents are safe, and the next attempt goes on from there.
+            StoreError: the index cannot be written; the documents are safe, and the next attempt continues from there.
         """
         since = self.applied
-        target = self._source.sequence()  # read first: what is written meanwhile is seen again next time
+        target = self._source.sequence()  # read first: what is written meanwhile is applied again next time
         if since == target and not self._anew:
             return
         try:
+            try:
+                self._apply(since, target)
+            except BaseException as error:
+                if not (_of_tantivy(error) and self._removed_leftover(error)):
+                    raise
+                self._apply(since, target)
+        except BaseException as error:
+            if _of_tantivy(error):
+                raise self._unwritten(error) from error
+            raise
+        _note_checksums(self._directory)
+        self.reload()
+
+    def _apply(self, since: int, target: int) -> None:
+        try:
             self._writes = True
-            # An index ahead of its truth belongs to some other state of it.
+            # An index ahead of its truth belongs to another state of it.
             if self._anew or not 0 <= since <= target or self._wasteful:
                 self._build(target)
             else:
                 self._write(since, target)
-        except BaseException as error:
-            self._drop_writer()  # what it has taken in uncommitted must not get into a later commit
-            if _of_tantivy(error):
-                raise self._unwritten(error) from error
+        except BaseException:
+            self._drop_writer()  # its uncommitted changes must not reach a later commit
             raise
         finally:
             self._writes = False
-        _note_checksums(self._directory)
-        self.reload()
+
+    def _removed_leftover(self, error: BaseException) -> bool:
+        """Remove the file of deletions that a write interrupted before its commit left, if that is in the way."""
+        match = _IN_THE_WAY.search(str(error))
+        if match is not None:
+            log.info("keyword index %s: removing %s, left by an interrupted write", self._directory, match[1])
+            (self._directory / match[1]).unlink(missing_ok=True)
+        return match is not None
 
     def _unwritten(self, error: BaseException) -> StoreError:
         note = "the documents are stored; the index will be updated as soon as it can be written"
         cause = _as_os_error(error)
-        if cause.errno is None and not room(self._directory.parent):  # a thread of tantivy's that dies does not say why
+        if cause.errno is None and not room(self._directory.parent):  # tantivy does not report why a thread died
             return full(self._directory, note)
         return store_error(self._directory, cause, note)
 
     def clear(self) -> None:
-        """Let ``catch_up`` build the index anew, whatever state it is in; searches go on in what is there."""
+        """Make the next ``catch_up`` rebuild the index, whatever its state; until then searches use the current one."""
         self._anew = True
 
     def release(self) -> None:
-        """Let another process write; searches go on in what is open."""
+        """Let another process write; searches continue on the open files."""
         if self._writer is not None:
             self._drop_writer()
-            _note_checksums(self._directory)  # those of merged segments too
+            _note_checksums(self._directory)  # including those of merged segments
+            if self._due:
+                self._looked_at = None
             self.reload()
 
     def close(self) -> None:
-        """Let go of the files; what is committed stays."""
+        """Close the files; committed changes are kept."""
         self.release()
         with self._guard:
             self._drop_mirror()
@@ -469,7 +503,7 @@ class KeywordIndex:
             self._applied = -1
 
     def keys(self) -> Iterator[int]:
-        """Every key that the index holds, for comparing it with the truth."""
+        """Return every key in the index, to compare it with the truth."""
         view = self._current()
         hits = view.searcher.search(tantivy.Query.all_query(), view.documents + 1, count=False).hits
         keys: Any = view.searcher.fast_field_values("key", [address for _, address in hits])
@@ -490,26 +524,26 @@ class KeywordIndex:
         return _nothing()
 
     def _load(self) -> None:
-        """Open what is on disk if it is sound and ours; called with the guard held."""
+        """Open the index on disk if it is intact and belongs to this source; called with the guard held."""
         self._index, self._applied = None, -1
         while (state := file_stamp(self._directory / "meta.json")) != "absent":
             try:
                 for path in damaged_files(self._directory):
-                    raise ValueError(f"{path.name} is damaged or not its own")
+                    raise ValueError(f"{path.name} is damaged or belongs to another index")
                 index = self._open()
                 if index.schema != _SCHEMA:
-                    raise ValueError("meta.json describes other fields")
+                    raise ValueError("meta.json has an unexpected schema")
                 self._look(index)
             except BaseException as error:
                 if not _of_tantivy(error):
                     raise
-                if _as_os_error(error).errno in _PASSING:  # no reason to build it anew
+                if _as_os_error(error).errno in _PASSING:  # no reason to rebuild the index
                     self._looked_at = None
                     if self._view is None:
                         raise store_error(self._directory, _as_os_error(error)) from error
                     return
                 if file_stamp(self._directory / "meta.json") != state:
-                    continue  # a writer has replaced files while they were being looked at
+                    continue  # a writer replaced files during the check
                 log.warning("keyword index %s cannot be used (%.200s); rebuilding it", self._directory, error)
             else:
                 self._index = index
@@ -517,7 +551,7 @@ class KeywordIndex:
 
     @property
     def _wasteful(self) -> bool:
-        """Whether most of what the index holds is deleted."""
+        """Whether most documents in the index are deleted."""
         dead, alive = 0, 0
         for segment in _segments(self._directory):
             deleted = (segment["deletes"] or {}).get("num_deleted_docs", 0)
@@ -525,7 +559,7 @@ class KeywordIndex:
         return dead > max(alive, _COMPACT)
 
     def _build(self, target: int) -> None:
-        """Build the index anew beside the one that there is, and let it take that one's place."""
+        """Build a new index beside the current one, then replace the current one."""
         self._drop_writer()
         folder = self._directory.parent
         make_directory(folder)
@@ -543,7 +577,8 @@ class KeywordIndex:
             replace_directory(self._directory, aside)
 
     def _open(self) -> tantivy.Index:
-        """The index on disk; where nothing can be written beside it, not even a lock, through links to its files."""
+        """Open the index on disk; if nothing can be written beside it, not even a lock, through links to its files."""
+        self._reloads = 0
         try:
             return tantivy.Index.open(str(self._directory))
         except (ValueError, OSError) as error:
@@ -560,7 +595,7 @@ class KeywordIndex:
     def _drop_mirror(self) -> None:
         mirror, self._mirror = self._mirror, None
         if mirror is not None:
-            shutil.rmtree(mirror, ignore_errors=True)  # what is open stays so
+            shutil.rmtree(mirror, ignore_errors=True)  # open files stay open
 
     def _look(self, index: tantivy.Index) -> None:
         searcher = index.searcher()
@@ -578,10 +613,10 @@ class KeywordIndex:
         self._fill(writer, since, target)
 
     def _fill(self, writer: tantivy.IndexWriter, since: int, target: int) -> None:
-        """Take in what was logged since, and commit."""
+        """Add what was logged after ``since``, and commit."""
         for batch in self._source.changes(since):
             for change in batch:
-                if since:  # before the first change there is nothing to be deleted, not even in an index of its own
+                if since:  # before the first change there is nothing to delete
                     writer.delete_documents_by_term("key", change.key)
                 if change.document is not None:
                     writer.add_document(_postings(change.key, change.document))
@@ -603,7 +638,7 @@ class KeywordIndex:
                     make_directory(self._directory)
                     self._index = tantivy.Index(_SCHEMA, path=str(self._directory))
                 self._writer = self._index.writer(_HEAP_BYTES, 1)
-                self._writer.garbage_collect_files()  # after a kill, left-over delete files would wedge the writer
+                self._writer.garbage_collect_files()  # after a kill, leftover delete files would block the writer
             return self._writer
 
     def _drop_writer(self) -> None:
@@ -612,7 +647,7 @@ class KeywordIndex:
         if writer is not None:
             try:
                 writer.wait_merging_threads()
-            except ValueError as error:  # it has died; the reason was told where it did
+            except ValueError as error:  # it has died; the reason was reported when it did
                 log.debug("the writer of %s had ended already (%s)", self._directory, error)
 
 
@@ -622,7 +657,7 @@ def _nothing() -> _View:
 
 
 def damaged_files(directory: Path) -> list[Path]:
-    """The files of live segments whose checksum is wrong, which are another index's, or which are missing.
+    """Return the files of live segments that have a wrong checksum, belong to another index, or are missing.
 
     Raises:
         ValueError, OSError: the list of segments itself cannot be read.
@@ -637,7 +672,7 @@ def damaged_files(directory: Path) -> list[Path]:
         else:
             if file_stamp(directory / "meta.json") == state:
                 return files
-        # A merge has replaced files while they were being looked at: look again.
+        # A merge replaced files during the check: check again.
 
 
 def _damaged_files(directory: Path) -> list[Path]:
@@ -650,7 +685,7 @@ def _damaged_files(directory: Path) -> list[Path]:
         if not _sound(content) or checksums.get(path.name, _crc(content)) != _crc(content):
             wrong.append(path)
     segments, present = {_segment(path.name) for path in live}, {path.name for path in live}
-    # Lists of deletions come and go during the life of a segment, its other files do not.
+    # Lists of deletions come and go during the life of a segment; its other files do not.
     missing = [
         name for name in checksums if _segment(name) in segments and name not in present and not name.endswith(".del")
     ]
@@ -663,7 +698,7 @@ def _segments(directory: Path) -> list[Any]:
 
 
 def _signature(directory: Path) -> str:
-    """Names a state of the list of segments, which has no checksum of its own: which segments, which deletions."""
+    """Return a name for a state of the segment list, which has no checksum of its own: its segments and deletions."""
     segments = [
         f"{segment['segment_id']} {(segment['deletes'] or {}).get('opstamp')}" for segment in _segments(directory)
     ]
@@ -684,15 +719,15 @@ def _segment(name: str) -> str:
 
 
 def _note_checksums(directory: Path) -> None:
-    """Write down which checksums the files have; not synced: without the note, or with an old one, less is checked."""
+    """Record the checksums of the files; not synced: if the record is missing or old, less is checked."""
     aside = directory / f"{_CHECKSUMS}.tmp"
     try:
         before, checksums = _noted_checksums(directory), {}
         for path in _live(directory):
-            if path.name in before:  # files are written once, under names that are never given again
+            if path.name in before:  # files are written once, under names that are never reused
                 checksums[path.name] = before[path.name]
                 continue
-            with suppress(FileNotFoundError), path.open("rb") as file:  # it has been merged away this moment
+            with suppress(FileNotFoundError), path.open("rb") as file:  # it was just merged away
                 file.seek(-min(256, path.stat().st_size), os.SEEK_END)
                 checksums[path.name] = _crc(file.read())
         checksums[_signature(directory)] = _meta_crc(directory)
@@ -720,9 +755,9 @@ def _sound(content: bytes) -> bool:
 
 
 def _crc(content: bytes) -> int:
-    """The checksum that a file's end states, or that end's last bytes suffice for; -1 when there is none.
+    """Return the checksum stated at the end of a file, of which the last bytes suffice; -1 when there is none.
 
-    The end is a JSON footer that holds the CRC-32 of what precedes it, the footer's length and a magic number.
+    A file ends with a JSON footer that holds the CRC-32 of what precedes it, the footer's length and a magic number.
     """
     length, magic = int.from_bytes(content[-8:-4], "little"), int.from_bytes(content[-4:], "little")
     if magic != _FOOTER_MAGIC or length + 8 > len(content):
@@ -738,14 +773,14 @@ _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, 
 
 
 def _of_tantivy(error: BaseException) -> bool:
-    """Whether an error is one that tantivy, or the system underneath it, has raised; it panics on some damage."""
+    """Whether an error was raised by tantivy or the system underneath; tantivy panics on some kinds of damage."""
     if isinstance(error, PointsmanError):
         return False
     return isinstance(error, ValueError | OSError | KeyError | TypeError) or type(error).__name__ == "PanicException"
 
 
 def _as_os_error(error: BaseException) -> OSError:
-    """The operating system's error that tantivy tells of in words; without a number if it is none."""
+    """Return the operating system error that tantivy's message describes; without an errno if it describes none."""
     if isinstance(error, OSError):
         return error
     number = re.search(r"\(os error (\d+)\)|code: (\d+), kind:", str(error))
@@ -775,7 +810,7 @@ def _key(key: int) -> tantivy.Query:
 
 
 def _any_of(view: _View, terms: Mapping[str, int]) -> tantivy.Query:
-    """A disjunction; a word that the query repeats counts that often, as in Lucene."""
+    """Return a disjunction; a repeated word counts as often as it occurs in the query, as in Lucene."""
     should, scaled = tantivy.Occur.Should, tantivy.Query.boost_query
     parts = []
     for term, count in terms.items():
@@ -785,14 +820,14 @@ def _any_of(view: _View, terms: Mapping[str, int]) -> tantivy.Query:
 
 
 def _among(keys: Sequence[int], query: tantivy.Query) -> tantivy.Query:
-    """The query, for these keys only; a disjunction of keys is faster than tantivy's own term set."""
+    """Restrict a query to these keys; a disjunction of keys is faster than tantivy's own term set."""
     key_query = tantivy.Query.boolean_query([(tantivy.Occur.Should, _key(key)) for key in keys])
     must = tantivy.Occur.Must
     return tantivy.Query.boolean_query([(must, tantivy.Query.const_score_query(key_query, 0.0)), (must, query)])
 
 
 def _in_a_byte(length: int) -> int:
-    """A length as tantivy keeps it: exactly to 39, then its four highest bits (Lucene's `SmallFloat.intToByte4`)."""
+    """Return a length as tantivy stores it: exact to 39, then 4 significant bits (Lucene's `SmallFloat.intToByte4`)."""
     if length < _EXACT_TO:
         return length
     rest = length - 24
@@ -801,16 +836,16 @@ def _in_a_byte(length: int) -> int:
 
 
 def _parts(explanation: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """An explanation of tantivy's and all that it is made of."""
+    """Yield a tantivy explanation and all its nested parts."""
     yield explanation
     for part in explanation.get("details", ()):
         yield from _parts(part)
 
 
 def _hits(view: _View, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-    """Keys and scores, nearly best first; 0 for documents whose length is too coarse in one byte.
+    """Return keys and scores, nearly best first; the score is 0 if a document's length is too coarse in one byte.
 
-    Scores are without the constant factor k1 + 1, as in Lucene, for which κ was measured.
+    Scores omit the constant factor k1 + 1, as in Lucene; κ was measured without it.
     """
     hits = view.searcher.search(query, limit, count=False).hits
     addresses = [address for _, address in hits]

@@ -1,4 +1,4 @@
-"""Saving what is sound in a damaged dataset. Every row, vector and note carries a checksum, so it is known what is."""
+"""Recovery of the intact parts of a damaged dataset, recognised by the checksum of every row, vector and note."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from pointsman._batched import batched
 from pointsman._sqlite import SQLITE_ERRORS
 from pointsman.errors import CorruptStoreError, UnknownNameError
 from pointsman.store.local.collection import FORMAT, MANIFEST, TRUTH, Collection, read_manifest, write_manifest
-from pointsman.store.local.files import WriterLock, directory_aside, steady, sync_directory, translated
+from pointsman.store.local.files import (
+    WriterLock,
+    directory_aside,
+    read_regular,
+    steady,
+    sync_directory,
+    translated,
+)
 from pointsman.store.local.truth import ROW, Truth, document_of, schema_rows, value_of, vector_of
 from pointsman.store.prepared import Prepared
 
@@ -27,24 +34,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PAGE: Final = 2000
-_HEAD: Final = 8192  # bytes of SQLite's first page in our files: its head, and the list of tables
+_HEAD: Final = 8192  # bytes of SQLite's first page in our files: the header and the list of tables
 _TOGETHER: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What repairing a dataset came to."""
+    """The result of repairing a dataset."""
 
     documents: int
-    """How many there are now."""
+    """Number of documents after the repair."""
     lost: int
-    """How many could not be saved; where the notes of deletions are damaged too, deleted ones count."""
+    """Number of lost documents; if the tombstones are damaged too, it includes deleted ones."""
     without_vector: int
-    """How many documents have no vector, where others have one; add them again, and they get one."""
+    """Number of documents without a vector where others have one; adding them again restores it."""
     problems: tuple[str, ...]
-    """What was wrong; empty where nothing was, and nothing was changed."""
+    """The problems; empty if there were none, and then nothing was changed."""
     aside: Path | None
-    """The folder that holds the damaged files; None where the documents were sound."""
+    """The folder that holds the damaged files; None if the documents were intact."""
 
 
 @dataclass(slots=True)
@@ -57,15 +64,15 @@ class _Salvage:
 
     @property
     def lost(self) -> int:
-        """Keys are given one after the other, so what has neither a document nor a note of its deletion is lost."""
+        """The number of keys with neither a document nor a tombstone; keys are assigned consecutively."""
         return max(0, self.last - self.keys - self.deleted)
 
 
 def repair_collection(directory: Path) -> Repair:
-    """Save what is sound in a dataset.
+    """Repair a dataset by keeping its intact parts.
 
     Raises:
-        UnknownNameError: there is nothing.
+        UnknownNameError: there is no such dataset.
         LockedError: another process is writing to it.
         StoreError: it cannot be read or written.
     """
@@ -91,7 +98,7 @@ def repair_collection(directory: Path) -> Repair:
 
 
 def _problems(directory: Path) -> list[str]:
-    """What is wrong with the documents or the manifest; indexes that are damaged are built anew by the way."""
+    """Return the problems of the documents or the manifest; damaged indexes are rebuilt along the way."""
     try:
         with closing(Collection(directory)) as collection:
             problems = list(collection.verify().problems)
@@ -104,7 +111,7 @@ def _problems(directory: Path) -> list[str]:
 
 
 def _replace(directory: Path) -> tuple[_Salvage, Path]:
-    """Let a new directory with what is sound take the place of the damaged one, which is kept beside it."""
+    """Replace the damaged directory by a new one with its intact parts; keep the damaged one beside it."""
     with directory_aside(directory.parent) as aside:
         truth = Truth(aside / TRUTH)
         try:
@@ -121,11 +128,11 @@ def _replace(directory: Path) -> tuple[_Salvage, Path]:
 
 
 def _manifest(directory: Path) -> dict[str, Any]:
-    """What the manifest says, as it is if it can be read."""
+    """Return the manifest if it can be read, else one made of what can be recovered."""
     with suppress(CorruptStoreError):
         return read_manifest(directory) or {}
     try:
-        content = json.loads((directory / MANIFEST).read_bytes())
+        content = json.loads(read_regular(directory / MANIFEST))
     except (OSError, ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
@@ -137,7 +144,7 @@ def _manifest(directory: Path) -> dict[str, Any]:
 
 
 def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
-    """Write what is sound in a damaged file into a new one."""
+    """Write the intact contents of a damaged file into a new one."""
     work.mkdir()
     copy = work / TRUTH
     for suffix in ("", "-wal"):
@@ -149,7 +156,7 @@ def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
         salvage = _Salvage(last=_last(connection), deleted=_deleted(connection))
         rows = _sound_rows(connection, salvage, 4 * dimensions)
         for batch in batched(rows, _TOGETHER):
-            # A row whose entry in the index of ids is damaged may be there twice; the later one is the newer one.
+            # A row whose entry in the index of ids is damaged may exist twice; the later row is the newer one.
             latest = {item.document.id: (item, vector) for item, vector in batch}
             with_vector = [(item, vector) for item, vector in latest.values() if vector is not None]
             without = [item for item, vector in latest.values() if vector is None]
@@ -160,13 +167,13 @@ def _save(path: Path, truth: Truth, work: Path) -> _Salvage:
 
 
 def _opened(copy: Path, work: Path) -> sqlite3.Connection:
-    """A connection to a copy of a damaged file, with a new first page if that is what is damaged."""
+    """Return a connection to a copy of a damaged file, with a new first page if that one is damaged."""
     if not _listed(copy):
         fresh = Truth(work / "fresh.sqlite")
         fresh.close()
         head = bytearray((work / "fresh.sqlite").read_bytes()[:_HEAD])
         content = bytearray(copy.read_bytes())
-        head[28:32] = (len(content) // _HEAD).to_bytes(4, "big")  # how many pages there are
+        head[28:32] = (len(content) // _HEAD).to_bytes(4, "big")  # the number of pages
         content[:_HEAD] = head
         copy.write_bytes(content)
     return _connected(copy)
@@ -177,7 +184,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _listed(path: Path) -> bool:
-    """Whether the tables can be found."""
+    """Whether the tables are listed."""
     try:
         with closing(_connected(path)) as connection:
             return schema_rows() <= set(connection.execute("SELECT name, sql FROM sqlite_master").fetchall())
@@ -187,7 +194,7 @@ def _listed(path: Path) -> bool:
 
 
 def _notes(connection: sqlite3.Connection) -> dict[str, str]:
-    """The sound values of ``meta``."""
+    """Return the intact values of ``meta``."""
     notes: dict[str, str] = {}
     checked = _first(connection, "PRAGMA user_version") != 0
     for (name,) in _all(connection, "SELECT name FROM meta"):
@@ -198,7 +205,7 @@ def _notes(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def _last(connection: sqlite3.Connection) -> int:
-    """The greatest key that was ever given."""
+    """Return the greatest key ever assigned."""
     statements = (
         "SELECT max(key) FROM documents",
         "SELECT max(key) FROM tombstones",
@@ -214,7 +221,7 @@ def _deleted(connection: sqlite3.Connection) -> int:
 def _sound_rows(
     connection: sqlite3.Connection, salvage: _Salvage, size: int
 ) -> Iterator[tuple[Prepared, bytes | None]]:
-    """Documents whose checksums are right, and their vectors of ``size`` bytes."""
+    """Yield documents with correct checksums, and their vectors of ``size`` bytes or None."""
     for start in range(1, salvage.last + 1, _PAGE):
         end = min(start + _PAGE - 1, salvage.last)
         vectors: Mapping[int, object] = dict(
@@ -239,7 +246,7 @@ def _sound_rows(
 
 
 def _between(connection: sqlite3.Connection, sql: str, first: int, last: int) -> list[Any]:
-    """The rows of a range of keys that can be read."""
+    """Return the readable rows of a range of keys."""
     try:
         return connection.execute(sql, (first, last)).fetchall()
     except SQLITE_ERRORS as error:

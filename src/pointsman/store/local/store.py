@@ -44,16 +44,16 @@ _READ_TOGETHER: Final = 1000
 
 
 class LocalStore(BaseStore):
-    """A dataset in a folder of its own; keys are integers.
+    """A dataset in its own folder; keys are integers.
 
     Args:
-        directory: made when missing.
-        about: kept in the manifest of a new dataset: name, description, indexing_technique.
+        directory: created if missing.
+        about: stored in the manifest of a new dataset: name, description, indexing_technique.
         k1: BM25 term frequency saturation.
         b: BM25 length normalisation.
 
     Raises:
-        FormatVersionError, CorruptStoreError: what is there cannot be used.
+        FormatVersionError, CorruptStoreError: the existing files cannot be used.
     """
 
     def __init__(self, directory: Path, about: Mapping[str, Any], *, k1: float = 1.2, b: float = 0.75) -> None:
@@ -61,13 +61,13 @@ class LocalStore(BaseStore):
         technique = self.collection.manifest.get("indexing_technique", about.get("indexing_technique", "hybrid"))
         self._scales = SCALES_OF[technique]
         self._info: StoreInfo | None = None
-        self._due = -1, 0  # as of which sequence number, and how many
+        self._due = -1, 0  # sequence number of the count, and the count
 
     @property
     def info(self) -> StoreInfo:
         """See `Store`."""
         collection, info = self.collection, self._info
-        if info is None or info.embedder is None:  # once there are vectors nothing changes any more
+        if info is None or info.embedder is None:  # once there are vectors, nothing changes
             vectors = collection.vectors
             dimensions = None if vectors is None else vectors.dimensions
             info = self._info = StoreInfo(
@@ -77,7 +77,7 @@ class LocalStore(BaseStore):
 
     @property
     def indexed(self) -> int:
-        """The sequence number that the keyword index has reached; less than the documents' while it is behind."""
+        """The sequence number of the keyword index; lower than the documents' while the index is behind."""
         return self.collection.keyword.applied
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,7 +90,7 @@ class LocalStore(BaseStore):
         return lists if lag is None else [replace(result, degraded=(lag,)) for result in lists]
 
     def _search(self, look: Look) -> Lists:
-        """Both lists; each scores what only the other found."""
+        """Return both lists; each also scores the hits that only the other has."""
         keyword, vectors = self.collection.keyword, self.collection.vectors
         rankings: dict[str, Sequence[tuple[Any, float]]] = {}
         if look.text is not None and WORDS in self._scales:
@@ -146,7 +146,7 @@ class LocalStore(BaseStore):
         return Page(page_documents, str(allowed[limit - 1]) if len(allowed) > limit else None)
 
     def documents(self, filters: Filter | None = None) -> Iterator[Document]:
-        """See `Store`; which match is decided once, when the first is taken."""
+        """See `Store`; the filter is evaluated once, when the first document is taken."""
         if filters is None:
             yield from self.collection.truth.documents()
             return
@@ -154,7 +154,7 @@ class LocalStore(BaseStore):
             yield from (document for document in self.fetch(keys) if document is not None)
 
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
-        """See `Store`; of documents that match, no more than their ids is read."""
+        """See `Store`; only the ids of matching documents are read."""
         truth = self.collection.truth
         if filters is None:
             return truth.ids(source=source)
@@ -167,7 +167,7 @@ class LocalStore(BaseStore):
         return len(self.collection.truth) if filters is None else len(self._allowed(filters))
 
     def _allowed(self, filters: Filter) -> NDArray[np.int64]:
-        """Sorted keys of the documents that match."""
+        """Return the sorted keys of the documents that match."""
         with self.collection.pinned():
             return np.sort(self.collection.columns.allowed(filters))
 
@@ -210,11 +210,11 @@ class LocalStore(BaseStore):
         return sum(self.collection.delete(part) for part in batched(ids or (), _DELETED_TOGETHER))
 
     def writer(self) -> AbstractContextManager[None]:
-        """Be the writer for several calls of `write`; the indexes follow at the end. See `Collection.writer`."""
+        """Hold the writer lock for several calls of `write`; the indexes follow at the end. See `Collection.writer`."""
         return self.collection.writer()
 
     def writing(self, wait: float = 0.0) -> AbstractContextManager[None]:
-        """Be the writer within the block only; see `Collection.writing`."""
+        """Hold the writer lock within the block only; see `Collection.writing`."""
         return self.collection.writing(wait)
 
     # ── statistics ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -237,15 +237,15 @@ class LocalStore(BaseStore):
             return [self.collection.keyword.frequency(word) for word in words]
 
     def changes(self, since: int) -> Iterator[list[Change]]:
-        """What happened to documents after a sequence number, the last operation per key, deletions first."""
+        """Yield the last operation per key after a sequence number, in batches, deletions first."""
         return self.collection.truth.changes(since)
 
     def changed_since(self, sequence: int, most: int) -> int:
-        """How many documents were written or deleted since; counted to ``most``."""
+        """Return the number of documents written or deleted after ``sequence``, counting at most ``most``."""
         return self.collection.truth.changed_since(sequence, most)
 
     def statistics(self) -> Statistics:
-        """See `Store`; documents are counted by `count`, unless vectors are still to come."""
+        """See `Store`; `count` counts the documents, unless vectors are still due."""
         values = self.collection.truth.metas()
         notes = {name: value for name, value in values.items() if name not in _INTERNAL}
         sequence = int(values.get("seq", 0))
@@ -253,20 +253,20 @@ class LocalStore(BaseStore):
         return Statistics(sequence, self.count() if due else None, notes, due)
 
     def _vectors_due(self, sequence: int) -> int:
-        """How many documents have no vector; counted once for a sequence number."""
+        """Return the number of documents without a vector; counted once per sequence number."""
         if self._due[0] == sequence:
             return self._due[1]
         with self.collection.pinned():
             vectors = self.collection.vectors
             due = max(0, self.count() - (0 if vectors is None else len(vectors)))
-            if vectors is None or vectors.applied == sequence:  # else another thread is just bringing it up to date
+            if vectors is None or vectors.applied == sequence:  # else another thread is updating it
                 self._due = sequence, due
         return due
 
     def annotate(self, **notes: str) -> None:
         """See `Store`."""
         if clashes := _INTERNAL & notes.keys():
-            raise InputError(f"{', '.join(sorted(clashes))}: the store keeps that itself; choose another name")
+            raise InputError(f"{', '.join(sorted(clashes))}: reserved for the store; choose another name")
         self.collection.truth.set_meta(**notes)
 
     # ── keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -276,7 +276,7 @@ class LocalStore(BaseStore):
         return self.collection.verify()
 
     def rebuild(self) -> None:
-        """Build both indexes anew; nothing is embedded again."""
+        """Rebuild both indexes; nothing is embedded again."""
         self.collection.rebuild()
 
     def drop(self) -> None:

@@ -1,14 +1,13 @@
 """The truth of one dataset: a SQLite file that every index is derived from.
 
 A write is acknowledged when its transaction is on disk (WAL, ``synchronous=FULL``). Each transaction takes the next
-*sequence number* and stamps it on the documents that it touches; a deletion leaves a tombstone that carries it. So
-the operation log is compact by construction (the last operation on each key, nothing else), never needs trimming, and
-"everything since number n" is one indexed look-up. An index that remembers the number it has applied can always catch
-up.
+*sequence number* and stamps it on the documents it touches; a deletion leaves a tombstone with that number. The
+operation log therefore holds only the last operation on each key, never needs trimming, and answers "everything since
+number n" with one indexed lookup. An index that remembers the number it has applied can always catch up.
 
-Everything carries a checksum: a document's text and metadata (``digest``); with it what else is in the row, its id, key
-and sequence number; a vector, with its key; each value of ``meta``, with its name. They are compared when something is
-read. Rows that were written before there were such checksums are without, until they are written again.
+Everything has a checksum: a document's text and metadata (``digest``); its whole row, with id, key and sequence number;
+a vector with its key; each value of ``meta`` with its name. Checksums are verified on read. Rows written by versions
+without checksums have none until they are written again.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What SQLite cannot read as JSON, such as metadata nested a thousand deep, has no source and does no harm.
+# Metadata that SQLite cannot parse as JSON, e.g. nested a thousand levels deep, counts as having no source.
 _SOURCE = "CASE WHEN json_valid(metadata) THEN json_extract(metadata, '$.source') END"
 _SOURCE_INDEX = f"CREATE INDEX IF NOT EXISTS documents_source ON documents ({_SOURCE});"
 _SCHEMA = f"""
@@ -63,8 +62,8 @@ CREATE INDEX IF NOT EXISTS tombstones_seq ON tombstones (seq);
 """
 
 _CHECKED = 2  # SQLite's ``user_version`` of a file whose ``meta`` has checksums
-_DIGEST, _ROW_CHECK, _VECTOR_CHECK = 16, 6, 7  # bytes; lengths that a single wrong bit does not turn into one another
-_NUMBER = 4  # bytes of a number in a vector
+_DIGEST, _ROW_CHECK, _VECTOR_CHECK = 16, 6, 7  # bytes; lengths that one flipped bit cannot turn into one another
+_NUMBER = 4  # bytes per number in a vector
 _VARIABLES = 500  # bound parameters per statement; every SQLite allows 999
 _PAGE = 2000  # rows read at a time from a whole table or the log
 _BUSY_SECONDS = 10.0
@@ -79,7 +78,7 @@ _ALONE = "PRAGMA locking_mode = EXCLUSIVE;"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The last thing that happened to a key; ``document`` is None for a deletion."""
+    """The last operation on a key; ``document`` is None for a deletion."""
 
     key: int
     document: Document | None
@@ -87,7 +86,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class VectorChanges:
-    """Keys without a vector any more; keys with one, and those vectors, one after the other."""
+    """Keys that no longer have a vector; keys that have one, and those vectors, concatenated."""
 
     gone: list[int]
     keys: list[int]
@@ -95,7 +94,7 @@ class VectorChanges:
 
 
 def _row_check(key: int, seq: int, id_: str, metadata: str, content: bytes) -> bytes:
-    """Of all that is in a row but its text, which the digest of the content is for."""
+    """Return the checksum of a row without its text, which ``content``, the digest, covers."""
     return xxhash.xxh3_64_digest(f"{key}\n{seq}\n{len(id_)}\n{id_}{metadata}".encode() + content)[:_ROW_CHECK]
 
 
@@ -108,10 +107,10 @@ def _meta_check(name: str, value: str) -> str:
 
 
 def value_of(name: str, raw: object, *, checked: bool) -> str:
-    """A value of ``meta``, compared with its checksum; it may be without one unless ``checked``.
+    """Return a value of ``meta`` after verifying its checksum, which may be missing unless ``checked``.
 
     Raises:
-        ValueError: it is not as it was written.
+        ValueError: the value differs from what was written.
     """
     if isinstance(raw, str):
         value, _, check = raw.rpartition("\n")
@@ -119,69 +118,69 @@ def value_of(name: str, raw: object, *, checked: bool) -> str:
             return value
         if not checked:
             return raw
-    raise ValueError(f"what it says of {name!r:.40} is not as it was written")
+    raise ValueError(f"the value of {name!r:.40} does not match its checksum")
 
 
 def document_of(row: Sequence[Any]) -> Document:
-    """A document out of the columns of `ROW`, compared with its checksums.
+    """Return the document in the columns of `ROW` after verifying its checksums.
 
     Raises:
-        ValueError: it is not as it was written.
+        ValueError: the row differs from what was written.
     """
     id_, text, metadata, digests, seq, key = row
     try:
         content, check = digests[:_DIGEST], digests[_DIGEST:]
         if check and check != _row_check(key, seq, id_, metadata, content):
-            raise ValueError("it is not as it was written")
+            raise ValueError("the row does not match its checksum")
         if text is not None and digest(text, metadata) != content:
-            raise ValueError("its content is not as it was written")
+            raise ValueError("the content does not match its checksum")
         return Document(id_, text or "", metadata_of(metadata))
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
 
 
 def vector_of(key: int, raw: object) -> bytes:
-    """A vector out of its row, compared with its checksum.
+    """Return the vector in a row after verifying its checksum.
 
     Raises:
-        ValueError: it is not as it was written.
+        ValueError: the vector differs from what was written.
     """
     if isinstance(raw, bytes):
-        if len(raw) % _NUMBER == 0:  # written before there were checksums
+        if len(raw) % _NUMBER == 0:  # written by a version without checksums
             return raw
         vector = raw[:-_VECTOR_CHECK]
         if raw[-_VECTOR_CHECK:] == _vector_check(key, vector):
             return vector
-    raise ValueError(f"the vector of key {key!r:.20} is not as it was written")
+    raise ValueError(f"the vector of key {key!r:.20} does not match its checksum")
 
 
 class _Connection(sqlite3.Connection):
-    """One of SQLite's, with a mark."""
+    """A SQLite connection with a flag."""
 
     alone = False
-    """Whether it has the file for itself, so that nobody else gets at it before it is closed."""
+    """Whether it locks the file exclusively until it is closed."""
 
 
 class Truth:
-    """The SQLite file of one dataset. Reads from any thread and process; one writer at a time.
+    """The SQLite file of one dataset. Any thread and process may read; one may write at a time.
 
     Args:
         path: the file.
-        create: make it when it is not there; without it, that is an error.
+        create: create the file if it is missing; otherwise a missing file is an error.
 
     Attributes:
-        identity: drawn when the file was made; derived indexes carry it, so one of another dataset is recognised.
+        identity: drawn at random when the file is created; derived indexes carry it, so a foreign one is recognised.
 
     Raises:
-        CorruptStoreError: the file is damaged, or missing.
-        StoreError: it cannot be opened.
+        CorruptStoreError: the file is damaged or missing.
+        StoreError: the file cannot be opened.
     """
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self._path = path
         self._process = os.getpid()
         self._idle: list[_Connection] = []
-        # for those who never call close
+        # for callers that never call close
         weakref.finalize(self, _close_all, self._idle, path.parent, os.getpid()).atexit = False
         self.identity = ""
         self._checked = True  # whether the values of ``meta`` have checksums
@@ -190,29 +189,29 @@ class Truth:
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def __len__(self) -> int:
-        """How many documents there are."""
+        """Return the number of documents."""
         return int(self._row("SELECT count(*) FROM documents")[0])
 
     def sequence(self) -> int:
-        """The number of the last committed transaction; 0 before the first."""
+        """Return the number of the last committed transaction; 0 before the first."""
         return int(self.meta("seq") or 0)
 
     def changed_since(self, seq: int, most: int) -> int:
-        """How many documents were written or deleted after transaction ``seq``; counted to ``most``."""
+        """Return the number of documents written or deleted after transaction ``seq``, counting at most ``most``."""
         changed = "SELECT 1 FROM documents WHERE seq > ? UNION ALL SELECT 1 FROM tombstones WHERE seq > ?"
         return int(self._row(f"SELECT count(*) FROM ({changed} LIMIT ?)", seq, seq, most)[0])
 
     def meta(self, name: str) -> str | None:
-        """A value kept beside the documents."""
+        """Return a value stored beside the documents, or None."""
         row = self._row(_META, name)
         return None if row is None else self._value(name, row[0])
 
     def metas(self) -> dict[str, str]:
-        """All values kept beside the documents, the sequence number (``seq``) among them."""
+        """Return all values stored beside the documents, including the sequence number (``seq``)."""
         return {name: self._value(name, value) for name, value in self._rows("SELECT name, value FROM meta")}
 
     def fetch(self, keys: Sequence[int]) -> list[Document | None]:
-        """Returns documents by key in the given order, None for deleted ones."""
+        """Return documents by key in the given order, None for deleted ones."""
         documents: dict[int, Document] = {}
         for part in batched(keys, _VARIABLES):
             sql = f"SELECT {ROW} FROM documents WHERE key IN ({_marks(part)})"
@@ -222,7 +221,7 @@ class Truth:
         return list(map(documents.get, keys))
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """Returns documents by id in the given order, None for unknown ids."""
+        """Return documents by id in the given order, None for unknown ids."""
         documents: dict[str, Document] = {}
         for part in batched(filter(storable, ids), _VARIABLES):
             sql = f"SELECT {ROW} FROM documents WHERE id IN ({_marks(part)})"
@@ -230,53 +229,58 @@ class Truth:
         return [documents.get(id_) for id_ in ids]
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
-        """The keys of the ids that exist."""
+        """Return the keys of the ids that exist."""
         return {id_: key for id_, (key, _) in self._stored(ids).items()}
 
     def all_keys(self) -> list[int]:
-        """The keys of all documents, ascending."""
+        """Return the keys of all documents, ascending."""
         return [key for (key,) in self._rows("SELECT key FROM documents ORDER BY key")]
 
     def is_empty(self) -> bool:
-        """Whether there is no document."""
+        """Whether there are no documents."""
         return self._row("SELECT 1 FROM documents LIMIT 1") is None
 
     def documents(self) -> Iterator[Document]:
-        """Every document, in the order of first arrival; what is written meanwhile may or may not be among them."""
+        """Yield every document in the order of first arrival; concurrent writes may or may not be included."""
         return map(self._document, self._pages(f"SELECT {ROW} FROM documents"))
 
     def page(self, after: int, limit: int) -> tuple[list[Document], int | None]:
-        """The documents whose keys come next after one, and the key to go on after; None at the end."""
+        """Return up to ``limit`` documents with keys above ``after`` and the key to continue after, None at the end."""
         sql = f"SELECT {ROW} FROM documents WHERE key > ? ORDER BY key LIMIT ?"
         rows = self._rows(sql, after, limit)
         return list(map(self._document, rows)), rows[-1][-1] if len(rows) == limit else None
 
     def metadata(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Every key with its metadata."""
+        """Yield every key with its metadata."""
         rows = self._pages(f"SELECT {_ROW_WITHOUT_TEXT} FROM documents")
         return ((row[-1], self._document(row).metadata) for row in rows)
 
     def fields(self, *, texts: bool) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Every key with what filters see of its document; without ``texts`` that is empty."""
+        """Yield every key with the fields that filters see; without ``texts`` the text is empty."""
         rows = self._pages(f"SELECT {ROW if texts else _ROW_WITHOUT_TEXT} FROM documents")
         return ((row[-1], self._document(row).fields) for row in rows)
 
     def alive(self) -> Iterator[tuple[int, bool]]:
-        """Every key, and whether it has a vector."""
+        """Yield every key and whether it has a vector."""
         sql = "SELECT EXISTS (SELECT 1 FROM vectors v WHERE v.key = documents.key), key FROM documents"
         return ((key, bool(has_vector)) for has_vector, key in self._pages(sql))
 
     def ids(self, *, source: str | None = None) -> list[str]:
-        """Every id, or those whose metadata names this ``source``."""
+        """Return every id, or those whose metadata names this ``source``."""
         if source is None:
             return [self._id(row) for row in self._rows(f"SELECT {_ROW_WITHOUT_TEXT} FROM documents ORDER BY key")]
         if not storable(source):
             return []
-        sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # the index's very words
-        return [self._id(row) for row in self._rows(sql, source)]
+        sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE {_SOURCE} = ? ORDER BY key"  # exactly as in the index
+        rows = self._rows(sql, source)
+        ids = [self._id(row) for row in rows]
+        for id_, row in zip(ids, rows, strict=True):  # the index has no checksums: a damaged entry leads to another row
+            if metadata_of(row[2]).get("source") != source:
+                raise self._damaged(f"the index of sources lists document {id_!r:.80} for {source!r:.80}")
+        return ids
 
     def ids_of(self, keys: Sequence[int]) -> list[str]:
-        """The ids of these keys, of those that exist, in their order."""
+        """Return the ids of the keys that exist, in the order of ``keys``."""
         ids: dict[int, str] = {}
         for part in batched(keys, _VARIABLES):
             sql = f"SELECT {_ROW_WITHOUT_TEXT} FROM documents WHERE key IN ({_marks(part)})"
@@ -284,16 +288,16 @@ class Truth:
         return [ids[key] for key in keys if key in ids]
 
     def changes(self, since: int, *, texts: bool = True) -> Iterator[list[Change]]:
-        """What happened to documents after transaction ``since``, the last operation per key, deletions first.
+        """Yield the last operation per key after transaction ``since``, in batches, deletions first.
 
-        Texts are read only when asked for. Each batch is read in a snapshot of its own, so a writer is never blocked;
-        what it changes meanwhile has a higher number and comes next time.
+        Texts are read only if ``texts`` is set. Each batch reads its own snapshot, so a writer is never blocked; what
+        it changes meanwhile has a higher number and is returned next time.
         """
         for deleted, rows in self._log(since, ROW if texts else _ROW_WITHOUT_TEXT, "documents d"):
             yield [Change(key, None) for key in deleted] or [Change(row[-1], self._document(row)) for row in rows]
 
     def vector_changes(self, since: int) -> Iterator[VectorChanges]:
-        """The same for vectors."""
+        """Yield the changes of vectors after transaction ``since`` in the same way."""
         for deleted, rows in self._log(since, "v.vector, d.seq, d.key", _VECTORS_OF):
             live = [row for row in rows if row[0] is not None]
             removals = deleted or [row[-1] for row in rows if row[0] is None]
@@ -301,15 +305,15 @@ class Truth:
             yield VectorChanges(removals, [row[-1] for row in live], vectors)
 
     def _log(self, since: int, columns: str, tables: str) -> Iterator[tuple[list[int], list[Any]]]:
-        """Keys deleted after transaction ``since``, then rows of what was written; paged.
+        """Yield pages of the keys deleted after transaction ``since``, then pages of the rows written since.
 
-        The columns are those wanted, and at the end the document's sequence number and key.
+        ``columns`` must end with the document's sequence number and key.
         """
         upto = self.sequence()
         deleted = self._rows("SELECT key FROM tombstones WHERE seq > ? AND seq <= ?", since, upto) if since else []
         for part in batched(deleted, _PAGE):
             yield [key for (key,) in part], []
-        # The unary + keeps SQLite from reading the whole table in the order of its keys to find a few changes in it.
+        # The unary + keeps SQLite from scanning the whole table in key order to find a few changes.
         sql = f"""SELECT {columns} FROM {tables}
             WHERE d.seq >= ? AND d.seq <= ? AND (d.seq > ? OR +d.key > ?) ORDER BY d.seq, d.key LIMIT {_PAGE}"""
         seq, key = since + 1, 0
@@ -318,7 +322,7 @@ class Truth:
             seq, key = rows[-1][-2:]
 
     def check(self) -> list[str]:
-        """SQLite's own integrity check, and everything against its checksum: complaints, none when all is sound."""
+        """Run SQLite's integrity check and verify every checksum; return up to 10 complaints, none if all is well."""
         complaints = [row[0] for row in self._rows("PRAGMA integrity_check(10)") if row[0] != "ok"]
         if complaints:
             return complaints
@@ -333,14 +337,14 @@ class Truth:
             if (self._row(f"SELECT max(seq) FROM {table}")[0] or 0) > last:
                 complaints.append(f"{table} have sequence numbers beyond the last")
         documents, tombstones = self._row("SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM tombstones)")
-        if missing := self._row(_LAST_KEY)[0] - documents - tombstones:  # keys are given one after the other
+        if missing := self._row(_LAST_KEY)[0] - documents - tombstones:  # keys are assigned consecutively
             complaints.append(f"{missing} documents are not there, and were not deleted")
         return complaints[:10]
 
     # ── writing (the caller holds the writer lock) ───────────────────────────────────────────────────────────────
 
     def upgrade(self) -> None:
-        """Give a file of an earlier version what it lacks: the index of sources, checksums of ``meta``."""
+        """Add what a file of an earlier version lacks: the index of sources and the checksums of ``meta``."""
         with self._connection() as connection:
             connection.execute(_SOURCE_INDEX)
         if not self._checked:
@@ -352,7 +356,7 @@ class Truth:
             self._checked = True
 
     def unchanged(self, prepared: Sequence[Prepared], *, with_vectors: bool = False) -> list[bool]:
-        """Whether each document is stored just so already, and has a vector where that is asked for."""
+        """Return whether each document is already stored unchanged and, if ``with_vectors``, has a vector."""
         existing = self._stored([item.document.id for item in prepared])
         same = self._same(existing, prepared, None)
         if not with_vectors:
@@ -363,9 +367,9 @@ class Truth:
         return [equal and existing[item.document.id][0] in having for equal, item in zip(same, prepared, strict=True)]
 
     def upsert(self, prepared: Sequence[Prepared], vectors: Sequence[bytes] | None = None) -> AddResult:
-        """Write documents, and their vectors where given, in one durable transaction; what is stored just so is not.
+        """Write documents, and vectors if given, in one durable transaction; skip documents stored unchanged.
 
-        The ids of one call must differ. A document written without its vector loses the one that it had.
+        Ids must be unique within a call. A document written without a vector loses its previous vector.
         """
         existing = self._stored([item.document.id for item in prepared])
         fresh = [number for number, same in enumerate(self._same(existing, prepared, vectors)) if not same]
@@ -397,7 +401,7 @@ class Truth:
         return result + AddResult(added=len(rows) - len(old), updated=len(old))
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Delete by id in one durable transaction; ids that don't exist are passed over. Returns how many went."""
+        """Delete by id in one durable transaction; ignore unknown ids. Return the number of deleted documents."""
         keys = list(self.keys(ids).values())
         if keys:
             with self.transaction() as (connection, seq):
@@ -407,14 +411,14 @@ class Truth:
         return len(keys)
 
     def set_meta(self, **values: str) -> None:
-        """Keep values beside the documents, durably."""
+        """Store values beside the documents, durably."""
         with self.transaction(advance=False) as (connection, _):
             rows = [(name, _with_check(name, value)) for name, value in values.items()]
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", rows)
 
     @contextmanager
     def transaction(self, *, advance: bool = True) -> Iterator[tuple[_Connection, int]]:
-        """One durable transaction and its sequence number."""
+        """Open a durable transaction; yield its connection and sequence number."""
         with self._connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -425,12 +429,12 @@ class Truth:
                 yield connection, seq
                 connection.execute("COMMIT")
             except BaseException:
-                if connection.in_transaction:  # some errors have rolled it back already
+                if connection.in_transaction:  # some errors have already rolled it back
                     connection.execute("ROLLBACK")
                 raise
 
     def copy(self, path: Path) -> None:
-        """Write a consistent copy to a new file, also while others read and write."""
+        """Write a consistent copy to a new file, even while others read and write."""
         with self._connection() as connection:
             target = sqlite3.connect(path)
             try:
@@ -445,19 +449,19 @@ class Truth:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _create(self, connection: _Connection) -> None:
-        """Make the tables; several processes may do so at once, the first one's identity stays."""
+        """Create the tables; several processes may do so at once, and the first one's identity is kept."""
         identity = _with_check("identity", uuid.uuid4().hex)
         birth = f"INSERT OR IGNORE INTO meta VALUES ('identity', '{identity}'); PRAGMA user_version = {_CHECKED};"
-        # Eight-kilobyte pages hold five vectors of 384 numbers with little waste; only a new file takes the setting.
+        # An 8 KB page holds five vectors of 384 numbers with little waste; the page size can only be set on a new file.
         settings = "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
         connection.executescript(f"{settings} BEGIN IMMEDIATE; {_SCHEMA} {birth} COMMIT;")
         sync_directory(self._path.parent)
 
     def _how(self, *, create: bool) -> str:
-        """How to open the file; where nothing can be written, without SQLite's bookkeeping of readers.
+        """Return the URI option to open the file with; in a read-only directory SQLite tracks no readers.
 
         Raises:
-            StoreError: its last writer was cut short, so the newest writes are in a log that cannot be taken in.
+            StoreError: the last writer was interrupted, and its newest writes are in a log that cannot be applied.
         """
         if not self._path.exists():
             return "mode=rwc" if create else "mode=rw"
@@ -474,7 +478,7 @@ class Truth:
     def _same(
         self, existing: Mapping[str, tuple[int, bytes]], prepared: Sequence[Prepared], vectors: Sequence[bytes] | None
     ) -> list[bool]:
-        """Whether each document, and its vector where vectors are given, is what is stored."""
+        """Return whether each document, and its vector if vectors are given, equals the stored one."""
         same = [existing.get(item.document.id, (0, b""))[1][:_DIGEST] == item.digest for item in prepared]
         if vectors is None or not any(same):
             return same
@@ -488,7 +492,7 @@ class Truth:
         ]
 
     def _stored(self, ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
-        """Key and digest of the ids that exist."""
+        """Return key and digest of the ids that exist."""
         existing: dict[str, tuple[int, bytes]] = {}
         for part in batched(filter(storable, ids), _VARIABLES):
             sql = f"SELECT id, key, digest FROM documents WHERE id IN ({_marks(part)})"
@@ -514,7 +518,7 @@ class Truth:
             self._take_back(connection)
 
     def _pages(self, select: str) -> Iterator[Any]:
-        """Rows of a large table in the order of ``key``, their last column; no read stays open between pages."""
+        """Yield the rows of a large table by ``key``, their last column; no read stays open between pages."""
         key = 0
         while page := self._rows(f"{select} WHERE key > ? ORDER BY key LIMIT {_PAGE}", key):
             yield from page
@@ -531,7 +535,7 @@ class Truth:
             self._take_back(connection)
 
     def _lend(self) -> _Connection:
-        """A connection; any thread may have it next (appending to a list and popping from it are atomic)."""
+        """Return an idle or new connection for any thread (appending to a list and popping from it are atomic)."""
         if self._process != os.getpid():
             raise StoreError(
                 f"{self._path} was opened by process {self._process} and this is its fork, {os.getpid()}; "
@@ -549,11 +553,11 @@ class Truth:
             _close(connection, self._path.parent)
 
     def _connect(self, *, create: bool = False) -> _Connection:
-        """A new connection, to the very database that the others are connected to.
+        """Return a new connection to the same database as the existing ones.
 
         Raises:
-            ReplacedError: another process has deleted it, or made it anew.
-            CorruptStoreError: it is damaged, or missing.
+            ReplacedError: another process has deleted or recreated it.
+            CorruptStoreError: it is damaged or missing.
         """
         try:
             with steady(self._path.parent) as there:
@@ -567,7 +571,7 @@ class Truth:
                 except sqlite3.OperationalError as error:
                     if error_code(error) not in _NO_ROOM or create:
                         raise
-                    # There is no room for SQLite's table of who reads what. Who has the file alone needs none.
+                    # There is no room for SQLite's shared-memory index of readers. An exclusive lock needs none.
                     connection, identity = self._connect_so(how, _ALONE + _SETTINGS, create=False)
                     connection.alone = True
         except SQLITE_ERRORS as error:
@@ -581,7 +585,7 @@ class Truth:
         return connection
 
     def _connect_so(self, how: str, settings: str, *, create: bool) -> tuple[_Connection, str]:
-        """A connection with these settings, and the identity of what it is connected to."""
+        """Return a connection with these settings, and the identity of its database."""
         connection = sqlite3.connect(
             f"file:{quote(str(self._path))}?{how}",
             uri=True,
@@ -609,35 +613,35 @@ class Truth:
         return self._value("identity", row[0])
 
     def _check_head(self, connection: _Connection) -> None:
-        """See that the file is what it was made as, whichever bit of its first page is wrong."""
+        """Check the file's header and tables, so that any wrong bit in its first page is found."""
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         encoding = connection.execute("PRAGMA encoding").fetchone()[0]
         vacuum = connection.execute("PRAGMA auto_vacuum").fetchone()[0]
         if version not in {0, _CHECKED} or encoding != "UTF-8" or vacuum:
-            raise self._damaged("its head is not as it was written")
+            raise self._damaged("its header is damaged")
         self._checked = version == _CHECKED
         if self._checked and not schema_rows() <= set(connection.execute(_SCHEMA_OF).fetchall()):
-            raise self._damaged("its tables are not as they were made")
+            raise self._damaged("its tables were changed")
 
     def _damaged(self, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self._path} is damaged ({what}); {_REMEDY}")
 
     def _value(self, name: str, raw: object) -> str:
-        """A value of ``meta``, compared with its checksum."""
+        """Return a value of ``meta`` after verifying its checksum."""
         try:
             return value_of(name, raw, checked=self._checked)
         except ValueError as error:
             raise self._damaged(str(error)) from error
 
     def _document(self, row: Sequence[Any]) -> Document:
-        """A document out of the columns of `ROW`, compared with its checksums."""
+        """Return the document in the columns of `ROW` after verifying its checksums."""
         try:
             return document_of(row)
         except ValueError as error:
             raise self._damaged(str(error)) from error
 
     def _id(self, row: Sequence[Any]) -> str:
-        """The id in the columns of `_ROW_WITHOUT_TEXT`, compared with its checksum; nothing is decoded for that."""
+        """Return the id in the columns of `_ROW_WITHOUT_TEXT` after verifying its checksum; decode nothing else."""
         id_, _, metadata, digests, seq, key = row
         try:
             if len(digests) in {_DIGEST, _DIGEST + _ROW_CHECK} and (
@@ -646,20 +650,20 @@ class Truth:
                 return str(id_)
         except (TypeError, AttributeError) as error:
             raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: {error}") from error
-        raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: it is not as it was written")
+        raise self._damaged(f"document {id_!r:.80}, key {key!r:.20}: the row does not match its checksum")
 
     def _vector(self, key: int, raw: object) -> bytes:
-        """A vector out of its row, compared with its checksum."""
+        """Return the vector in a row after verifying its checksum."""
         try:
             return vector_of(key, raw)
         except ValueError as error:
             raise self._damaged(str(error)) from error
 
     def _check_gone(self, keys: Sequence[int]) -> None:
-        """See that documents that cannot be found have been deleted: else their rows are lost.
+        """Check that missing documents have been deleted and not lost.
 
         Raises:
-            CorruptStoreError: one has not.
+            CorruptStoreError: the row of a document is lost.
         """
         last = self._row(_LAST_KEY)[0]
         candidates = {key for key in keys if 0 < key <= last}
@@ -667,7 +671,7 @@ class Truth:
             candidates.difference_update(
                 key for (key,) in self._rows(f"SELECT key FROM tombstones WHERE key IN ({_marks(part)})", *part)
             )
-        for part in batched(candidates, _VARIABLES):  # one that was written this moment is there by now
+        for part in batched(candidates, _VARIABLES):  # one that was just written is there by now
             candidates.difference_update(
                 key for (key,) in self._rows(f"SELECT key FROM documents WHERE key IN ({_marks(part)})", *part)
             )
@@ -678,16 +682,16 @@ class Truth:
         return ReplacedError(f"{self._path.parent} was deleted or recreated by another process; open it again")
 
     def _translated_error(self, error: Exception) -> StoreError:
-        """SQLite's error in terms of the file."""
+        """Translate an error of SQLite into one about the file."""
         if (what := damage(error)) is not None:
             return self._damaged(what)
         code = error_code(error)
         if code == sqlite3.SQLITE_FULL or (code in _NO_ROOM and not room(self._path.parent)):
-            return full(self._path, "nothing of this batch was written, and what was acknowledged before is kept")
+            return full(self._path, "nothing of this batch was written; earlier acknowledged writes are kept")
         if code == sqlite3.SQLITE_BUSY:
             return LockedError(f"{self._path} has been in use by another process for more than {_BUSY_SECONDS:.0f} s")
         if code in _NO_ROOM:
-            return StoreError(f"{self._path}: {error}; what was acknowledged is kept; check the disk and try again")
+            return StoreError(f"{self._path}: {error}; acknowledged writes are kept; check the disk and try again")
         return StoreError(f"{self._path}: {error}")
 
 
@@ -695,13 +699,13 @@ _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_
 
 
 def _close_all(connections: list[_Connection], directory: Path, opened_by: int) -> None:
-    while connections and os.getpid() == opened_by:  # after a fork they are the parent's
+    while connections and os.getpid() == opened_by:  # after a fork they belong to the parent
         _close(connections.pop(), directory)
 
 
 def _close(connection: _Connection, directory: Path) -> None:
     try:
-        with steady(directory):  # the last connection of a file deletes its log, by name
+        with steady(directory):  # closing the last connection deletes the log by name
             connection.close()
     except StoreError as error:
         log.debug("a connection is closed all the same: %s", error)
@@ -709,7 +713,7 @@ def _close(connection: _Connection, directory: Path) -> None:
 
 
 def _sealed(item: Prepared, key: int, seq: int) -> bytes:
-    """The digest of the content and, behind it, the checksum of the row."""
+    """Return the digest of the content followed by the checksum of the row."""
     return item.digest + _row_check(key, seq, item.document.id, item.metadata, item.digest)
 
 
@@ -727,15 +731,15 @@ def _complaint(reader: Callable[..., object], *values: object) -> list[str]:
 
 @cache
 def schema_rows() -> frozenset[tuple[str, str]]:
-    """The tables and indexes as SQLite writes them down; that of sources may be missing, or added later."""
+    """Return the tables and indexes as SQLite records them, without the index of sources, which may be added later."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(_SCHEMA)
         return frozenset(row for row in connection.execute(_SCHEMA_OF) if row[0] != "documents_source")
 
 
 _REMEDY = (
-    "'pointsman verify --repair' saves what is sound; or restore it from a backup, or delete the dataset and index it "
-    "again"
+    "'pointsman verify --repair' recovers the intact documents; or restore it from a backup, or delete the dataset and "
+    "index it again"
 )
 
 

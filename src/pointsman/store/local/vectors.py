@@ -42,7 +42,7 @@ _SELECTIVE = 0.05  # filters that leave a smaller share are scanned exactly: app
 _REBASE_ROWS = 2048  # a tail shorter than this is never worth a new base file
 _OVERFETCH = 2  # candidates of the quantised scan per wanted result, and some more, rescored exactly
 _WIDER = 16  # factor for a second attempt with more candidates
-_MOST = 16  # at most one in so many rows
+_MOST = 16  # at most one row in this many becomes a candidate
 _DEVIATIONS = 4.0  # assumed maximum error of a quantised score, in standard deviations
 _BLOCK = 16_384  # rows processed at a time while a file or an index is written
 _APPLY_ROWS = 65_536  # rows of the log applied at a time, to limit memory
@@ -293,7 +293,7 @@ class VectorIndex:
             self._state = state
 
     def clear(self) -> None:
-        """Throw the base file away; ``catch_up`` builds it anew."""
+        """Delete the base file; ``catch_up`` rebuilds it."""
         with self._guard, translated(self._path):
             self._path.unlink(missing_ok=True)
             self._anew = True
@@ -401,10 +401,10 @@ def _read(path: Path, identity: str, dimensions: int) -> _Base:
     """Map a base file after verifying its checksum.
 
     Raises:
-        ValueError: it is torn, foreign, or of another format.
+        ValueError: it is truncated, foreign, or of another format.
     """
     if path.stat().st_size < 32:  # too short to be mapped
-        raise ValueError("it is torn")
+        raise ValueError("it is truncated")
     content = np.memmap(path, np.uint8, "r")
     if xxhash.xxh3_128(content[:-16].data).digest() != content[-16:].tobytes():
         raise ValueError("its checksum is wrong")
@@ -415,7 +415,7 @@ def _map(path: Path, identity: str, dimensions: int) -> _Base:
     stamp = file_stamp(path)
     content = np.memmap(path, np.uint8, "r")
     if content[:8].tobytes() != _MAGIC:
-        raise ValueError("it is no vector file")
+        raise ValueError("it is not a vector file")
     (length,) = struct.unpack("<Q", content[8:16].tobytes())
     header = json.loads(content[16 : 16 + length].tobytes())
     if (header["format"], header["identity"], header["dimensions"]) != (_FORMAT, identity, dimensions):
@@ -469,7 +469,7 @@ def _quantised_top(
     """Return the rows that may be among the best ``k`` valid ones, with their exact scores.
 
     Candidates are taken until the quantised score of the last one is too low for any further row to be among the best.
-    None if that would be a large share, as among near copies, where an exact scan is faster.
+    Returns None if that would be a large share, as among near copies, where an exact scan is faster.
     """
     import faiss
 
