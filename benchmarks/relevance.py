@@ -250,6 +250,17 @@ def moved_by(chances: NDArray[np.float64], relevant: NDArray[np.bool_], spread: 
     return float(by)
 
 
+def confidence_error(group: Group) -> float:
+    """The error of `answer.confidence` over the first five hits."""
+    calibrations, chances, answered = left_out("both", group.dataset), [], []
+    for row in group.rows:
+        found = judge_by(calibrations, row.evidence, row.places[:5], row.letters[:5])
+        if found is not None:
+            chances.append(found[1].confidence(found[0]))
+            answered.append(any(row.relevant[:5]))
+    return ece(np.array(chances), np.array(answered))
+
+
 def calibration() -> bool:
     print("ECE of hit.relevance over 10 bins of equal count, first 10 and 5 hits; the collection's family left out\n")
     heads = ("hits", "relevant", "said", "ECE", "noise", "ECE@5", f"{LABELLED} labels", "by cosine", "by words")
@@ -257,6 +268,7 @@ def calibration() -> bool:
     errors: dict[str, list[float]] = {"own": [], "across": []}
     by_language: dict[str, list[tuple[NDArray[np.float64], NDArray[np.bool_]]]] = {}
     labelled: list[float] = []
+    confidences: list[float] = []
     rates: list[float] = []
     chance = np.random.default_rng(0)
     unsure: list[float] = []
@@ -276,6 +288,7 @@ def calibration() -> bool:
             errors[group.kind].append(error)
         if group.kind == "own":
             labelled.append(with_some)
+            confidences.append(confidence_error(group))
             rates.append(moved_by(chances, good, spread=1e6))
             unsure += [
                 ece(chances, chance.random(len(chances)) < moved(chances, by))
@@ -294,7 +307,8 @@ def calibration() -> bool:
         f"\nstandard deviation over collections of what would put the base rate right, as a logit: {np.std(rates):.2f}"
     )
     print(f"mean ECE of a forecaster who is right but for a base rate that is so uncertain: {np.mean(unsure):.3f}")
-    print(f"mean ECE with the labels of {LABELLED} questions: {np.mean(labelled):.3f}, worst {max(labelled):.3f}\n")
+    print(f"mean ECE with the labels of {LABELLED} questions: {np.mean(labelled):.3f}, worst {max(labelled):.3f}")
+    print(f"mean ECE of answer.confidence over five hits: {np.mean(confidences):.3f}, worst {max(confidences):.3f}\n")
     mean, worst = np.mean(errors["own"]), max(errors["own"])
     return all(
         [

@@ -218,7 +218,7 @@ def test_m1_coverage_holds_for_questions_like_the_labels(workspace: Workspace, d
 
 @pytest.mark.parametrize(("options", "why"), [
     ({"coverage": 0.999}, "is the most that can be promised"),
-    ({"coverage": 0.7, "strategy": "bm25"}, "in another way"),
+    ({"coverage": 0.7, "strategy": "bm25"}, "searched differently"),
     ({"coverage": 0.7, "min_relevance": 0.1}, "without filters and min_relevance"),
     ({"coverage": 0.7, "filters": "year != 1"}, "without filters and min_relevance"),
 ])  # fmt: skip
@@ -237,7 +237,7 @@ def test_m1_nothing_is_promised_without_labels(workspace: Workspace) -> None:
     answer = workspace.search("the amber lantern", 3, coverage=0.9)
     assert answer.coverage is None
     assert len(answer.hits) == 3
-    assert "no labels of this dataset were calibrated to" in answer.degraded[0]
+    assert "this dataset has not been calibrated with labels" in answer.degraded[0]
 
 
 @pytest.mark.parametrize("bad", [0, 1, -0.1, 1.5, "0.9", True, float("nan")])

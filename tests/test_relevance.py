@@ -17,6 +17,7 @@ from pointsman.retrieval.relevance import (
     SCRIPTS,
     Background,
     Evidence,
+    Judgement,
     Labelled,
     Relevance,
     Script,
@@ -138,6 +139,12 @@ def test_confidence_grows_with_the_hits_and_is_nothing_without() -> None:
     assert calibration.confidence(replace(few, relevance=())) == 0
 
 
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0, 1))
+def test_confidence_lies_between_the_best_hit_and_all_together(chances: list[float], answerable: float) -> None:
+    confidence = shipped()[0].confidence(Judgement(answerable, tuple(chances)))
+    assert max(chances) <= confidence <= min(1, sum(chances))
+
+
 # ── lists ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CHANCES = st.lists(st.none() | st.floats(0, 1), max_size=30)
@@ -206,7 +213,7 @@ def test_a_language_has_no_say_in_where_a_dataset_lies() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"embedder": 1}', "null"])
 def test_what_is_no_background_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="no background"):
+    with pytest.raises(InputError, match="not the background"):
         Background.from_json(text)
 
 

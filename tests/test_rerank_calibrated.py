@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from pointsman.errors import InputError, ModelError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.calibration import CosineSpread
-from pointsman.retrieval.fusion import KAPPA, calibrated_sum
+from pointsman.retrieval.fusion import KAPPA, CosineSpread, calibrated_sum
 from pointsman.retrieval.rerank import CalibratedReranker
 from pointsman.types import Document, Hit, Provenance, Query, Ranked
 

@@ -133,7 +133,7 @@ def test_one_that_harms_is_not_adopted(workspace: Workspace) -> None:
     answer = searched(workspace)
     assert not answer.reranked
     assert answer.hits[0].id == "short-rails-trains"
-    assert "not adopted, no gain is sure" in decision(answer).reason
+    assert "not adopted, no significant gain" in decision(answer).reason
 
 
 def test_one_that_is_too_slow_is_not_adopted(folder: Path, server: Server) -> None:
@@ -147,7 +147,9 @@ def test_one_that_is_too_slow_is_not_adopted(folder: Path, server: Server) -> No
         assert done.reranking is not None
         assert not done.reranking.adopted
         assert "failed on 3 of 3 questions" in done.reranking.reason
-        assert "0.05 s" in done.reranking.reason
+        assert any(
+            limit in done.reranking.reason for limit in ("0.05 s", "no answer in time")
+        )  # ours, or the connection's
         assert len(server.asked) == 3, "it is left alone then"
         assert done.reranking.reason in decision(searched(workspace)).reason
         workspace.keep_calibration("yard", None)
@@ -281,7 +283,7 @@ def test_another_model_than_the_measured_one_is_not_used(workspace: Workspace) -
     adopted(workspace, name="onnx:model|of before")
     answer = searched(workspace)
     assert not answer.reranked
-    assert "another one was measured" in decision(answer).reason
+    assert "another reranker was measured" in decision(answer).reason
 
 
 def test_an_adopted_one_that_is_gone_degrades(folder: Path, tmp_path: Path) -> None:

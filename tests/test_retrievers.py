@@ -11,8 +11,7 @@ import pytest
 from pointsman import BaseRetriever, Dataset, KeywordRetriever, RetrievalWorkflow, VectorRetriever
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, Range
-from pointsman.retrieval.calibration import CosineSpread
-from pointsman.retrieval.fusion import METHODS
+from pointsman.retrieval.fusion import METHODS, CosineSpread
 from pointsman.retrieval.pool import LISTS, Pool, merge
 from pointsman.store.base import BaseStore, Lists, Look, Page, Scale, Statistics, StoreInfo
 from pointsman.types import Document, Hit, Query

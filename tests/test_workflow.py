@@ -334,7 +334,7 @@ def test_a_refusal_ends_the_way(either: Search) -> None:
     assert context.refused is not None
     assert (str(context.refused), context.refused.nearest and context.refused.nearest.id) == ("nothing is near", "a")
     assert after.seen == []
-    assert context.explain("a").verdict == "taken out by refuse: too far"
+    assert context.explain("a").verdict == "removed by refuse: too far"
 
 
 class TestVariants:
@@ -475,7 +475,7 @@ class TestR9Trace:
                 )
 
         context = RetrievalWorkflow(refiners=[Capped()]).search("q", [Fixed(("a", 2.0), ("b", 1.0))])
-        assert context.explain("b").verdict == "taken out by diversify: one is enough"
+        assert context.explain("b").verdict == "removed by diversify: one is enough"
 
     def test_times(self, datasets: tuple[Dataset, Dataset]) -> None:
         trace = RetrievalWorkflow().search("rail lamp", [*datasets, Slow(0.05, ("a", 1.0))], 3).trace

@@ -1,11 +1,11 @@
-"""Measuring a dataset's `Background`: where the cosines of questions lie that it has no answer to."""
+"""Measures a dataset's `Background`: the range of cosines of questions that it cannot answer."""
 
 from __future__ import annotations
 
 import math
 import threading
 import weakref
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pointsman.retrieval.relevance import SCRIPTS, Background, Script, script_of, unrelated_questions
 from pointsman.store.base import NEAR, Capability, Look
@@ -17,33 +17,34 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.protocols import Embedder
-    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.fusion import CosineSpread
     from pointsman.store.base import Store
     from pointsman.types import Document
 
+T = TypeVar("T")
+
 LIKELY: Final = 32
-"""Documents whose first sentences stand in for questions on a dataset's subjects."""
+"""The number of documents whose first sentences stand in for questions on a dataset's subjects."""
 
 DRAWN: Final = 1000
-"""Vectors that are drawn evenly."""
+"""The number of vectors in the even sample."""
 
 SCRIPT_SAMPLE: Final = 200
-"""Documents that tell which scripts a dataset is written in."""
+"""The number of documents that determine the scripts of a dataset."""
 
 _unrelated: weakref.WeakKeyDictionary[Embedder, Mapping[Script, NDArray[np.float32]]] = weakref.WeakKeyDictionary()
 _guard = threading.Lock()
 
 
 def measured(store: Store, embedder: Embedder, spread: CosineSpread | None) -> Background | None:
-    """The background of a store as it is now; None where its vectors cannot be read.
+    """Measure the current background of a store; returns None if its vectors cannot be read.
 
-    Documents are taken as they are when a dataset measures itself: spread evenly, since those that came first are often
-    alike.
+    Documents are sampled evenly, as when a dataset measures itself, because the first ones are often alike.
 
     Args:
-        store: of the documents.
-        embedder: what made their vectors.
-        spread: of cosines between questions and documents, where that is known.
+        store: the store with the documents.
+        embedder: the embedder that made their vectors.
+        spread: the spread of cosines between questions and documents, if known.
 
     Raises:
         ModelError: the embedder failed.
@@ -59,17 +60,19 @@ def measured(store: Store, embedder: Embedder, spread: CosineSpread | None) -> B
 
 
 def spread_evenly(store: Store, ids: Sequence[str], count: int) -> list[Document]:
-    """At most ``count`` of these documents, spread evenly over the order in which they came."""
+    """Return at most ``count`` of these documents, evenly spaced in the order in which they were added."""
     return [document for document in store.get(evenly(ids, count)) if document is not None]
 
 
-def evenly(items: Sequence[str], count: int) -> list[str]:
-    """At most ``count`` of them, spread evenly over their order.
+def evenly(items: Sequence[T], count: int | None) -> list[T]:
+    """Return at most ``count`` items, evenly spaced, in order; all of them if ``count`` is None.
 
     >>> evenly(["a", "b", "c", "d"], 2)
     ['a', 'c']
     """
-    return [items[place * len(items) // count] for place in range(count)] if len(items) > count else list(items)
+    if count is None or len(items) <= count:
+        return list(items)
+    return [items[place * len(items) // count] for place in range(count)]
 
 
 def background_of(
@@ -80,15 +83,15 @@ def background_of(
     likely: NDArray[np.float32],
     documents: Sequence[Document],
 ) -> Background:
-    """The background of a store's documents.
+    """Compute the background of a store's documents.
 
     Args:
-        store: of the documents.
-        embedder: what made their vectors.
-        sigma: of cosines between questions and documents.
-        sample: vectors of documents drawn evenly, shape ``(n, dimensions)``.
+        store: the store with the documents.
+        embedder: the embedder that made their vectors.
+        sigma: the standard deviation of cosines between questions and documents.
+        sample: vectors of an even sample of the documents, shape ``(n, dimensions)``.
         likely: vectors of stand-ins for questions on the documents' subjects, shape ``(m, dimensions)``.
-        documents: some of them, which tell the scripts that they are in.
+        documents: some of the documents, to determine their scripts.
     """
     unrelated = _unrelated_vectors(embedder)
     vectors = [vector for script in SCRIPTS for vector in unrelated[script]]
@@ -100,7 +103,7 @@ def background_of(
 
 
 def first_sentences(documents: Sequence[Document]) -> list[str]:
-    """Stand-ins for questions nobody has asked yet: the first sentence of each document, or its title."""
+    """Return stand-ins for questions: the first sentence of each document, or its title."""
     from pointsman.text import sentences
 
     texts = []
@@ -116,7 +119,7 @@ def _best(ranking: Sequence[tuple[object, float | None]]) -> float:
 
 
 def _unrelated_vectors(embedder: Embedder) -> Mapping[Script, NDArray[np.float32]]:
-    """The unrelated questions as vectors; embedded once in a process, and kept on disk for the next."""
+    """Return the vectors of the unrelated questions; they are embedded once per process and cached on disk."""
     from pointsman.models import CachedEmbedder
 
     with _guard:

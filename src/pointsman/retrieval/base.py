@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pointsman._twins import Twins, in_thread, wait_for
-from pointsman.errors import InputError
 
 if TYPE_CHECKING:
     from pointsman.types import Hit, Query
@@ -15,20 +14,9 @@ class BaseRetriever(Twins, needs=("retrieve", "aretrieve")):
     """Finds documents for a query. Implement ``retrieve`` or ``aretrieve``; this class derives the other."""
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """Returns at most ``top_k`` hits, best first."""
+        """Return at most ``top_k`` hits, best first."""
         return wait_for(self.aretrieve, query, top_k)
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """Async version of `retrieve`; a synchronous ``retrieve`` runs in a worker thread."""
         return await in_thread(self.retrieve, query, top_k)
-
-
-def checked(top_k: int) -> int:
-    """Checks a number of results and returns it.
-
-    Raises:
-        InputError: it is not a positive int.
-    """
-    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
-        raise InputError(f"the number of results is an int from 1 up, not {top_k!r}")
-    return top_k

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-UNTIL_THEN: Final = "words alone find those until then"
+UNTIL_THEN: Final = "until then only words find those"
 """The end of a note about vectors still to come."""
 
 _PATIENCE = 1.0  # seconds that a branch must have had before a timeout counts as its failure
@@ -94,7 +94,7 @@ class SourceBranch:
         return not needs_vector or question.query.text in self.source.query_vectors
 
     def search(self, questions: Sequence[Question], depth: int) -> list[Results]:
-        """Search for all questions at once; two round trips where a store scores only each list's own candidates."""
+        """Search for all questions at once; takes two round trips if a store scores only each list's own candidates."""
         store = self.source.store
         with store.pinned():
             statistics = store.statistics()
@@ -131,27 +131,28 @@ class SourceBranch:
         return self._results(looks, lists, statistics)
 
     def _gaps(self, questions: Sequence[Question], lists: Sequence[Lists]) -> dict[int, list[Any]]:
-        """By the place of a question, the candidates that one list alone can score, where the store can score them.
+        """Return, by the position of a question, the candidates that have a score in only one list, for `Store.score`.
 
-        Questions with variants are left to `complete`, which scores the candidates of all of them by each.
+        Empty if the store scores all candidates itself or cannot score given ones. Questions with variants are left to
+        `complete`, which scores all their candidates.
         """
         info = self.source.store.info
         if info.can(Capability.LOCAL) or not info.can(Capability.SCORES_OTHERS):
             return {}
         gaps: dict[int, list[Any]] = {}
-        for place, (question, one) in enumerate(zip(questions, lists, strict=True)):
+        for place, (question, store_lists) in enumerate(zip(questions, lists, strict=True)):
             following = questions[place + 1 : place + 2]
             if question.variant is not None or (following and following[0].variant is not None):
                 continue
-            scores = list(one.scores.values())
+            scores = list(store_lists.scores.values())
             if len(scores) == 2 and scores[0].keys() != scores[1].keys():
                 gaps[place] = sorted(scores[0].keys() ^ scores[1].keys(), key=str)
         return gaps
 
     def _unfilled(self, lists: Sequence[Lists], error: StoreError) -> list[Lists]:
-        """The lists as they are, with a note."""
-        note = f"{self.name}: {describe(error)}; what only one list has found is scored by that list alone"
-        return [replace(one, degraded=(*one.degraded, note)) for one in lists]
+        """Return the lists unchanged, with a note."""
+        note = f"{self.name}: {describe(error)}; candidates found by only one list are scored by that list alone"
+        return [replace(store_lists, degraded=(*store_lists.degraded, note)) for store_lists in lists]
 
     def _look(self, question: Question, depth: int, statistics: Statistics) -> tuple[Look, tuple[str, ...]]:
         """The store's look for a question, and notes about texts that could not be embedded."""
@@ -183,22 +184,22 @@ class SourceBranch:
         lists: Sequence[Lists],
         statistics: Statistics,
     ) -> list[Results]:
-        due = self._vectors_due(statistics)
+        notes = self._vectors_due(statistics)
         return [
-            StoreResults(self.source, look, store_lists, statistics, (*degraded, *due))
+            StoreResults(self.source, look, store_lists, statistics, (*degraded, *notes))
             for (look, degraded), store_lists in zip(looks, lists, strict=True)
         ]
 
     def _vectors_due(self, statistics: Statistics) -> tuple[str, ...]:
-        """What an answer says while vectors are still to come."""
+        """Return the note of an answer about missing vectors, if there are any."""
         if not statistics.vectors_due:
             return ()
-        due = f"the vectors of {statistics.vectors_due} of {statistics.documents} documents are still to come"
-        return (f"{self.name}: {due}; {UNTIL_THEN}",)
+        pending = f"{statistics.vectors_due} of {statistics.documents} documents have no vector yet"
+        return (f"{self.name}: {pending}; {UNTIL_THEN}",)
 
 
 def _filled(lists: Sequence[Lists], gaps: Mapping[int, Any], scores: Sequence[Scores]) -> list[Lists]:
-    """The lists with these scores beside their own, by place."""
+    """Return the lists with these scores added, by position."""
     filled = list(lists)
     for place, added in zip(gaps, scores, strict=True):
         own = filled[place].scores
@@ -255,8 +256,8 @@ def unique_names(retrievers: Sequence[Any], names: Sequence[str] | None) -> list
     unique: list[str] = []
     for retriever in retrievers:
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(retriever).__name__.removesuffix("Retriever")).lower()
-        own = getattr(retriever, "name", None)
-        base = own if isinstance(own, str) and own else words.strip("_") or "retriever"
+        own_name = getattr(retriever, "name", None)
+        base = own_name if isinstance(own_name, str) and own_name else words.strip("_") or "retriever"
         count = sum(name == base or name.rpartition("_")[0] == base for name in unique)
         unique.append(base if not count else f"{base}_{count + 1}")
     return unique
@@ -358,9 +359,9 @@ def _waves(calls: Sequence[Call[Any]], *, one_each: bool) -> Iterator[Sequence[C
 
 def nothing_answered(failed: Mapping[str, Exception]) -> Exception:
     """The error of a search whose branches all failed; the InputError of a single branch is returned unchanged."""
-    only = next(iter(failed.values()))
-    if len(failed) == 1 and isinstance(only, InputError):
-        return only
+    error = next(iter(failed.values()))
+    if len(failed) == 1 and isinstance(error, InputError):
+        return error
     return RetrievalError("every branch of the search failed", failed)
 
 
@@ -373,19 +374,19 @@ async def complete(results: Sequence[Results], keys: Sequence[Any], mode: Mode) 
     added: list[dict[str, dict[Any, float]]] = [{} for _ in results]
     for group in gaps.values():
         store = group[0][1].results.source.store
-        looks, of = [m.results.look for _, m in group], [m.keys for _, m in group]
+        looks, gap_keys = [m.results.look for _, m in group], [m.keys for _, m in group]
         if not store.info.can(Capability.SCORES_OTHERS):
             continue
         scores: list[Scores]
         if store.info.can(Capability.LOCAL):
-            scores = store.score(looks, of)
+            scores = store.score(looks, gap_keys)
         else:
-            scores = await mode.one(Call(partial(store.score, looks, of), partial(store.ascore, looks, of)))
+            scores = await mode.one(Call(partial(store.score, looks, gap_keys), partial(store.ascore, looks, gap_keys)))
         for (place, missing), new in zip(group, scores, strict=True):
             number = missing.number
             for name, values in new.items():
-                named_ = values if number is None else {(number, key): score for key, score in values.items()}
-                added[place].setdefault(name, {}).update(named_)
+                scores_by_key = values if number is None else {(number, key): score for key, score in values.items()}
+                added[place].setdefault(name, {}).update(scores_by_key)
     return [result.with_scores(new) if new else result for result, new in zip(results, added, strict=True)]
 
 

@@ -92,7 +92,7 @@ _OPEN: ContextVar[Spending | None] = ContextVar("pointsman-spending", default=No
 
 @contextmanager
 def spending(budget: Budget) -> Iterator[Spending]:
-    """Returns the active account; if there is none, a new one with this budget for the ``with`` block.
+    """Return the active account; if there is none, a new one with this budget for the ``with`` block.
 
     So a strategy within a strategy spends from the outer account, and so do stages in other threads and tasks,
     which start with a copy of the context.
@@ -126,7 +126,7 @@ class MeteredLLM(BaseLLM):
         self.llm = llm
 
     def complete(self, prompt: str, *, schema: Schema | None = None) -> Completion:
-        """Returns the model's answer.
+        """Return the model's answer.
 
         Raises:
             ModelError: the model failed, or the budget is used up.

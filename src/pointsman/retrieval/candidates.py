@@ -17,7 +17,7 @@ from pointsman.retrieval.pool import SCALES, Fused, Part, Pool, Ranking, merge
 from pointsman.types import Hit, HitKey, Provenance
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.source import Source
     from pointsman.store.base import Lists, Look, Scores, Statistics
     from pointsman.types import Document
@@ -101,8 +101,8 @@ class StoreResults(Results):
 
     Args:
         source: the source whose store was searched.
-        look: what was looked for.
-        lists: what the store returned.
+        look: the look that was searched for.
+        lists: the lists that the store returned.
         statistics: of the store, as of this search.
         degraded: what did not work as requested.
     """
@@ -143,16 +143,16 @@ class StoreResults(Results):
     def missing(self, keys: Sequence[Any]) -> list[ScoreGap]:
         """See `Results`."""
         present = self.pool.scores
-        new = [key for key in keys if any(key not in scores for scores in present.values())]
-        return [ScoreGap(self, None, new)] if new else []
+        unscored = [key for key in keys if any(key not in scores for scores in present.values())]
+        return [ScoreGap(self, None, unscored)] if unscored else []
 
     def score(self, source: str, key: HitKey) -> float | None:
         """See `Results`."""
         if key[0] not in {self.source.name, None} or not self.can_score(source):
             return None
-        own = self.keys([key[1]]).get(key[1])
-        scores = {} if own is None else self.source.store.score([self.look], [[own]])[0]
-        score = scores.get(source, {}).get(own)
+        own_key = self.keys([key[1]]).get(key[1])
+        scores = {} if own_key is None else self.source.store.score([self.look], [[own_key]])[0]
+        score = scores.get(source, {}).get(own_key)
         return None if score is None or math.isnan(score) else score
 
     def can_score(self, source: str) -> bool:
@@ -203,8 +203,8 @@ class RetrieverResults(Results):
             scores: list[Any] = [hit.score for hit in hits]
         except AttributeError:
             other = next((hit for hit in hits if not isinstance(hit, Hit)), None)
-            what = "hits without documents" if other is None else type(other).__name__
-            raise TypeError(f"a retriever returns hits, {name!r} returned {what}") from None
+            kind = "hits without documents" if other is None else type(other).__name__
+            raise TypeError(f"a retriever returns hits, {name!r} returned {kind}") from None
         if key is not None:
             keys = list(map(key, hits))
         degraded = tuple(getattr(hits, "degraded", ()))
@@ -220,7 +220,7 @@ class RetrieverResults(Results):
 
     @classmethod
     def together(cls, parts: Sequence[Results], degraded: tuple[str, ...]) -> RetrieverResults:
-        """Several as one, list by list."""
+        """Combine several results into one, list by list."""
         lists = {name: ranking for part in parts for name, ranking in part.pool.lists.items()}
         hits = {name: hits for part in parts if isinstance(part, RetrieverResults) for name, hits in part.hits.items()}
         return cls(Pool(lists), hits, degraded)
@@ -250,9 +250,9 @@ class MergedResults(Results):
         merged = merge({number: part.pool for number, part in stores.items()})
         lists = dict(merged.lists)
         if others is not None:
-            own = _own_keys(others, stores)
+            store_keys = _own_keys(others, stores)
             lists |= {
-                name: [(own.get(key, key), score) for key, score in ranking] if own else ranking
+                name: [(store_keys.get(key, key), score) for key, score in ranking] if store_keys else ranking
                 for name, ranking in others.pool.lists.items()
             }
         super().__init__(replace(merged, lists=lists), degraded=degraded)
@@ -280,8 +280,8 @@ class MergedResults(Results):
         """Ask each branch for its own keys, all at once, and put the answers into the order of ``keys``."""
         answers: dict[Any, Any] = {}
         for number, part in self._stores.items():
-            mine = [key for key in keys if _is_of(key, number)]
-            answers.update(zip(mine, ask_store(part, [key for _, key in mine]), strict=True))
+            store_keys = [key for key in keys if _is_of(key, number)]
+            answers.update(zip(store_keys, ask_store(part, [key for _, key in store_keys]), strict=True))
         if self._others is not None:
             rest = [key for key in keys if key not in answers]
             answers.update(zip(rest, ask_others(self._others, rest), strict=True))
@@ -307,13 +307,13 @@ class MergedResults(Results):
 
 def _own_keys(others: Results, stores: Mapping[int, Results]) -> dict[Any, Any]:
     """The stores' keys for those results of retrievers that are documents of the stores."""
-    own: dict[Any, Any] = {}
+    store_keys: dict[Any, Any] = {}
     for number, part in stores.items():
         name = getattr(getattr(part, "source", None), "name", None)
-        mine = [key for ranking in others.pool.lists.values() for key, _ in ranking if _names(key, name)]
-        keys = part.keys([key[1] for key in mine]) if mine else {}
-        own.update((key, (number, keys[key[1]])) for key in mine if key[1] in keys)
-    return own
+        foreign_keys = [key for ranking in others.pool.lists.values() for key, _ in ranking if _names(key, name)]
+        keys = part.keys([key[1] for key in foreign_keys]) if foreign_keys else {}
+        store_keys.update((key, (number, keys[key[1]])) for key in foreign_keys if key[1] in keys)
+    return store_keys
 
 
 def _names(key: Any, dataset: str | None) -> bool:
@@ -346,11 +346,11 @@ def together(results: Mapping[int, Results], *, many: bool = True) -> Results:
 
 
 class VariantResults(Results):
-    """What was found for a query together with the rankings of its variants, each a list of its own.
+    """The results of a query together with the rankings of its variants, each as a separate list.
 
     Args:
-        own: of the query itself, with scores for what only a variant has found.
-        variants: by label, the ranking and where it is from.
+        own: of the query itself, with scores for candidates that only a variant has found.
+        variants: by label, the ranking and the results it is from.
     """
 
     __slots__ = ("_everywhere", "_own")

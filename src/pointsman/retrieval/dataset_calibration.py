@@ -1,4 +1,4 @@
-"""The calibration of a dataset by `pointsman calibrate`: what its hits are worth, and what a reranker gains there.
+"""The calibration of a dataset by `pointsman calibrate`: the relevance of its hits, and the gain of a reranker.
 
 It is fitted to the dataset's own questions, overrides the built-in calibration for that dataset, and affects no other.
 All calibrations of a workspace form one record.
@@ -38,11 +38,11 @@ class Coverage:
 
     Attributes:
         questions: the number of labelled ones, including those without an answer among the first `MOST_HITS`.
-        scores: of those with an answer there, in ascending order, 0 to 1.
-        way: how they were searched; see `pointsman.retrieval.recipe.Recipe.way`. It is valid for no other way.
+        scores: those of the questions with an answer there, in ascending order, 0 to 1.
+        way: how they were searched; see `pointsman.retrieval.recipe.Recipe.way`. The coverage holds only for this way.
 
     Raises:
-        InputError: the values are not such scores.
+        InputError: a value is invalid.
     """
 
     questions: int
@@ -88,7 +88,7 @@ class Coverage:
 
 
 def shares(relevance: Sequence[float]) -> list[float]:
-    """The share of the answer before each hit, and after the last: from 0 to 1, one value more than hits."""
+    """Return the share of the answer before each hit and after the last one: from 0 to 1, one value more than hits."""
     roots = [math.sqrt(max(chance, 0.0)) for chance in relevance]
     total = sum(roots) or 1.0
     before, found = 0.0, [0.0]
@@ -100,20 +100,20 @@ def shares(relevance: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """Whether a reranker gains on a dataset, by questions that nothing was fitted to.
+    """The measured gain of a reranker on a dataset; nothing was fitted to the questions.
 
     Attributes:
-        name: of the reranker: its model and the settings that change its scores.
+        name: the reranker's name: its model and the settings that change its scores.
         adopted: whether ``auto`` uses it.
-        questions: how many, and of which kind.
+        questions: the number and kind of questions.
         before: nDCG@10 without it.
         after: nDCG@10 with it.
         lower: the lower end of the one-sided 95 % interval of the gain.
-        milliseconds: that it takes of a search, the median; 0 where it has answered none.
-        problem: why it could not be measured; empty where it was.
+        milliseconds: the median time it adds to a search; 0 if it answered no question.
+        problem: why it could not be measured; empty if it was.
 
     Raises:
-        InputError: a member is of another type, or a number is out of range.
+        InputError: a value has the wrong type, or a number is not finite.
     """
 
     name: str
@@ -135,12 +135,12 @@ class Reranking:
 
     @property
     def reason(self) -> str:
-        """What was decided, with the figures."""
+        """The decision in words, with the figures."""
         if self.problem:
             return f"{self.name} is not adopted: {self.problem}"
         gain = f"nDCG@10 {self.before:.4f} without, {self.after:.4f} with it on {self.questions}"
         surely = f"gain at least {self.lower:+.4f}"
-        verdict = f"adopted, {surely}" if self.adopted else f"not adopted, no gain is sure ({surely})"
+        verdict = f"adopted, {surely}" if self.adopted else f"not adopted, no significant gain ({surely})"
         return f"{self.name} is {verdict}: {gain}, {self.milliseconds:.0f} ms a search"
 
 
@@ -152,7 +152,7 @@ class Calibration:
         origin: what they were fitted to, in words.
         relevance: the calibrations, one per form of evidence; empty if the built-in ones apply.
         coverage: how many hits hold an answer; None without labels.
-        reranking: whether the reranker of the settings gains; None where none was measured.
+        reranking: the measured gain of the reranker in the settings; None if none was measured.
     """
 
     origin: str
@@ -168,7 +168,7 @@ class Calibration:
             InputError: it is not a calibration.
         """
         if not isinstance(values, dict) or set(values) - {"reranking"} != {"origin", "relevance", "coverage"}:
-            raise InputError(f"what is kept of a dataset has origin, relevance and coverage, not {values!r:.80}")
+            raise InputError(f"a stored calibration has origin, relevance and coverage, not {values!r:.80}")
         reranking = values.get("reranking")  # records of earlier versions have none
         if reranking is not None:
             if not isinstance(reranking, dict) or set(reranking) != {one.name for one in fields(Reranking)}:
@@ -187,7 +187,7 @@ class Calibration:
 
 
 def to_json(calibrations: Mapping[str, Calibration]) -> str:
-    """Returns the JSON record of a workspace, by dataset name, for `read_calibrations`."""
+    """Return the JSON record of a workspace, by dataset name, for `read_calibrations`."""
     return json.dumps({name: asdict(one) for name, one in sorted(calibrations.items())}, ensure_ascii=False) + "\n"
 
 

@@ -190,7 +190,7 @@ class Diversifier(BaseRefiner):
         return top_k if all(option is None for option in options) else WIDENED * top_k
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the workflow makes the cut)
-        """Returns the remaining hits, best first; with MMR in their new order."""
+        """Return the remaining hits, best first; with MMR in their new order."""
         hits, dropped, notes = list(ranked.hits), dict[HitKey, str](), []
         if self.near_duplicates is not None:
             duplicates = near_duplicates([_text(hit) for hit in hits], self.near_duplicates)
@@ -245,7 +245,7 @@ def _relevance(hits: Sequence[Hit]) -> NDArray[np.float64]:
 
 
 def _without(hits: Sequence[Hit], reasons: dict[int, str], dropped: dict[HitKey, str]) -> list[Hit]:
-    """Returns the hits that stay, and notes those that are dropped."""
+    """Return the hits that stay, and note those that are dropped."""
     dropped.update((hits[place].key, reason) for place, reason in reasons.items())
     return [hit for place, hit in enumerate(hits) if place not in reasons]
 

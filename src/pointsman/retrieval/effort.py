@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
-from pointsman.errors import InputError, UnknownNameError
+from pointsman.errors import InputError
 
 EffortName = Literal["fast", "balanced", "thorough"]
 EFFORTS: Final[tuple[EffortName, ...]] = get_args(EffortName)
@@ -33,13 +33,3 @@ class Limits:
             raise InputError(f"milliseconds of limits is a number from 0 up, or None, not {self.milliseconds!r:.80}")
         if not isinstance(self.llm_calls, int) or self.llm_calls < 0:
             raise InputError(f"llm_calls of limits is an int from 0 up, not {self.llm_calls!r:.80}")
-
-
-def check_effort(effort: Any) -> None:
-    """Checks that an effort with this name exists.
-
-    Raises:
-        UnknownNameError: no effort has this name.
-    """
-    if not isinstance(effort, Limits) and effort not in EFFORTS:
-        raise UnknownNameError("effort", str(effort), EFFORTS)

@@ -10,8 +10,8 @@ from typing import Any
 
 from pointsman._twins import in_thread, wait_for
 from pointsman.errors import InputError, PointsmanError
-from pointsman.retrieval.base import BaseRetriever, checked
-from pointsman.types import Document, Hit, Provenance, Query
+from pointsman.retrieval.base import BaseRetriever
+from pointsman.types import Document, Hit, Provenance, Query, check_top_k
 
 
 class ForeignRetriever(BaseRetriever):
@@ -26,7 +26,7 @@ class ForeignRetriever(BaseRetriever):
         self.retriever, self.name = retriever, name or type(retriever).__name__
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """Returns at most ``top_k`` hits, best first.
+        """Return at most ``top_k`` hits, best first.
 
         Raises:
             InputError: the query has filters; filter in the retriever itself.
@@ -61,7 +61,7 @@ class ForeignRetriever(BaseRetriever):
 
     @abstractmethod
     def _ask(self, text: str, top_k: int) -> Sequence[Any]:
-        """Returns the retriever's answer to a text."""
+        """Return the retriever's answer to a text."""
 
     @abstractmethod
     async def _aask(self, text: str, top_k: int) -> Sequence[Any]:
@@ -69,7 +69,7 @@ class ForeignRetriever(BaseRetriever):
 
     @abstractmethod
     def _scored(self, item: Any) -> tuple[Document, float | None]:
-        """Returns an item of the answer as a document, and its score if it has one."""
+        """Return an item of the answer as a document, and its score if it has one."""
 
 
 class SimilarityRetriever(ForeignRetriever):
@@ -111,20 +111,20 @@ class SimilarityRetriever(ForeignRetriever):
 
 
 def without_filters(query: str | Query, top_k: int, name: str) -> Query:
-    """Returns the query for a retriever of another framework.
+    """Return the query for a retriever of another framework.
 
     Raises:
         InputError: it has filters, which such retrievers do not support, or ``top_k`` is invalid.
     """
     query = Query.of(query)
-    checked(top_k)
+    check_top_k(top_k)
     if query.filters is not None:
         raise InputError(f"{name} takes no filters; filter in the retriever itself")
     return query
 
 
 def id_for(text: str) -> str:
-    """Returns an id for a document that has none; the same text always gets the same id.
+    """Return an id for a document that has none; the same text always gets the same id.
 
     >>> id_for("a red signal")
     '9a6ca5212d2abc4b51fce0c06f2acf03'

@@ -25,12 +25,17 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.protocols import Key
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 RRF_K = 60
 """The constant of reciprocal rank fusion, as in its paper."""
@@ -48,7 +53,7 @@ FusionMethod = Callable[..., list[tuple[Any, float]]]
 def reciprocal_rank(
     lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None, *, k: float = RRF_K
 ) -> list[tuple[Key, float]]:
-    """RRF: the sum of ``weight / (k + rank)``, ranks from 1; scores are not looked at.
+    """RRF: the sum of ``weight / (k + rank)``, ranks from 1; scores are ignored.
 
     Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank learning
     methods", SIGIR 2009, https://doi.org/10.1145/1571941.1572114 (k = 60). With weights it is weighted RRF.
@@ -80,7 +85,7 @@ def rank_sum(
 
 
 def min_max(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
-    """The weighted sum of scores stretched to 0…1 in each list; 0 for the absent, 1 at zero variance.
+    """The weighted sum of scores scaled to 0…1 in each list; 0 for missing keys, 1 at zero variance.
 
     Fox and Shaw's CombSUM over Lee's normalisation, "Analyses of multiple evidence combination", SIGIR 1997,
     https://doi.org/10.1145/258525.258587; as a convex combination in Bruch, Gai and Ingber, "An analysis of
@@ -98,7 +103,7 @@ def min_max(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = Non
 
 
 def z_score(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
-    """The weighted sum of standard scores; the list's lowest for the absent, 0 at zero variance.
+    """The weighted sum of z-scores; the list's lowest for missing keys, 0 at zero variance.
 
     Montague and Aslam, "Relevance score normalization for metasearch", CIKM 2001 (zero mean, unit variance),
     https://doi.org/10.1145/502585.502657. Why the lowest: a key that is absent scored no higher than the
@@ -118,7 +123,7 @@ def z_score(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = Non
 def distribution_based(
     lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None
 ) -> list[tuple[Key, float]]:
-    """DBSF: mean ± 3 deviations become 0…1, clamped, and are summed; 0 for the absent, 0.5 at zero variance.
+    """DBSF: mean ± 3 deviations are scaled to 0…1, clamped and summed; 0 for missing keys, 0.5 at zero variance.
 
     Mazzeschi, "Distribution-based score fusion", 2023,
     https://medium.com/plain-simple-software/distribution-based-score-fusion-dbsf-a-new-approach-to-vector-search-ranking-f87c37488b18.
@@ -138,7 +143,7 @@ def distribution_based(
 
 
 def round_robin(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None = None) -> list[tuple[Key, float]]:
-    """The lists take turns; a key scores ``weight / rank`` where that is best, so weight 2 has two turns.
+    """Takes keys from each list in turn; a key scores its best ``weight / rank``, so weight 2 has two turns.
 
     The interleaving of Voorhees, Gupta and Johnson-Laird, "The collection fusion problem", TREC-3, 1994.
     Equal weights: all firsts in the order of the lists, then all seconds …
@@ -152,6 +157,42 @@ def round_robin(lists: Sequence[Ranking[Key]], weights: Sequence[float] | None =
         [[weight / rank for rank in _ranks(1, keys)] for weight, keys, _ in rankings],
         total=max,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CosineSpread:
+    """How cosines between queries and *random* documents are distributed.
+
+    Attributes:
+        mean: the level of a meaningless cosine; subtracting it changes no order, but makes scores readable.
+        sigma: the σ of the calibrated sum: the standard deviation over random documents.
+    """
+
+    mean: float
+    sigma: float
+
+    @classmethod
+    def measured(cls, queries: NDArray[np.float32], documents: NDArray[np.float32]) -> CosineSpread:
+        """The mean over queries of the mean and of the standard deviation of their cosines to the documents.
+
+        Args:
+            queries: shape ``(n, dimensions)``, L2-normalised.
+            documents: shape ``(m, dimensions)``, L2-normalised, drawn at random.
+        """
+        cosines = queries @ documents.T
+        return cls(float(cosines.mean()), float(cosines.std(axis=1).mean()))
+
+    @classmethod
+    def shared(cls, spreads: Iterable[CosineSpread | None]) -> CosineSpread | None:
+        """One scale for several sources: scores can be compared only if they are added up alike.
+
+        Sources without vectors (None) are ignored; returns None if there are no others.
+        """
+        measured = [spread for spread in spreads if spread is not None]
+        if not measured:
+            return None
+        count = len(measured)
+        return cls(sum(s.mean for s in measured) / count, sum(s.sigma for s in measured) / count or 1.0)
 
 
 def calibrated_sum(

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pointsman._twins import in_thread
 from pointsman.errors import CorruptStoreError, InputError
-from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import Question, RetrieverBranch, ask, nothing_answered, unique_names
 from pointsman.retrieval.candidates import hits_of, together
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import FusionMethod, fuse
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.pool import DEPTH
-from pointsman.types import Hit, Hits, Query
+from pointsman.types import Hit, Hits, Query, check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Mapping
@@ -95,7 +95,7 @@ class SimpleHybridRetriever(BaseRetriever):
         if not callable(fusion):
             fuse([[]] * len(ours), fusion, weights)  # rejects invalid options now
         Deadline(timeout)
-        self._fusion, self._depth, self._timeout = fusion, checked(depth), timeout
+        self._fusion, self._depth, self._timeout = fusion, check_top_k(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
         key = None if dedupe == "id" else content_key
         self._key = key
@@ -110,7 +110,7 @@ class SimpleHybridRetriever(BaseRetriever):
         ]
 
     def retrieve(self, query: str | Query, top_k: int = 10, *, timeout: float | None = None, **options: Any) -> Hits:
-        """Returns at most ``top_k`` hits, best first.
+        """Return at most ``top_k`` hits, best first.
 
         Args:
             query: the query; every retriever receives the same `Query` object (F5).
@@ -122,7 +122,7 @@ class SimpleHybridRetriever(BaseRetriever):
             RetrievalError: all retrievers failed; it carries each one's error.
             InputError: a number is invalid.
         """
-        return run(self._flow(Threads(), Query.of(query), checked(top_k), timeout, options))
+        return run(self._flow(Threads(), Query.of(query), check_top_k(top_k), timeout, options))
 
     async def aretrieve(
         self,
@@ -133,7 +133,7 @@ class SimpleHybridRetriever(BaseRetriever):
         **options: Any,
     ) -> Hits:
         """Async version of `retrieve`."""
-        return await self._flow(Tasks(), Query.of(query), checked(top_k), timeout, options)
+        return await self._flow(Tasks(), Query.of(query), check_top_k(top_k), timeout, options)
 
     def _flow(
         self, mode: Mode, query: Query, top_k: int, timeout: float | None, options: Mapping[str, Any]
@@ -258,7 +258,7 @@ class SimpleHybridRetriever(BaseRetriever):
             weights = about["weights"]
             if not names or not isinstance(about["names"], list) or not isinstance(weights, (list, NoneType)):
                 raise TypeError("its names or weights are not a list")
-            saved = {"fusion": about["fusion"], "weights": weights, "depth": checked(about["depth"])}
+            saved = {"fusion": about["fusion"], "weights": weights, "depth": check_top_k(about["depth"])}
             fuse([[]] * len(names), about["fusion"], weights)  # rejects invalid values
         except FileNotFoundError:
             raise InputError(f"no hybrid retriever is saved at {folder}; name the folder given to persist") from None

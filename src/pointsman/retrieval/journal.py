@@ -67,7 +67,7 @@ class Journal:
             try:
                 self._listener(news)
             except Exception:
-                log.exception("the listener of a search failed; the search goes on")
+                log.exception("the listener of a search failed; the search continues")
 
     def now(self) -> float:
         """Milliseconds since the search began."""

@@ -1,9 +1,9 @@
-"""What stores have found becomes evidence, and the evidence probabilities: `Hit.relevance` (M1).
+"""Turns the results of stores into evidence, and the evidence into probabilities: `Hit.relevance` (M1).
 
-Every dataset is judged by its own candidates, whatever else was searched and whatever ranked them. What one list alone
-was searched for is judged by that list alone. While vectors are still to come, words are heard too, by themselves: what
-they find is not doubted because it has no vector yet; and questions in a script that the documents are not in, which
-words cannot judge, are not judged.
+Each dataset is judged by its own candidates, regardless of the other sources and the ranking. If only one list was
+searched, that list alone is judged. While vectors are pending, words are also judged on their own, so that a document
+is not penalised for lacking a vector. Questions in a script that the documents do not use are not judged during that
+time, because words cannot judge them.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 
 LOOKED_UP: Final = 2
-"""Terms up to which a question looks something up: a document that has the words is an answer, though an embedder sees
-little in a single word. Such a question is judged by its words alone where those are `SURE` of an answer."""
+"""The maximum number of terms of a lookup question, which any document with its words answers. An embedder sees little
+in a single word, so such a question is judged by words alone if their probability of an answer exceeds `SURE`."""
 
 SURE: Final = 0.9
-"""What words have to say of a question that looks something up; those of one word of two never say as much."""
+"""The probability above which words alone decide a lookup question; one matching word of two never reaches it."""
 
 
 def with_relevance(hit: Hit, relevance: float | None) -> Hit:
-    """The hit with this relevance."""
+    """Return the hit with this relevance."""
     if type(hit) is Hit:  # several times as fast as `replace`
         return Hit(hit.document, hit.score, hit.dataset, hit.provenance, hit.excerpt, relevance)
     return replace(hit, relevance=relevance)
@@ -56,12 +56,12 @@ def with_relevance(hit: Hit, relevance: float | None) -> Hit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is thought of an answer.
+    """The judgement of an answer.
 
     Attributes:
-        answerable: by dataset, the probability that it holds an answer; those that cannot be judged are not in it.
+        answerable: by dataset, the probability that it holds an answer; datasets that cannot be judged are left out.
         relevance: by hit, the probability that it is relevant.
-        calibrations: by dataset, what judged it.
+        calibrations: by dataset, the calibration that judged it.
     """
 
     answerable: Mapping[str, float]
@@ -70,9 +70,9 @@ class Verdict:
 
     @property
     def best(self) -> tuple[float, float] | None:
-        """The probability that one of the datasets holds an answer, and what it needs; None without a judged one.
+        """The probability that a dataset holds an answer, and the minimum required; None if no dataset was judged.
 
-        Of the dataset that comes nearest to what it needs.
+        Both are those of the dataset with the largest margin over its minimum.
         """
         count = len(self.answerable)
         pairs = [
@@ -81,10 +81,10 @@ class Verdict:
         return max(pairs, key=lambda pair: pair[0] - pair[1], default=None)
 
     def of(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        """The hits with their relevance, which never increases down the list.
+        """Return the hits with their relevance, which never increases down the list.
 
-        Neighbours that would grow are levelled to their mean; see `never_increasing`. Hits that a stage made out of
-        others keep what those had.
+        Increases are levelled to the mean of the neighbours; see `never_increasing`. Hits that a stage made from other
+        hits keep the relevance they came with.
         """
         if not self.answerable:
             return tuple(hits)
@@ -95,22 +95,22 @@ class Verdict:
         )
 
     def confidence(self, hits: Sequence[Hit]) -> float | None:
-        """The probability that one of these is relevant; None without a judged dataset."""
+        """Return the probability that at least one of these hits is relevant; None if no dataset was judged."""
         chances: dict[str, list[float]] = {name: [] for name in self.answerable}
         for hit in hits:
             if hit.dataset in chances and (chance := self.relevance.get(hit.key, hit.relevance)) is not None:
                 chances[hit.dataset].append(chance)
         return max(
             (
-                self.calibrations[name].confidence(Judgement(self.answerable[name], tuple(some)))
-                for name, some in chances.items()
+                self.calibrations[name].confidence(Judgement(self.answerable[name], tuple(relevances)))
+                for name, relevances in chances.items()
             ),
             default=None,
         )
 
 
 NOTHING = Verdict({}, {}, {})
-"""Of an answer that nobody can judge."""
+"""The verdict on an answer that cannot be judged."""
 
 
 def judge(
@@ -123,43 +123,45 @@ def judge(
     *,
     many: bool,
 ) -> Verdict:
-    """How relevant hits are.
+    """Judge how relevant hits are.
 
     Args:
-        parts: what each branch has found, by its number.
-        whole: the branches together, with the scores of what only a variant of the query has found.
-        query: what was searched for.
-        hits: by their keys in ``whole``.
-        calibrations: the first that understands a dataset's scores judges it.
-        fitted: by the names of datasets, what goes before these.
+        parts: the results of each branch, by its number.
+        whole: the results of all branches together, with scores for candidates that only a variant of the query found.
+        query: the query that was searched for.
+        hits: the hits by their keys in ``whole``.
+        calibrations: the first one that fits a dataset's scores judges the dataset.
+        fitted: by dataset name, calibrations that take precedence over these.
         many: whether keys in ``whole`` name their branch.
     """
     answerable: dict[str, float] = {}
     relevance: dict[HitKey, float] = {}
-    used: dict[str, Relevance] = {}
+    judged_by: dict[str, Relevance] = {}
     terms = len(set(DEFAULT_ANALYZER.query_tokens(query.text)))
-    if not terms:  # an embedder puts "???" near every short text, which says nothing about the text
+    if not terms:  # an embedder puts "???" close to every short text, which means nothing
         return NOTHING
     script = script_of(query.text)
     for number, part in parts.items():
         if not isinstance(part, StoreResults):
             continue
         name = part.source.name
-        mine = {key[1] if many else key: (key, hit) for key, hit in hits.items() if not many or _is_of(key, number)}
+        by_own_key = {
+            key[1] if many else key: (key, hit) for key, hit in hits.items() if not many or _is_of(key, number)
+        }
         own_calibrations = fitted[name].relevance if name in fitted else ()
         judges = (*own_calibrations, *calibrations)
-        if not any(one.embedder == embedder_of(part) for one in judges):
-            continue  # nobody could use the evidence
-        evidence, place = evidence_of(part, whole, {own: key for own, (key, _) in mine.items()}, script, terms)
+        if not any(calibration.embedder == embedder_of(part) for calibration in judges):
+            continue  # no calibration could use the evidence
+        evidence, place = evidence_of(part, whole, {own: key for own, (key, _) in by_own_key.items()}, script, terms)
         by_words = replace(evidence, cosine=None)
         views = [evidence]
         if evidence.form == "both" and evidence.terms <= LOOKED_UP:
             views.append(by_words)
-        due = part.statistics.vectors_due > 0
-        if due and evidence.cosine is not None:
-            # Who answers may not have a vector yet: words say what they say beside vectors; if they cannot, nobody can.
+        pending = part.statistics.vectors_due > 0
+        if pending and evidence.cosine is not None:
+            # The answer may not have a vector yet, so words are judged on their own too; if they cannot be, nothing is.
             views = [] if by_words.form is None or evidence.across else [evidence, by_words]
-        own_hits = {own: hit for own, (_, hit) in mine.items() if own in place}
+        own_hits = {own: hit for own, (_, hit) in by_own_key.items() if own in place}
         places, letters = [place[own] for own in own_hits], [letters_of(hit.document.text) for hit in own_hits.values()]
         judgements = [
             judged_view for view in views if (judged_view := judge_by(judges, view, places, letters)) is not None
@@ -167,34 +169,34 @@ def judge(
         if not judgements:
             continue
         judgement, calibration = judgements[0]
-        if len(judgements) > 1 and judgements[1][0].answerable > max(0.0 if due else SURE, judgement.answerable):
+        if len(judgements) > 1 and judgements[1][0].answerable > max(0.0 if pending else SURE, judgement.answerable):
             judgement, calibration = judgements[1]
-        answerable[name], used[name] = judgement.answerable, calibration
+        answerable[name], judged_by[name] = judgement.answerable, calibration
         relevance.update(zip((hit.key for hit in own_hits.values()), judgement.relevance, strict=True))
-    return Verdict(answerable, relevance, used)
+    return Verdict(answerable, relevance, judged_by)
 
 
 def _is_of(key: Any, number: int) -> bool:
-    """Whether a key is of a store's branch; a retriever's is an id, or a dataset's name and an id."""
+    """Whether a key belongs to this store; a retriever's key is an id, or a dataset's name and an id."""
     return type(key) is tuple and type(key[0]) is int and key[0] == number
 
 
 def embedder_of(part: StoreResults) -> str | None:
-    """Whose cosines a dataset has brought; None where it has brought none."""
+    """Return the name of the embedder behind a dataset's cosines; None if the results have no cosines."""
     return part.source.store.info.embedder if "vector" in part.pool.lists else None
 
 
 def evidence_of(
     part: StoreResults, whole: Results, keys: Mapping[Any, Any], script: Script, terms: int
 ) -> tuple[Evidence, Mapping[Any, int]]:
-    """What a dataset's candidates are worth, and where each stands among them.
+    """Collect the evidence of a dataset's candidates; returns it with the position of each candidate by key.
 
     Args:
-        part: of the dataset.
-        whole: knows the scores of hits that are not among its candidates.
-        keys: of the hits; the store's own, and the one in ``whole``.
-        script: of the question.
-        terms: how many different ones it has.
+        part: the results of the dataset.
+        whole: the results that have the scores of hits that are not among its candidates.
+        keys: by the store's key of each hit, its key in ``whole``.
+        script: the script of the question.
+        terms: the number of different terms of the question.
     """
     import numpy as np
 
@@ -206,17 +208,23 @@ def evidence_of(
         nearness = None if background is None else background.nearness(part.look.vector)
     candidates = {**(words or {}), **(near or {})}
     values: dict[str, NDArray[np.float64]] = {}
-    further = {name: whole.pool.scores.get(name, {}) for name in scores}
-    added = [own for own in keys if own not in candidates and any(keys[own] in some for some in further.values())]
-    for name, some in (("bm25", words), ("vector", near)):
-        if some is not None:
+    other_scores = {name: whole.pool.scores.get(name, {}) for name in scores}
+    extra_keys = [
+        own
+        for own in keys
+        if own not in candidates and any(keys[own] in list_scores for list_scores in other_scores.values())
+    ]
+    for name, list_scores in (("bm25", words), ("vector", near)):
+        if list_scores is not None:
             absent = repeat(0.0 if name == "bm25" else math.nan)
-            every = chain(map(some.get, candidates, absent), map(further[name].get, map(keys.get, added), absent))
-            values[name] = np.fromiter(every, float, len(candidates) + len(added))
-    if part.statistics.vectors_due and "vector" in values:  # those that are to come, as the ranking has them
+            all_scores = chain(
+                map(list_scores.get, candidates, absent), map(other_scores[name].get, map(keys.get, extra_keys), absent)
+            )
+            values[name] = np.fromiter(all_scores, float, len(candidates) + len(extra_keys))
+    if part.statistics.vectors_due and "vector" in values:  # pending vectors count as in the ranking
         cosines = values["vector"]
         cosines[np.isnan(cosines)] = np.fmax.reduce(cosines, initial=math.nan)
-    place = dict(zip((*candidates, *added), count(), strict=False))
+    place = dict(zip((*candidates, *extra_keys), count(), strict=False))
     evidence = Evidence(
         script,
         terms,

@@ -24,7 +24,7 @@ from pointsman.errors import InputError
 from pointsman.retrieval.pool import LISTS
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.pool import Pool
 
 
@@ -90,7 +90,7 @@ class Policy:
             raise InputError(f"strategy of a policy is one of {', '.join(LISTS)}, or none, not {self.strategy!r:.80}")
 
     def weigh(self, pool: Pool[Any], spread: CosineSpread) -> tuple[dict[str, float], str]:
-        """Returns the weights of the lists for these candidates, and the reason."""
+        """Return the weights of the lists for these candidates, and the reason."""
         span = span_of(pool, spread)
         factor = min(max(span / self.span_from, self.span_least), self.span_most)
         weight = self.vector_weight * factor
@@ -98,7 +98,7 @@ class Policy:
         return {"vector": weight}, f"vectors count {weight:.2f}: the best lies {span:.1f} σ above chance{tuned}"
 
     def to_json(self) -> str:
-        """Returns the policy as JSON for `from_json`."""
+        """Return the policy as JSON for `from_json`."""
         return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
 
     @classmethod
@@ -138,7 +138,7 @@ def span_of(pool: Pool[Any], spread: CosineSpread) -> float:
 
 @cache
 def measured() -> Policy:
-    """Returns the policy shipped with Pointsman."""
+    """Return the policy shipped with Pointsman."""
     return Policy.from_json(resources.files("pointsman.retrieval").joinpath("policy.json").read_text("utf-8"))
 
 

@@ -17,7 +17,7 @@ from pointsman.protocols import Key
 from pointsman.retrieval.fusion import KAPPA, METHODS, RRF_K, FusionMethod, calibrated_sum, fuse, rank_sum
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.fusion import CosineSpread
 
 Ranking = Sequence[tuple[Key, Any]]
 """Keys with their scores, best first; a list without scores has None."""
@@ -128,26 +128,26 @@ class Pool(Generic[Key]):
     def evidence(self, spread: CosineSpread, weights: Mapping[str, float] | None = None) -> dict[Key, float]:
         """The calibrated sum of every candidate; only one term if only words or only vectors were searched.
 
-        A document without a vector counts as if its cosine were at chance level; for one still to come see `_unknown`.
+        A document without a vector counts as if its cosine were at chance level; if one is due, see `_missing_cosine`.
         """
         weights = weights or {}
         words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0) * KAPPA / spread.sigma
         total: dict[Key, float] = {key: words * score for key, score in self.scores.get("bm25", {}).items()}
         cosines = self.scores.get("vector", {})
-        unknown = self._unknown(cosines.values(), spread.mean)
+        missing_cosine = self._missing_cosine(cosines.values(), spread.mean)
         for key, cosine in cosines.items():
-            total[key] = total.get(key, 0.0) + near * ((unknown if math.isnan(cosine) else cosine) - spread.mean)
+            total[key] = total.get(key, 0.0) + near * ((missing_cosine if math.isnan(cosine) else cosine) - spread.mean)
         return total
 
-    def _unknown(self, cosines: Iterable[float], otherwise: float) -> float:
-        """What a cosine that is not known counts as: as the best one there is, where its vector is only to come.
+    def _missing_cosine(self, cosines: Iterable[float], otherwise: float) -> float:
+        """Return the value of a missing cosine: the best one of the pool while vectors are pending, else ``otherwise``.
 
-        So words decide about those that wait, and vectors move those that have theirs. As the lowest or the mean, what
-        happens to have its vector would win: with half of the vectors nDCG@10 .57 and .75 in place of .97 on XQuAD in
-        English, where words alone reach .98.
+        Words then rank the documents that wait for a vector, and vectors rank the others. With the lowest or the mean
+        value instead, documents that already have a vector would win: with half of the vectors, nDCG@10 is .57 and .75
+        instead of .97 on XQuAD in English, where words alone reach .98.
         """
-        known = [cosine for cosine in cosines if not math.isnan(cosine)] if self.vectors_due else []
-        return max(known, default=otherwise)
+        present = [cosine for cosine in cosines if not math.isnan(cosine)] if self.vectors_due else []
+        return max(present, default=otherwise)
 
     def _alone(self, name: str) -> Fused[Key]:
         ranking = self.lists.get(name, ())
@@ -167,9 +167,9 @@ class Pool(Generic[Key]):
     def _calibrated(self, spread: CosineSpread, weights: Mapping[str, float]) -> Fused[Key]:
         bm25, cosine = self.scores["bm25"], self.scores["vector"]
         keys = list(dict.fromkeys(chain(bm25, cosine)))
-        unknown = self._unknown(cosine.values(), math.nan)  # NaN counts as the lowest
+        missing_cosine = self._missing_cosine(cosine.values(), math.nan)  # NaN counts as the lowest
         cosines = [cosine.get(key, math.nan) for key in keys]
-        above = [(unknown if math.isnan(value) else value) - spread.mean for value in cosines]
+        above = [(missing_cosine if math.isnan(value) else value) - spread.mean for value in cosines]
         words, near = weights.get("bm25", 1.0), weights.get("vector", 1.0)
         ranking = calibrated_sum(
             keys,
@@ -211,7 +211,7 @@ def merge(pools: Mapping[int, Pool[Any]]) -> Pool[tuple[int, Any]]:
 
 
 def _no_part(_: str, __: object, ___: int | None) -> None:
-    """The part of a single list, which has none: nothing was fused."""
+    """The `Part` of a single list; returns None because nothing was fused."""
 
 
 def _part(method: str, lists: Mapping[str, Ranking[Key]], weights: Mapping[str, float]) -> Part[Key]:

@@ -47,7 +47,7 @@ class Recommendation:
     alternatives: tuple[tuple[str, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the JSON form of I8: ``recommended_strategy``, ``confidence``, ``reason``, ``alternatives``."""
+        """Return the JSON form of I8: ``recommended_strategy``, ``confidence``, ``reason``, ``alternatives``."""
         return {
             "recommended_strategy": self.strategy,
             "confidence": self.confidence,

@@ -37,7 +37,7 @@ class BaseRefiner(Twins, needs=("refine", "arefine")):
         return top_k
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """Returns the reshaped ranking.
+        """Return the reshaped ranking.
 
         Args:
             query: the query.

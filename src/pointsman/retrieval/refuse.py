@@ -1,10 +1,10 @@
 """Refusing: better to answer "No relevant results" than to answer with noise (R4).
 
 Two limits can refuse. The usual one acts on the probability that a searched dataset holds an answer at all, which
-`pointsman.retrieval.relevance` estimates for every language and strategy, over one dataset or several. A `Threshold`
-of the user's own acts on one scale: `Hit.relevance`, a reranker's scores, raw BM25, raw cosines or the calibrated sum.
-Ranks, and scores normalised for each query, say which hit is best but never whether it is any good, so no threshold
-can be set on them.
+`pointsman.retrieval.relevance` estimates for every language and strategy, over one dataset or several. A user-defined
+`Threshold` acts on one scale: `Hit.relevance`, a reranker's scores, raw BM25, raw cosines or the calibrated sum. Ranks,
+and scores normalised for each query, show which hit is best but not whether it is good, so they cannot have a
+threshold.
 
 Results that cannot be judged are not refused, and ``detail`` says so: hits of a foreign retriever, vectors of an
 embedder without a calibration. A question without a word in it is always refused.
@@ -29,7 +29,7 @@ PROBABILITY: Final = "probability"
 """The scale of `Hit.relevance`, and of the probability that there is an answer."""
 
 LOOKED_AT: Final = 3
-"""The first hits, all of which need a relevance before an answer is refused for want of probability."""
+"""The number of first hits that must all have a relevance before an improbable answer is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Threshold:
         minimum: the least score that a hit needs.
 
     Raises:
-        InputError: scores of this scale say nothing in absolute terms, or a value is of the wrong type.
+        InputError: scores of this scale have no absolute meaning, or a value is invalid.
     """
 
     scale: str
@@ -71,12 +71,12 @@ class Refuser(BaseRefiner):
     """Drops hits below thresholds, and refuses an answer that is too unlikely to be one (R4).
 
     Args:
-        minimum: the probability of an answer below which it is refused; the calibration's own unless given. 0 never
+        minimum: the probability of an answer below which it is refused; by default that of the calibration. 0 never
             refuses.
         thresholds: limits on hits, at most one for each scale. One on the ranking's own scale replaces ``minimum``.
 
     Raises:
-        InputError: one of these cannot be used.
+        InputError: an argument is invalid.
     """
 
     stage = "refuse"
@@ -98,7 +98,7 @@ class Refuser(BaseRefiner):
         return max(top_k, LOOKED_AT)
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """The hits that are relevant enough, or a refusal."""
+        """Return the hits that are relevant enough, or a refusal."""
         if ranked.refused is not None:
             return ranked
         if not ranked.hits:
@@ -134,7 +134,7 @@ class Refuser(BaseRefiner):
         """The refusal of an answer that is too unlikely, or None; and a note that says why."""
         nearest = ranked.hits[0]
         if not DEFAULT_ANALYZER.query_tokens(query.text) and self.minimum != 0:
-            # An embedder puts "???" near every short text; that says nothing about the text.
+            # An embedder puts "???" close to every short text, which means nothing.
             reason = "the question has no words"
             return Refusal(reason, nearest), f"refused: {reason}"
         chance = ranked.answerable

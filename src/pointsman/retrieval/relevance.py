@@ -1,23 +1,23 @@
-"""How likely a hit is relevant: scores that mean something to a person (R9).
+"""The probability that a hit is relevant: scores that people can interpret (R9).
 
-Two things are estimated for each dataset that was searched, both from what its lists brought in absolute terms:
+Two probabilities are estimated for each dataset searched, both from the raw scores in its lists:
 
-- **Can it answer the question at all?** Every dataset has some passage nearest to *how do I bake bread*. Where the best
-  cosines of such *unrelated* questions lie is measured when a dataset is embedded (`Background`), for each script of
-  questions apart, since a Russian question is further from every English text than an English one. ``above`` is how
-  many σ the best cosine lies above that. ``towards`` is how far the question lies from unrelated ones of its script in
-  the direction in which the documents lie from those of theirs: what all texts of a language have in common is taken
-  out on both sides, so it means the same across languages. ``within`` is that as a share of where the documents' own
-  sentences lie. ``peak`` is how far the best candidate stands out of the others.
-- **Is this hit an answer, if there is one?** That is decided by its competitors: what share of the evidence it has
-  among all candidates, how far it lies behind or before the best other one, how much of the question's weight in words
-  it has (``coverage``: BM25 as a share of the sum of the words' idf, which it cannot reach).
+- **Can it answer the question at all?** Every dataset has some passage nearest to *how do I bake bread*. `Background`
+  therefore measures, when a dataset is embedded, the best cosines of such *unrelated* questions: separately for each
+  script, since a Russian question is further from every English text than an English one. ``above`` is the distance of
+  the best cosine above that level, in σ. ``towards`` is the distance of the question from unrelated questions in its
+  script, along the direction from unrelated questions in the documents' scripts to the documents. What all texts of a
+  language have in common is subtracted on both sides, so the value is comparable across languages. ``within`` is the
+  same as a share of the distance of the documents' own sentences. ``peak`` is how far the best candidate stands out.
+- **Is this hit an answer, if there is one?** Its competitors decide: its share of the evidence among all candidates,
+  its distance from the best other candidate, and its share of the question's words by weight (``coverage``: BM25
+  divided by the sum of the words' idf, always below 1).
 
 Both are logistic functions with few coefficients, fitted to public collections with each left out in turn
-(``benchmarks/relevance.py``; they stand in ``relevance.json``). Nothing looks at which list has found a hit, where it
-stands, or what else was searched, so a question and a hit have the same probability whatever the strategy, and however
-many datasets. Where only one of the two scores exists there is a form of its own; where nothing was fitted (vectors of
-another embedder, scores of somebody else's making) there is no probability: None.
+(``benchmarks/relevance.py``); the coefficients are in ``relevance.json``. They ignore which list found a hit, its rank,
+and what else was searched, so the probability of a hit for a question is the same for every strategy and number of
+datasets. A separate form applies if only one of the two scores exists. The probability is None if nothing was fitted,
+as for vectors of another embedder or foreign scores.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Form = Literal["both", "vector", "words"]
-"""Which scores of a candidate there are."""
+"""Which scores the candidates have."""
 
 Script = Literal["latin", "cyrillic", "han"]
-"""The script that most of a text is in; other scripts are not told apart, and count as Latin."""
+"""The main script of a text; all other scripts count as Latin."""
 
 SCRIPTS: Final[tuple[Script, ...]] = get_args(Script)
 LANGUAGES: Final[Mapping[str, Script]] = {"en": "latin", "zh": "han", "ru": "cyrillic"}
 
 FIRST: Final = 10
-"""Hits of a question that a calibration is fitted to, and that its confidence speaks of at most."""
+"""The maximum number of hits of a question that a calibration is fitted to and that its confidence covers."""
 
 ACROSS: Final = 0.1
-"""The share of documents below which a question in their script counts as asked across languages."""
+"""A question counts as asked across languages if a smaller share of the documents is in its script."""
 
 LEAST: Final = 100
-"""Candidates beside the best that a question has by its vector; where a dataset has fewer, they stand for as many."""
+"""The usual number of vector candidates besides the best one; fewer candidates are weighted up to this number."""
 
 PASSAGE: Final = 360
-"""Letters from which on a text counts as a passage; a Han character counts as three."""
+"""The minimum length of a passage, in letters; a Han character counts as three."""
 
 _QUESTION: Final[Mapping[Form, tuple[str, ...]]] = {
-    "both": ("above", "towards", "within", "peak", "across"),
+    "both": ("above", "towards", "within", "peak", "across", "coverage", "lead", "agreement"),
     "vector": ("above", "towards", "within", "peak", "across"),
     "words": ("coverage", "peak", "terms"),
 }
@@ -77,9 +77,9 @@ _HIT: Final[Mapping[Form, tuple[str, ...]]] = {
 }  # fmt: skip
 _HAN: Final = re.compile("[\u3400-\u9fff]")
 _CONFIDENCE: Final = ("answerable", "any")
-_LIMIT: Final = 4.0  # the logit of "answerable" beyond which it says nothing more of a hit
+_LIMIT: Final = 4.0  # the logit of "answerable" is cut here: beyond, it says nothing more about a hit
 _RIDGE: Final = 1e-3
-_LEAST: Final = 20  # questions of either kind below which nothing can be fitted
+_LEAST: Final = 20  # the minimum number of questions of each kind for a fit
 
 
 # ── what is known ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -87,18 +87,19 @@ _LEAST: Final = 20  # questions of either kind below which nothing can be fitted
 
 @dataclass(frozen=True)  # no slots: the centroid is kept as an array
 class Background:
-    """Where the cosines of questions lie that a dataset has no answer to; measured once, and kept with it.
+    """The cosines of questions that a dataset cannot answer; measured once and stored with the dataset.
 
     Attributes:
-        embedder: the name of what made the vectors.
-        mean: of cosines between questions on the dataset's subjects and its documents drawn evenly.
-        sigma: the standard deviation of such cosines; see `pointsman.retrieval.calibration.CosineSpread`.
+        embedder: the name of the embedder that made the vectors.
+        mean: the mean cosine between questions on the dataset's subjects and an even sample of its documents.
+        sigma: the standard deviation of such cosines; see `pointsman.retrieval.fusion.CosineSpread`.
         best: by script of the question, the median over unrelated questions of their best cosine.
         scripts: the share of documents that are mainly in each script.
-        direction: from unrelated questions in the documents' scripts to the documents, shape ``(dimensions,)``; so long
-            that unrelated questions have a standard deviation of 1 along it.
-        chance: by script, where unrelated questions lie along it on average.
-        subject: how much further stand-ins for questions on the dataset's subjects lie than those in their scripts.
+        direction: from unrelated questions in the documents' scripts to the documents, shape ``(dimensions,)``; scaled
+            so that unrelated questions have a standard deviation of 1 along it.
+        chance: by script, the mean position of unrelated questions along it.
+        subject: the mean distance along it of stand-ins for questions on the dataset's subjects from unrelated
+            questions in their scripts.
     """
 
     embedder: str
@@ -121,15 +122,15 @@ class Background:
         best: Mapping[Script, Sequence[float]],
         scripts: Mapping[Script, float],
     ) -> Self:
-        """The background of a dataset.
+        """Compute the background of a dataset.
 
         Args:
-            embedder: the name of what made the vectors.
-            sigma: of cosines between questions and documents.
-            documents: vectors of documents drawn evenly, some thousand of them; shape ``(n, dimensions)``.
+            embedder: the name of the embedder that made the vectors.
+            sigma: the standard deviation of cosines between questions and documents.
+            documents: vectors of an even sample of the documents, about a thousand; shape ``(n, dimensions)``.
             likely: vectors of stand-ins for questions on the dataset's subjects, such as first sentences.
             unrelated: by script, vectors of `unrelated_questions`.
-            best: by script, the best cosine that each of those found in the whole dataset.
+            best: by script, the best cosine of each of these questions in the whole dataset.
             scripts: the share of documents that are mainly in each script.
         """
         import numpy as np
@@ -154,10 +155,10 @@ class Background:
         )
 
     def nearness(self, vector: NDArray[np.float32]) -> float:
-        """How far a question lies along `direction`.
+        """Return the position of a question along `direction`.
 
         Args:
-            vector: the question's, shape ``(dimensions,)``.
+            vector: the vector of the question, shape ``(dimensions,)``.
         """
         return float(self._direction @ vector)
 
@@ -168,26 +169,26 @@ class Background:
         return np.array(self.direction, np.float32)
 
     def to_json(self) -> str:
-        """The background as `from_json` reads it."""
+        """Return the background as text for `from_json`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """A background out of what `to_json` wrote.
+        """Read a background that `to_json` wrote.
 
         Raises:
-            InputError: it is something else.
+            InputError: the text is not a background.
         """
         try:
             values = json.loads(text)
             return cls(**{**values, "direction": tuple(values["direction"])})
         except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"this is no background of a dataset: {error}") from None
+            raise InputError(f"this is not the background of a dataset: {error}") from None
 
 
 @cache
 def unrelated_questions() -> Mapping[Script, tuple[str, ...]]:
-    """Questions that few datasets answer, by script: what `Background` is measured with."""
+    """Return questions that few datasets answer, by script; `Background` is measured with them."""
     lines = resources.files("pointsman.retrieval").joinpath("unrelated.tsv").read_text("utf-8").splitlines()
     rows = [line.split("\t") for line in lines]
     return {script: tuple(text for code, text in rows if code == language) for language, script in LANGUAGES.items()}
@@ -195,17 +196,17 @@ def unrelated_questions() -> Mapping[Script, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What one dataset brought for one question, in absolute terms; arrays have one value a candidate.
+    """The raw scores of one dataset's candidates for one question; arrays have one value per candidate.
 
     Attributes:
-        script: of the question; see `script_of`.
-        terms: how many different terms the question has for the keyword index.
-        bm25: raw BM25 of every candidate in Lucene's form, 0 without a word; None where words were not searched.
-        idf: the sum of the idf of the question's terms, repeated ones counted again, absent ones included; None where
-            the store cannot tell.
-        cosine: of every candidate, NaN without a vector; None where vectors were not searched.
+        script: the script of the question; see `script_of`.
+        terms: the number of different terms that the question has for the keyword index.
+        bm25: raw BM25 of every candidate in Lucene's form, 0 without a word; None if words were not searched.
+        idf: the sum of the idf of the question's terms, including repeated and absent ones; None if the store does not
+            provide it.
+        cosine: the cosine of every candidate, NaN without a vector; None if vectors were not searched.
         nearness: `Background.nearness` of the question's vector.
-        background: of the dataset.
+        background: the background of the dataset.
     """
 
     script: Script
@@ -218,7 +219,7 @@ class Evidence:
 
     @property
     def form(self) -> Form | None:
-        """Which scores there are to judge by; None without any."""
+        """The scores available for judging; None if there are none."""
         words = self.bm25 is not None and self.idf is not None
         if self.cosine is not None:
             return None if self.background is None or self.nearness is None else "both" if words else "vector"
@@ -226,12 +227,12 @@ class Evidence:
 
     @property
     def across(self) -> bool:
-        """Whether the question is in a script that hardly any document is in."""
+        """Whether hardly any document is in the question's script."""
         return self.background is not None and self.background.scripts.get(self.script, 0.0) < ACROSS
 
 
 def script_of(text: str) -> Script:
-    """The script that most of the beginning of a text is in."""
+    """Return the main script of the beginning of a text."""
     if text.isascii():
         return "latin"
     from pointsman.text import scripts
@@ -241,7 +242,7 @@ def script_of(text: str) -> Script:
 
 
 def letters_of(text: str) -> int:
-    """How long a text is in letters, a Han character counting as three; exact below `PASSAGE`."""
+    """Return the length of a text in letters; a Han character counts as three. Exact below `PASSAGE`."""
     if len(text) >= PASSAGE or text.isascii():
         return len(text)
     return len(text) + 2 * len(_HAN.findall(text))
@@ -258,11 +259,11 @@ class Logistic:
     slopes: Mapping[str, float]
 
     def logits(self, features: Mapping[str, Any]) -> Any:
-        """Before the exponential; of arrays where features are arrays."""
+        """Return the argument of the logistic function: an array if a feature is an array, else a number."""
         constant, varying = self.intercept, 0.0
         for name, slope in self.slopes.items():
             value = features[name]
-            if type(value) is float:  # added up apart: an array takes ten times as long to add to
+            if type(value) is float:  # summed separately: adding to an array takes ten times as long
                 constant += slope * value
             else:
                 varying = varying + slope * value
@@ -271,11 +272,11 @@ class Logistic:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is thought of the hits of one dataset.
+    """The probabilities for the hits of one dataset.
 
     Attributes:
         answerable: the probability that the dataset holds an answer.
-        relevance: the probability of each hit that it is one.
+        relevance: for each hit, the probability that it is an answer.
     """
 
     answerable: float
@@ -287,12 +288,12 @@ class Relevance:
     """A calibration for one form of evidence.
 
     Attributes:
-        form: which scores it looks at.
-        embedder: whose cosines it understands; None for words alone.
-        question: whether the dataset holds an answer.
-        hit: whether a hit is one.
-        any: whether one of the first hits is.
-        minimum: the probability of an answer below which to refuse, unless somebody says otherwise.
+        form: the scores it uses.
+        embedder: the embedder whose cosines it was fitted to; None for words alone.
+        question: predicts whether the dataset holds an answer.
+        hit: predicts whether a hit is an answer.
+        any: predicts whether one of the first hits is an answer.
+        minimum: by default, searches whose probability of an answer is lower are refused.
     """
 
     form: Form
@@ -303,15 +304,12 @@ class Relevance:
     minimum: float
 
     def judge(self, evidence: Evidence, places: Sequence[int], letters: Sequence[int]) -> Judgement | None:
-        """The probabilities of hits.
+        """Return the probabilities of hits; None if this calibration does not fit the evidence.
 
         Args:
-            evidence: of the hits' dataset; all of its candidates, since a hit is judged beside its competitors.
-            places: of the hits among the candidates.
-            letters: how long each hit's text is; see `letters_of`.
-
-        Returns:
-            None where this calibration does not understand the evidence.
+            evidence: all candidates of the hits' dataset, since a hit is judged against its competitors.
+            places: the positions of the hits among the candidates.
+            letters: the length of each hit's text; see `letters_of`.
         """
         import numpy as np
 
@@ -321,11 +319,11 @@ class Relevance:
         logit = float(self.question.logits(candidates.question()))
         features = candidates.hits(np.asarray(places, int), np.asarray(letters))
         chances = _sigmoid(self.hit.logits({**features, "answerable": _limited(logit)}))
-        answerable = _sigmoid(logit)  # a relevant hit is an answer, so none is likelier than that there is one
+        answerable = _sigmoid(logit)  # no hit can be likelier to be an answer than that there is one
         return Judgement(answerable, tuple(np.minimum(chances, answerable).tolist()))
 
     def understands(self, evidence: Evidence) -> bool:
-        """Whether these are the scores that it was fitted to."""
+        """Whether it was fitted to scores of this form and embedder."""
         if evidence.form != self.form or not _candidates(evidence):
             return False
         return self.embedder is None or (
@@ -333,7 +331,7 @@ class Relevance:
         )
 
     def chances(self, row: Prepared) -> NDArray[np.float64]:
-        """The probabilities of the hits of a labelled question, as `judge` gives them."""
+        """Return the probabilities of the hits of a labelled question, as `judge` does."""
         import numpy as np
 
         logit = float(self.question.logits(row.question))
@@ -341,35 +339,39 @@ class Relevance:
         return np.asarray(np.minimum(chances, _sigmoid(logit)))
 
     def confidence(self, judgement: Judgement) -> float:
-        """The probability that one of the judged hits is an answer; judge the first k alone."""
+        """Return the probability that at least one of the judged hits is an answer; pass only the first k hits.
+
+        It is at least the relevance of the best hit and at most the sum of all, as probabilities of "one of them" are.
+        """
         if not judgement.relevance:
             return 0.0
         no_answer = math.prod(1 - chance for chance in judgement.relevance[:FIRST])
         features = {"answerable": _logit(judgement.answerable), "any": _logit(1 - no_answer)}
-        return float(_sigmoid(float(self.any.logits(features))))
+        fitted = float(_sigmoid(float(self.any.logits(features))))
+        return min(max(fitted, *judgement.relevance), sum(judgement.relevance), 1.0)
 
     def to_json(self) -> str:
-        """The calibration as `from_json` reads it."""
+        """Return the calibration as text for `from_json`."""
         return json.dumps(asdict(self), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """A calibration out of what `to_json` wrote.
+        """Read a calibration that `to_json` wrote.
 
         Raises:
-            InputError: it is something else.
+            InputError: the text is not a calibration.
         """
         try:
             return cls.of(json.loads(text))
         except (ValueError, RecursionError) as error:
-            raise InputError(f"this is no calibration: {error}") from None
+            raise InputError(f"this is not a calibration: {error}") from None
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        """A calibration out of a JSON object, checked.
+        """Read and check a calibration from a JSON object.
 
         Raises:
-            InputError: it is something else.
+            InputError: it is not a calibration.
         """
         names = ("form", "embedder", "question", "hit", "any", "minimum")
         if not isinstance(values, dict) or set(values) != set(names):
@@ -388,24 +390,24 @@ class Relevance:
 
 @cache
 def shipped() -> tuple[Relevance, ...]:
-    """The calibrations that come with Pointsman: the default embedder with and without words, and words alone."""
+    """Return the built-in calibrations: for the default embedder with and without words, and for words alone."""
     text = resources.files("pointsman.retrieval").joinpath("relevance.json").read_text("utf-8")
     return tuple(Relevance.of(values) for values in json.loads(text)["calibrations"])
 
 
 def for_evidence(calibrations: Sequence[Relevance], evidence: Evidence) -> Relevance | None:
-    """The calibration that understands this evidence, if there is one."""
+    """Return the first calibration that fits this evidence; None if none does."""
     return next((calibration for calibration in calibrations if calibration.understands(evidence)), None)
 
 
 def judge_by(
     calibrations: Sequence[Relevance], evidence: Evidence, places: Sequence[int], letters: Sequence[int]
 ) -> tuple[Judgement, Relevance] | None:
-    """`Relevance.judge` by the calibration that understands the evidence, and that calibration; None without one.
+    """Judge by the first calibration that fits the evidence; returns the judgement and the calibration, or None.
 
-    Hits of a question in another language than the documents are judged by their cosines alone, where a calibration
-    understands those: words that two languages have in common (numbers, names) tell little of a hit, and their absence
-    nothing. Whether there is an answer at all is judged by everything.
+    If the question and the documents are in different languages, hits are judged by their cosines alone, provided that
+    a calibration fits those. Words that both languages share (numbers, names) say little about a hit, and their absence
+    says nothing. The probability that there is an answer still uses all scores.
     """
     calibration = for_evidence(calibrations, evidence)
     judgement = None if calibration is None else calibration.judge(evidence, places, letters)
@@ -422,10 +424,10 @@ def judge_by(
 
 
 def minimum_over(minimum: float, datasets: int) -> float:
-    """The probability of an answer that the best of so many datasets needs.
+    """Return the minimum probability of an answer for the best of several datasets.
 
-    The more are asked, the higher the best is by chance: the odds grow with a power of their number, somewhat less than
-    the number itself, as datasets agree on what is on no subject at all. Measured over four.
+    The more datasets are searched, the higher the best one scores by chance. The odds grow with a power of the number
+    of datasets, below 1 because datasets agree about questions on no subject. Measured with four datasets.
 
     >>> [round(minimum_over(0.4, datasets), 2) for datasets in (1, 4)]
     [0.4, 0.67]
@@ -435,10 +437,10 @@ def minimum_over(minimum: float, datasets: int) -> float:
 
 
 def never_increasing(chances: Sequence[float | None]) -> list[float | None]:
-    """The nearest probabilities that do not grow down the list: neighbours that would are levelled to their mean.
+    """Return the nearest probabilities that do not increase down the list; increases are levelled to their mean.
 
-    That keeps what they say on average true (isotonic regression by pooling adjacent violators, Ayer et al., 1955).
-    Hits without a probability are passed over.
+    This keeps their averages calibrated (isotonic regression by pooling adjacent violators, Ayer et al., 1955). Hits
+    without a probability are skipped.
 
     >>> never_increasing([0.5, 0.75, None, 0.25])
     [0.625, 0.625, None, 0.25]
@@ -460,11 +462,11 @@ def never_increasing(chances: Sequence[float | None]) -> list[float | None]:
 
 
 class Candidates:
-    """The candidates of a question as numbers, each worked out once.
+    """The features of a question's candidates; sums that several features share are computed once.
 
     Args:
-        evidence: what the lists brought.
-        form: which scores to look at.
+        evidence: the scores of the candidates.
+        form: the scores to use.
     """
 
     __slots__ = ("_sums", "best", "coverage", "evidence", "form", "near", "scores", "terms")
@@ -494,37 +496,42 @@ class Candidates:
         self._sums = {8: float(falls.sum()), 4: float(squares.sum()), 2: float(squares @ squares)}
 
     def question(self) -> dict[str, float]:
-        """What tells whether a dataset holds an answer."""
+        """Return the features that predict whether the dataset holds an answer."""
         evidence = self.evidence
         features = {"peak": -self._competition(4), "terms": self.terms}
+        if self.coverage is not None:  # a word that two languages share says nothing
+            features["coverage"] = 0.0 if evidence.across else float(self.coverage.max())
         if self.near is None:
-            assert self.coverage is not None, "one of the two is there"
-            return {**features, "coverage": float(self.coverage.max())}
+            return features
+        nearest = float(self.near.max())
+        if self.coverage is not None:
+            features["lead"] = nearest - _tenth(self.near)
+            features["agreement"] = float(self.near[self.scores.argmax()]) - nearest
         background, script = evidence.background, evidence.script
         assert background is not None, "it is in the form"
         assert evidence.nearness is not None, "so is this"
         towards = evidence.nearness - background.chance[script]
         return {
             **features,
-            "above": float(self.near.max()) + (background.mean - background.best[script]) / background.sigma,
+            "above": nearest + (background.mean - background.best[script]) / background.sigma,
             "towards": min(max(towards, -2.0), 5.0),
             "within": min(max(towards / max(background.subject, 1.0), -0.5), 1.2),
             "across": float(evidence.across),
         }
 
     def _competition(self, width: Literal[2, 4, 8]) -> float:
-        """The logarithm of the evidence of all candidates, as a multiple of the best one's."""
+        """Return the logarithm of the evidence of all candidates, as a multiple of the best one's."""
         others = self._sums[width] - 1
-        if self.near is not None and 1 < len(self.scores) <= LEAST:  # a dataset of five has few to stand out of
+        if self.near is not None and 1 < len(self.scores) <= LEAST:  # in a dataset of five, few others compete
             others *= LEAST / (len(self.scores) - 1)
         return math.log1p(others)
 
     def hits(self, places: NDArray[np.int64], letters: NDArray[np.int64]) -> dict[str, Any]:
-        """What tells whether a hit is an answer, of each hit; ``answerable`` comes from the question.
+        """Return the features of each hit that predict whether it is an answer, all but ``answerable``.
 
         Args:
-            places: of the hits among the candidates.
-            letters: of each hit.
+            places: the positions of the hits among the candidates.
+            letters: the length of each hit's text.
         """
         import numpy as np
 
@@ -553,8 +560,16 @@ def _candidates(evidence: Evidence) -> int:
     return 0 if scores is None else len(scores)
 
 
+def _tenth(near: NDArray[np.float64]) -> float:
+    """The tenth highest; of fewer than forty, the one a quarter of the way down."""
+    rank = min(10, 1 + len(near) // 4)
+    ordered = near.copy()
+    ordered.partition(-rank)
+    return float(ordered[-rank])
+
+
 def _lead(scores: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How far each place lies above the best of the others."""
+    """Return how far the score at each place lies above the best of the others."""
     import numpy as np
 
     if len(scores) < 2:
@@ -608,12 +623,12 @@ class Labelled:
     """A question with judged hits.
 
     Attributes:
-        evidence: of all candidates.
-        places: of the hits, best first.
-        letters: of each hit.
-        relevant: whether each hit is; of a question that has no answer, none.
-        answered: whether the dataset holds an answer at all.
-        weight: how much the question counts.
+        evidence: the scores of all candidates.
+        places: the positions of the hits, best first.
+        letters: the length of each hit's text.
+        relevant: whether each hit is relevant; all False for a question without an answer.
+        answered: whether the dataset holds an answer.
+        weight: the weight of the question in a fit.
     """
 
     evidence: Evidence
@@ -627,14 +642,14 @@ class Labelled:
 def fit_relevance(
     rows: Sequence[Labelled], form: Form, embedder: str | None, minimum: float = 0.35, unanswered: float = 0.3
 ) -> Relevance:
-    """A calibration out of labelled questions.
+    """Fit a calibration to labelled questions.
 
     Args:
-        rows: questions with their judged hits, and questions that the dataset has no answer to.
-        form: which scores to look at; rows that lack them are passed over.
-        embedder: whose cosines they are; None for words alone.
+        rows: questions with their judged hits, and questions that the dataset cannot answer.
+        form: the scores to use; rows that lack them are skipped.
+        embedder: the embedder behind the cosines; None for words alone.
         minimum: the probability of an answer below which to refuse.
-        unanswered: how much questions without an answer count where hits are fitted, against all others.
+        unanswered: the weight of unanswered questions in the fit of hits, relative to answered ones.
 
     Raises:
         InputError: there are too few questions of either kind.
@@ -644,7 +659,7 @@ def fit_relevance(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A labelled question as numbers: what a fit needs of it."""
+    """The features of a labelled question, as a fit needs them."""
 
     question: Mapping[str, float]
     hits: Mapping[str, Any]
@@ -654,7 +669,7 @@ class Prepared:
 
 
 def prepared(row: Labelled, form: Form) -> Prepared | None:
-    """The features of a labelled question; None where it lacks what the form looks at."""
+    """Return the features of a labelled question; None if it lacks the scores that the form uses."""
     import numpy as np
 
     if not _has(row.evidence, form) or not _candidates(row.evidence):
@@ -669,7 +684,7 @@ def prepared(row: Labelled, form: Form) -> Prepared | None:
 def fit_prepared(
     rows: Sequence[Prepared], form: Form, embedder: str | None, minimum: float = 0.35, unanswered: float = 0.3
 ) -> Relevance:
-    """`fit_relevance` on questions that are numbers already."""
+    """Like `fit_relevance`, for questions whose features are prepared."""
     import numpy as np
 
     weights, has_answer = _weighed(rows)
@@ -691,7 +706,7 @@ def fit_prepared(
 
 
 def _weighed(rows: Sequence[Prepared]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """How much questions count, and whether they are answered, checked that there are enough of both."""
+    """Return the weights of questions and whether each is answered; raises InputError if one kind is too rare."""
     import numpy as np
 
     answered = np.array([row.answered for row in rows], bool)
@@ -702,9 +717,9 @@ def _weighed(rows: Sequence[Prepared]) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 def scaled(base: Relevance, rows: Sequence[Prepared], unanswered: float = 0.3) -> Relevance:
-    """A calibration with the weights of another one, its odds moved and stretched to fit labelled questions.
+    """Shift and scale the logits of a calibration to fit labelled questions; its other coefficients stay.
 
-    Two numbers a part are fitted where `fit_prepared` has a dozen, so few questions do (J. Platt, 1999).
+    Each part has two fitted numbers instead of the dozen of `fit_prepared`, so few questions suffice (J. Platt, 1999).
 
     Raises:
         InputError: there are too few questions of either kind.
@@ -755,13 +770,13 @@ def _has(evidence: Evidence, form: Form) -> bool:
 
 
 def _fitted(features: Any, names: Sequence[str], y: NDArray[np.bool_], weights: NDArray[np.float64]) -> Logistic:
-    """A logistic regression by Newton's method, with a small ridge.
+    """Fit a logistic regression by Newton's method, with a small ridge penalty.
 
     Args:
-        features: by name an array, or a mapping for each row.
-        names: of the features to fit.
-        y: what is to be told.
-        weights: of the rows.
+        features: an array for each name, or a mapping for each row.
+        names: the features to fit.
+        y: the labels.
+        weights: the weights of the rows.
     """
     import numpy as np
 
@@ -778,7 +793,7 @@ def _fitted(features: Any, names: Sequence[str], y: NDArray[np.bool_], weights: 
         gradient = z.T @ (weights * (y - chances)) - penalty @ coefficients
         hessian = (z.T * (weights * chances * (1 - chances))) @ z + penalty
         step = np.linalg.solve(hessian, gradient)
-        coefficients += step / max(1.0, float(np.abs(step).max()) / 3)  # where labels part cleanly it may overshoot
+        coefficients += step / max(1.0, float(np.abs(step).max()) / 3)  # it may overshoot if labels are separable
         if float(np.abs(step).max()) < 1e-9:
             break
     slopes = coefficients[1:] / scale

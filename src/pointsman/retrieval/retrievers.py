@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic
 from pointsman.errors import UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.protocols import Key
-from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.base import BaseRetriever
 from pointsman.store.base import BaseStore, Look
-from pointsman.types import Hit, Provenance, Query
+from pointsman.types import Hit, Provenance, Query, check_top_k
 
 if TYPE_CHECKING:
     from pointsman.protocols import DocumentStore, Embedder, KeywordIndex, VectorIndex
@@ -28,11 +28,13 @@ class KeywordRetriever(BaseRetriever, Generic[Key]):
         self._index, self._documents = keyword_store, doc_store
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """Returns at most ``top_k`` hits that share a word with the query, best first."""
+        """Return at most ``top_k`` hits that share a word with the query, best first."""
         query = Query.of(query)
         if isinstance(self._index, BaseStore):
-            return _hits_of_store(self._index, Look(query.text, None, checked(top_k), query.filters), self._documents)
-        ranking = self._index.search(query.text, checked(top_k), query.filters)
+            return _hits_of_store(
+                self._index, Look(query.text, None, check_top_k(top_k), query.filters), self._documents
+            )
+        ranking = self._index.search(query.text, check_top_k(top_k), query.filters)
         return _hits_of_one("bm25", ranking, self._documents)
 
 
@@ -51,12 +53,12 @@ class VectorRetriever(BaseRetriever, Generic[Key]):
         self._index, self._documents, self._embedder = vector_store, doc_store, as_embedder(embedder)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """Returns at most ``top_k`` hits, best first."""
+        """Return at most ``top_k`` hits, best first."""
         query = Query.of(query)
         vector = self._embedder.embed_queries([query.text])[0]
         if isinstance(self._index, BaseStore):
-            return _hits_of_store(self._index, Look(None, vector, checked(top_k), query.filters), self._documents)
-        ranking = self._index.search(vector, checked(top_k), query.filters)
+            return _hits_of_store(self._index, Look(None, vector, check_top_k(top_k), query.filters), self._documents)
+        ranking = self._index.search(vector, check_top_k(top_k), query.filters)
         return _hits_of_one("vector", ranking, self._documents)
 
 

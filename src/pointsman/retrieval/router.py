@@ -21,7 +21,7 @@ import numpy as np
 
 from pointsman._twins import Twins, in_thread, wait_for
 from pointsman.errors import InputError
-from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.sketch import Sketch
 from pointsman.selector.base import BaseSelector, Fallback, SelectorResult, ToolMetadata
 from pointsman.types import Query
@@ -76,7 +76,7 @@ class BaseRouter(Twins, needs=_Ways):
                 setattr(cls, way, guard(cls.__dict__[way], decides=way.endswith("decide")))
 
     def route(self, query: str | Query, datasets: Sequence[Any]) -> list[Any]:
-        """Returns the datasets to search, the most promising first; all of them if undecidable.
+        """Return the datasets to search, the most promising first; all of them if undecidable.
 
         Raises:
             InputError: there are no datasets, or two have the same name.
@@ -88,7 +88,7 @@ class BaseRouter(Twins, needs=_Ways):
         return list((await self.adecide(query, datasets)).datasets)
 
     def decide(self, query: str | Query, datasets: Sequence[Any]) -> RouteDecision:
-        """Returns the datasets with reason, scores and confidence."""
+        """Return the datasets with reason, scores and confidence."""
         if type(self).route is not BaseRouter.route:
             return RouteDecision(tuple(self.route(query, datasets)), f"chosen by {type(self).__name__}")
         return wait_for(self.adecide, query, datasets)
@@ -168,7 +168,7 @@ class SelectorRouter(BaseRouter):
         self.selector = selector
 
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """Returns the selector's choice."""
+        """Return the selector's choice."""
         return _followed(self.selector.select(_choices(datasets), query), datasets)
 
     async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
@@ -192,7 +192,7 @@ class LLMRouter(BaseRouter):
         self.llm, self._max_outputs, self._options = llm, max_outputs, {"fallback": "all", **options}
 
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """Returns the model's choice."""
+        """Return the model's choice."""
         return _followed(self._selector(len(datasets)).select(_choices(datasets), query), datasets)
 
     async def adecide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
@@ -267,7 +267,7 @@ class ContentRouter(BaseRouter):
         self._sketches: WeakKeyDictionary[Source, Sketch] = WeakKeyDictionary()
 
     def decide(self, query: str | Query, datasets: Sequence[Source]) -> RouteDecision:
-        """Returns the datasets with the most evidence."""
+        """Return the datasets with the most evidence."""
         query = Query.of(query)
         scores = self._evidence(query, datasets)
         if scores is None:

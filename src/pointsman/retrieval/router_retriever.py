@@ -10,13 +10,13 @@ from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
 from pointsman.grammar import IMAGE as IMAGE_WORDS
 from pointsman.grammar import plain
-from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import unique_names
 from pointsman.retrieval.candidates import RetrieverResults, hits_of, together
 from pointsman.retrieval.dispatch import Call, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.selector.base import BaseSelector, SelectorResult, SingleSelection, ToolMetadata
-from pointsman.types import Hit, Hits, Query, Span, Trace
+from pointsman.types import Hit, Hits, Query, Span, Trace, check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +116,7 @@ class RouterRetriever(BaseRetriever):
         self._switch: _Switch[list[Hit]] = _Switch("retriever", names, descriptions, len(self.retrievers), selector)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> Hits:
-        """Returns at most ``top_k`` hits, best first; see ``routed`` for their origin.
+        """Return at most ``top_k`` hits, best first; see ``routed`` for their origin.
 
         Raises:
             RetrievalError: several were chosen and all of them failed; it carries every error.
@@ -128,16 +128,16 @@ class RouterRetriever(BaseRetriever):
         return _fused(await self.arouted(query, top_k), top_k)
 
     def routed(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
-        """Returns the selection, the hits of each chosen retriever, and the failures."""
+        """Return the selection, the hits of each chosen retriever, and the failures."""
         query = Query.of(query)
-        checked(top_k)
+        check_top_k(top_k)
         selection = self.selector.select(self._switch.choices, query)
         return run(self._switch.follow(Threads(), query, selection, self._asking(query, top_k), self._timeout))
 
     async def arouted(self, query: str | Query, top_k: int = 10) -> Routed[list[Hit]]:
         """Async version of `routed`."""
         query = Query.of(query)
-        checked(top_k)
+        check_top_k(top_k)
         selection = await self.selector.aselect(self._switch.choices, query)
         return await self._switch.follow(Tasks(), query, selection, self._asking(query, top_k), self._timeout)
 
@@ -230,7 +230,7 @@ class MultiIndexQueryEngine:
         self._switch: _Switch[Any] = _Switch("query engine", names, descriptions, len(self.query_engines), selector)
 
     def query(self, query: str) -> Any:
-        """Returns the chosen engine's response, or a `CombinedResponse` if several or none were chosen.
+        """Return the chosen engine's response, or a `CombinedResponse` if several or none were chosen.
 
         Raises:
             RetrievalError: several were chosen and all of them failed; it carries every error.
@@ -297,7 +297,7 @@ class ImageCueSelector(BaseSelector):
     """
 
     def select(self, choices: Sequence[ToolMetadata | str], query: Query | str) -> SelectorResult:
-        """Returns one choice.
+        """Return one choice.
 
         Raises:
             InputError: no choice is named ``image``, or all are.

@@ -22,9 +22,9 @@ from pointsman._twins import in_thread
 from pointsman.errors import InputError, RetrievalError
 from pointsman.retrieval import telemetry
 from pointsman.retrieval.branches import Question, SourceBranch, ask, complete, nothing_answered
-from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.candidates import Results, StoreResults, keyed_hits_of, together
 from pointsman.retrieval.dispatch import Call, Mode, Tasks, Threads, describe, run
+from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.journal import Journal
 from pointsman.retrieval.judging import NOTHING, Verdict, judge, with_relevance
 from pointsman.retrieval.pool import LISTS, SCALES
@@ -124,7 +124,7 @@ class Pipeline:
     async def route(self) -> None:
         """Choose the sources and the plan; if the router fails, all sources are searched."""
         start = self.journal.now()
-        router, routed = self.recipe.router, ""
+        router, route_reason = self.recipe.router, ""
         routable = [source for source in self.recipe.sources.values() if isinstance(source, Source)]
         if router is not None and len(routable) > 1:
             from pointsman.retrieval.router import RouteDecision
@@ -138,12 +138,12 @@ class Pipeline:
                 selected = {dataset.name for dataset in decision.datasets} | {
                     name for name, source in self.recipe.sources.items() if not isinstance(source, Source)
                 }
-                self.names, routed = [name for name in self.names if name in selected], f"{decision.reason}; "
+                self.names, route_reason = [name for name in self.names if name in selected], f"{decision.reason}; "
                 if decision.fallback is not None:
                     self.journal.span("route", decision.reason, start, len(selected), decision.fallback.why)
                     self.journal.degrade(f"route: {decision.fallback.why}; all datasets are searched")
         plan = self.over.plan
-        self.plan = replace(plan, reason=f"{routed}{plan.reason}") if routed else plan
+        self.plan = replace(plan, reason=f"{route_reason}{plan.reason}") if route_reason else plan
         self.journal.tell(self.plan)
         detail = f"{plan.strategy} over {', '.join(self.names) or 'nothing'}: {self.plan.reason}"
         self.journal.span("plan", detail, start, len(self.names))
@@ -344,17 +344,17 @@ class Pipeline:
         fitted = recipe.fitted.get(names[0]) if len(names) == 1 else None
         coverage = None if fitted is None else fitted.coverage
         chances = [hit.relevance for hit in hits if hit.relevance is not None]
-        unlike = {
+        obstacles = {
             "the answer is refused": self.ranked.refused is not None,
             f"it holds for one dataset, and {len(names)} are searched": len(names) != 1,
-            "no labels of this dataset were calibrated to": coverage is None,
-            "the labels were asked without filters and min_relevance": self.asked.filters is not None
+            "this dataset has not been calibrated with labels": coverage is None,
+            "the labelled queries were searched without filters and min_relevance": self.asked.filters is not None
             or recipe.min_relevance is not None,
-            f"the labels were asked in another way: {coverage and coverage.way}": coverage
+            f"the labelled queries were searched differently: {coverage and coverage.way}": coverage
             and coverage.way != recipe.way,
             "some hits have no relevance": len(chances) < len(hits),
         }
-        if (why := next((why for why, is_so in unlike.items() if is_so), None)) is not None or coverage is None:
+        if (why := next((why for why, is_so in obstacles.items() if is_so), None)) is not None or coverage is None:
             return str(why)
         count = coverage.count(chances, wanted)
         return f"by the labels, {coverage.most:.2f} is the most that can be promised" if count is None else count
@@ -366,20 +366,20 @@ class Pipeline:
             self.journal.degrade(
                 f"min_relevance: {unjudged} hits have no relevance and are kept: no calibration applies"
             )
-        below = {
+        reasons = {
             hit.key: f"its relevance {hit.relevance:.2f} is below {least:g}"
             for hit in hits
             if hit.relevance is not None and hit.relevance < least
         }
-        remaining = tuple(hit for hit in hits if hit.key not in below)
-        self.journal.ranked("min_relevance", replace(self.ranked, hits=remaining, dropped=below, degraded=()))
-        self.journal.span("min_relevance", f"{len(below)} of {len(hits)} are below {least:g}", start, len(remaining))
+        remaining = tuple(hit for hit in hits if hit.key not in reasons)
+        self.journal.ranked("min_relevance", replace(self.ranked, hits=remaining, dropped=reasons, degraded=()))
+        self.journal.span("min_relevance", f"{len(reasons)} of {len(hits)} are below {least:g}", start, len(remaining))
         if remaining or not hits:
             return remaining, None
         nearest = hits[0]
         reason = (
-            f"No relevant results: the relevance of the closest, {nearest.id!r:.80}, is {nearest.relevance:.2f}, and "
-            f"{least:g} is asked for"
+            f"No relevant results: the closest, {nearest.id!r:.80}, has relevance {nearest.relevance:.2f}; at least "
+            f"{least:g} is required"
         )
         return (), Refusal(reason, nearest, nearest.relevance, least, "relevance", hits)
 
@@ -478,8 +478,8 @@ async def retrieve(pipelines: Sequence[Pipeline]) -> None:
 async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
     """Let a refiner reshape every ranking that is not refused, in one batch if it can; if it fails, they stay."""
     pipelines = [pipeline for pipeline in pipelines if pipeline.ranked.refused is None]
-    together_ = getattr(refiner, "refine_many", None)
-    if together_ is None or len(pipelines) < 2:
+    refine_many = getattr(refiner, "refine_many", None)
+    if refine_many is None or len(pipelines) < 2:
         for pipeline in pipelines:
             start = pipeline.journal.now()
             pipeline.refined(refiner.stage, start, await _refined(refiner, pipeline))
@@ -492,7 +492,7 @@ async def refine(refiner: BaseRefiner, pipelines: Sequence[Pipeline]) -> None:
     )
 
     def at_once() -> Any:
-        return together_(queries, rankings, k)
+        return refine_many(queries, rankings, k)
 
     limit = None if refiner.timeout is None else refiner.timeout * len(pipelines)
     call: Call[Any] = Call(at_once, lambda: in_thread(at_once))
@@ -535,7 +535,7 @@ class RoutedLookup:
         return [self.recipe.sources[name] for name in self.names]
 
     def search(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
-        """Returns the best hits for a query."""
+        """Return the best hits for a query."""
         return search_now(self._plain(k, seconds), [query])[0]
 
     async def asearch(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:

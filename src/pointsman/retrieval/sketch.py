@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.fusion import CosineSpread
 from pointsman.store.base import WORDS, Capability, Look, Scale
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Literal
 
 from pointsman.errors import StoreError, UnknownNameError, UnmetNeedError
-from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import LISTS
 from pointsman.store.base import SPREAD_NOTE
 
@@ -33,7 +33,7 @@ USUAL_SIGMA: Final = 0.05
 
 SCRIPTS_NOTE: Final = "scripts"
 BACKGROUND_NOTE: Final = "background2"
-"""The number is that of its fields: what another version has noted is passed over, and measured again."""
+"""The number is the version of its fields: notes of another version are ignored, and measured again."""
 
 
 class Source(ABC):
@@ -157,7 +157,7 @@ class Source(ABC):
             ModelError: the embedder failed.
         """
         if statistics.vectors_due and not statistics.notes.get(BACKGROUND_NOTE):
-            return None  # who embeds will measure it
+            return None  # the embedding process will measure it
         note = statistics.notes.get(BACKGROUND_NOTE) or f"{self.store.info.identity} {statistics.sequence.bit_length()}"
         if self._background is None or self._background[0] != note:
             from pointsman.retrieval.background import measured

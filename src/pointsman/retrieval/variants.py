@@ -13,7 +13,7 @@ from pointsman.retrieval.fusion import METHODS, RRF_K, fuse
 from pointsman.retrieval.pool import OWN, SCALES, VARIANTS, Fused, Pool
 
 if TYPE_CHECKING:
-    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.transform.base import Variant
 
 PARTS: Final = frozenset({"subquestion", "bridge"})

@@ -109,7 +109,7 @@ def _renew(dataset: Source, entry: _SpellerEntry, most: int) -> None:
     try:
         _built(dataset, entry, most)
     except Exception:
-        log.exception("the words of dataset %s could not be read again; those known so far do", dataset.name)
+        log.exception("the words of dataset %s could not be read again; the previous ones are used", dataset.name)
     finally:
         entry.renewing = False
 
@@ -178,7 +178,7 @@ class Vocabulary:
         self.datasets, self.most = tuple(datasets), most
 
     def speller(self) -> Speller | None:
-        """Returns a speller that knows the words of all datasets; None if there is no dataset."""
+        """Return a speller that knows the words of all datasets; None if there is no dataset."""
         each = [speller_of(dataset, most=self.most) for dataset in self.datasets]
         if len(each) < 2:
             return each[0] if each else None
@@ -204,7 +204,7 @@ class NearWords:
         self._guard = threading.Lock()
 
     def __call__(self, word: str) -> list[tuple[str, float]]:
-        """Returns near words with their cosines, best first."""
+        """Return near words with their cosines, best first."""
         with self._guard:
             speller = self.vocabulary.speller()
             if speller is None:

@@ -94,7 +94,7 @@ def references(answer: str, texts: Sequence[str], template: str) -> References:
 
 
 def summary(answer: str, source: str, query: str, template: str, fits: Callable[[str], bool]) -> str:
-    """Returns a valid summary; empty if the model says that nothing is relevant to the query.
+    """Return a valid summary; empty if the model says that nothing is relevant to the query.
 
     Args:
         answer: any text.
@@ -182,7 +182,7 @@ def _existing(items: Sequence[Any], texts: Sequence[str]) -> References:
         places.update((number - 1, None) for number in valid)
         invented += not valid
     if invented and not places:
-        raise DefectError("invented", f"none of what it names stands in the text ({invented} named)")
+        raise DefectError("invented", f"nothing it names is in the text ({invented} named)")
     return References(tuple(places), invented)
 
 

@@ -97,7 +97,7 @@ class BaseCompressor(BaseRefiner, needs=("compress", "acompress")):
     # ── rankings ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """Returns the first ``top_k`` hits with excerpts; a hit of which nothing is left goes to ``dropped``.
+        """Return the first ``top_k`` hits with excerpts; a hit of which nothing is left goes to ``dropped``.
 
         Never raises because of a compressor: texts are then left whole, and ``degraded`` says why.
         """
@@ -185,7 +185,7 @@ def _check(excerpt: Excerpt, hit: Hit, name: str) -> None:
             raise ModelError(f"{name} made spans of {hit.id!r:.80} that are out of order or out of its text")
         position = end
     if excerpt.spans and excerpt.text != JOINER.join(text[start:end] for start, end in excerpt.spans):
-        raise ModelError(f"{name} made an excerpt of {hit.id!r:.80} that does not stand in its text")
+        raise ModelError(f"{name} made an excerpt of {hit.id!r:.80} that is not in its text")
 
 
 def _positive(name: str, value: int) -> int:

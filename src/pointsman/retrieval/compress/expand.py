@@ -32,11 +32,11 @@ class PassageStore(Protocol):
     """Returns documents by id and lists those of a source, as a `pointsman.Dataset` does."""
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
-        """Returns the document with this id, or None."""
+        """Return the document with this id, or None."""
         ...
 
     def ids(self, *, source: str | None = None) -> list[str]:
-        """Returns the ids of documents whose metadata has this ``source``."""
+        """Return the ids of documents whose metadata has this ``source``."""
         ...
 
 
@@ -109,7 +109,7 @@ class _Look:
         self.notes[what] = self.notes.get(what, 0) + 1
 
     def safely(self, hit: Hit, look_up: Callable[[], T]) -> T | None:
-        """Returns the result of a look-up; None if it failed."""
+        """Return the result of a look-up; None if it failed."""
         try:
             return look_up()
         except Exception as error:  # noqa: BLE001  (a user's store may raise anything: reported and logged)
@@ -128,7 +128,7 @@ class _Look:
         return store.get(id_) if store is not None else None
 
     def source(self, hit: Hit) -> _Passages:
-        """Returns the passages of a hit's source."""
+        """Return the passages of a hit's source."""
         name = hit.metadata.get("source")
         if not isinstance(name, str):
             return _Passages(())

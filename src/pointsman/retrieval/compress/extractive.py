@@ -94,7 +94,7 @@ class ExtractiveCompressor(BaseCompressor):
         return Compressed(excerpts, detail, degraded)
 
     def order(self, ordered: Sentences) -> tuple[Iterator[Unit], tuple[str, ...]]:
-        """Returns the sentences from the most relevant down, without repeats; and what did not work."""
+        """Return the sentences from the most relevant down, without repeats; and what did not work."""
         scores, degraded = ordered.by_words(), tuple[str, ...]()
         if self.embedder is not None:
             try:
@@ -147,7 +147,7 @@ class Sentences:
         vectors = embedder.embed_documents([repair(self.texts[place]) for place in places])
         cosines = (vectors @ embedder.embed_queries([repair(self.query)])[0]).tolist()
         if not all(map(math.isfinite, cosines)):
-            raise ValueError("a cosine is no finite number")
+            raise ValueError("a cosine is not a finite number")
         low, high = min(cosines), max(cosines)
         result = [0.0] * len(self.units)
         for place, cosine in zip(places, cosines, strict=True):

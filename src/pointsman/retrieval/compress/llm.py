@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 LONGEST_INPUT: Final = 12_000
 """The most characters of one document shown to a model; of a longer one, the best sentences by words."""
 
-_NONE_OF_IT = "the model found nothing in it that bears on the query"
+_NONE_OF_IT = "the model found nothing in it that is relevant to the query"
 
 Mode = Literal["extract", "summary"]
 
@@ -274,7 +274,7 @@ class _Extraction(_Task):
             why = self.conversations[failed[0]].why[:300]
             return self.without_model(f"the model gave nothing usable: {why}")
         if not any(sentences.values()):
-            return self.without_model("the model found nothing that bears on the query")
+            return self.without_model("the model found nothing relevant to the query")
         degraded = self.told()
         units = {place: [self.sentences.units[number] for number in those] for place, those in sentences.items()}
         if failed:
@@ -343,7 +343,7 @@ class _Summary(_Task):
                 excerpts.append(None)
                 reasons[place] = _NONE_OF_IT
         if not any(excerpts):
-            return self.without_model("the model found nothing that bears on the query")
+            return self.without_model("the model found nothing relevant to the query")
         count = len(self.conversations) - len(failed) - len(reasons)
         return Compressed(tuple(excerpts), f"{count} of {len(self.hits)} texts summarised", degraded, reasons)
 

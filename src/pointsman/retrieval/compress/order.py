@@ -36,7 +36,7 @@ class LostInTheMiddle(BaseRefiner):
     stage = "order"
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (independent of the query)
-        """Returns the first ``top_k`` hits, the best at both ends."""
+        """Return the first ``top_k`` hits, the best at both ends."""
         dropped = {
             hit.key: "below the cut: only the hits of the answer are put in order" for hit in ranked.hits[top_k:]
         }

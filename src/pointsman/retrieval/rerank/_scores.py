@@ -48,7 +48,7 @@ class ScoreCache:
         return len(self._kept)
 
     def known(self, keys: Iterable[CacheKey]) -> dict[CacheKey, tuple[float, ...]]:
-        """Returns the cached scores for these keys."""
+        """Return the cached scores for these keys."""
         with self._lock:
             hits = {key: scores for key in keys if (scores := self._kept.get(key)) is not None}
             for key in hits:

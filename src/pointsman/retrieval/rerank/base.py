@@ -1,4 +1,4 @@
-"""What every reranker is: one method that scores texts, and everything else made from it."""
+"""The base class of rerankers: subclasses score texts, and everything else is derived from the scores."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ TIMEOUT = 10.0
 CACHE_SIZE = 10_000
 
 _LONGEST_CAUSE = 300
-"""Characters of an error that a ranking carries on: servers send whole pages."""
+"""The maximum length of an error message in a ranking, in characters; servers send whole pages."""
 
 
 class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     """Puts documents in the order of their relevance to a query. Implement ``score`` or ``ascore``.
 
-    One that orders documents and has no scores for single texts implements ``rerank`` or ``arerank`` alone.
+    A reranker that orders documents without scoring single texts implements only ``rerank`` or ``arerank``.
 
-    ``rerank`` takes documents and raises what goes wrong; ``refine``, the stage of a search, never does: a reranker
-    that fails, hangs or answers nonsense leaves the order as it was, and the answer says so.
+    ``rerank`` takes documents and raises errors. ``refine``, the stage of a search, never raises: if the reranker
+    fails, hangs or returns invalid scores, the order stays unchanged, and the answer says so.
 
     Attributes:
-        max_candidates: how many hits of a ranking are scored.
-        timeout: seconds for one ``rerank`` or ``refine``; None waits as long as it takes.
-        cache_size: how many scores are remembered; 0 remembers nothing.
-        independent: whether a text's score is the same whatever other texts it is scored with. Where it is not, only a
-            whole list that was scored before is remembered.
+        max_candidates: the number of hits of a ranking that are scored.
+        timeout: seconds for one ``rerank`` or ``refine``; None: no limit.
+        cache_size: the number of scores to cache; 0 caches nothing.
+        independent: whether a text's score does not depend on the other texts it is scored with. If it does, only the
+            scores of whole lists are cached.
     """
 
     stage = "rerank"
@@ -60,12 +60,12 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         timeout: float | None = TIMEOUT,
         cache: bool | int = True,
     ) -> None:
-        """Set the limits; a subclass without settings of its own need not call this.
+        """Set the limits; a subclass without settings need not call this.
 
         Args:
             max_candidates: see the class.
             timeout: see the class.
-            cache: how many scores to remember; True some 10,000, False or 0 none.
+            cache: the number of scores to cache; True: some 10,000, False or 0: none.
 
         Raises:
             InputError: a number is out of range.
@@ -80,29 +80,29 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     @property
     def name(self) -> str:
-        """Identifies model *and* settings: scores are remembered and told apart under it. Here: the class's name."""
+        """Identifies model *and* settings; cached scores are stored under it. By default the name of the class."""
         return type(self).__name__
 
     @property
     def orders_only(self) -> bool:
-        """Whether the subclass implements ``rerank`` itself, and scores no texts (R5)."""
+        """Whether the subclass implements ``rerank`` itself instead of scoring texts (R5)."""
         kind, base = type(self), BaseReranker
         return kind.score is base.score and kind.ascore is base.ascore
 
     # ── scoring: what a subclass implements ──────────────────────────────────────────────────────────────────────
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """The relevance of each text to the query, higher is better; never called without texts."""
+        """Return the relevance of each text to the query, higher is better; never called without texts."""
         if self.orders_only:
             raise ModelError(f"{type(self).__name__} implements rerank only; give it to a search as its reranker")
         return wait_for(self.ascore, query, texts)
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """The same, awaited; a synchronous ``score`` runs in a worker thread."""
+        """Async version of `score`; a synchronous ``score`` runs in a worker thread."""
         return await in_thread(self.score, query, texts)
 
     def score_pairs(self, pairs: Sequence[Pair]) -> Sequence[float]:
-        """Scores of texts for several queries: here query by query; override it where they can share batches."""
+        """Return scores for texts of several queries, query by query; override it if queries can share batches."""
         scores: dict[Pair, float] = {}
         for query, texts in _by_query(pairs).items():
             answer = checked(self.score(query, texts), len(texts), self.name)
@@ -114,19 +114,19 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def rerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
-        """The most relevant documents, best first; equally relevant ones stay in the order given (R5).
+        """Return the most relevant documents, best first; ties stay in the order given (R5).
 
         Args:
-            query: what is asked.
-            documents: scored by their title and text; left as they are.
-            top_n: how many at most; None: all.
+            query: the question.
+            documents: scored by their title and text; not modified.
+            top_n: the maximum number of documents; None: all.
 
         Returns:
             New documents, with the score in ``metadata["score"]``.
 
         Raises:
-            InputError: an argument cannot be used.
-            ModelError: the reranker failed, took longer than ``timeout``, or answered what cannot be used.
+            InputError: an argument is invalid.
+            ModelError: the reranker failed, took longer than ``timeout``, or returned an invalid answer.
         """
         if self.orders_only:
             return wait_for(self.arerank, query, documents, top_n)
@@ -136,7 +136,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         return _best(documents, self._warned(self._limited(lambda: self._scored(lookup), 1)), top_n)
 
     async def arerank(self, query: str | Query, documents: Sequence[Document], top_n: int | None = 4) -> list[Document]:
-        """The same, awaited."""
+        """Async version of `rerank`."""
         if self.orders_only:
             return await in_thread(self.rerank, query, documents, top_n)
         lookup = self._lookup_of(query, documents, top_n)
@@ -147,17 +147,17 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     # ── rankings ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def depth(self, top_k: int, scale: str) -> int:  # noqa: ARG002  (any ranking can be looked at again)
-        """As many as it scores."""
+        """The number of hits that it scores."""
         return max(top_k, self.max_candidates)
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (the cut is the workflow's)
-        """The first ``max_candidates`` hits by their scores here, the others behind them in the order they had.
+        """Reranks the first ``max_candidates`` hits; the others follow in their previous order.
 
-        Those others get the lowest of the new scores: scores of a ranking are of one scale and do not rise, and what
-        is known of these hits is only that they stood behind. They get no provenance of this stage, as it has not
-        looked at them.
+        The others get the lowest of the new scores, because the scores of a ranking have one scale and never increase,
+        and all that is known about these hits is that they ranked lower. They get no provenance of this stage, which
+        has not scored them.
 
-        Whatever goes wrong, the ranking is passed on with its scale as it came, and ``degraded`` says why.
+        If anything fails, the ranking is passed on unchanged, with its scale, and ``degraded`` says why.
         """
         if not ranked.hits:
             return self._passed_on(ranked, "nothing to rerank")
@@ -168,7 +168,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         return self._reordered(ranked, scores)
 
     async def arefine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:  # noqa: ARG002  (as above)
-        """The same, awaited."""
+        """Async version of `refine`."""
         if not ranked.hits:
             return self._passed_on(ranked, "nothing to rerank")
         try:
@@ -178,14 +178,14 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         return self._reordered(ranked, scores)
 
     def refine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
-        """`refine` for several rankings at once.
+        """Refines several rankings at once.
 
-        A reranker with a ``score_pairs`` of its own scores what is missing of all of them in shared batches, in
-        ``timeout`` seconds for each ranking taken together; if that fails, all of them stay as they were. Any other
-        takes one after the other, and each fails for itself.
+        A reranker that overrides ``score_pairs`` scores the missing texts of all rankings in shared batches, with a
+        total limit of ``timeout`` seconds times the number of rankings; if that fails, all rankings stay unchanged.
+        Other rerankers refine one ranking after the other, and each can fail separately.
 
         Raises:
-            InputError: there is not one query for each ranking.
+            InputError: the numbers of queries and rankings differ.
         """
         self._check_many(queries, rankeds)
         if not self._shares_batches:
@@ -198,7 +198,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         return [self._reordered(*both) for both in zip(rankeds, scores, strict=True)]
 
     async def arefine_many(self, queries: Sequence[Query], rankeds: Sequence[Ranked], top_k: int) -> list[Ranked]:
-        """The same, awaited."""
+        """Async version of `refine_many`."""
         self._check_many(queries, rankeds)
         if self._shares_batches:
             lists = [self._pairs(query, ranked) for query, ranked in zip(queries, rankeds, strict=True)]
@@ -210,10 +210,10 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         return [await self.arefine(query, ranked, top_k) for query, ranked in zip(queries, rankeds, strict=True)]
 
     def forget(self) -> None:
-        """Forget the scores that are remembered, so that the next ranking costs what a new one costs."""
+        """Clear the cached scores, so that the next ranking is scored anew."""
         self.__dict__.pop("_cache", None)
 
-    # ── inside: which scores are wanted, and getting them ────────────────────────────────────────────────────────
+    # ── inside: which scores are needed, and getting them ────────────────────────────────────────────────────────
 
     @cached_property
     def _cache(self) -> ScoreCache:
@@ -225,7 +225,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
 
     @property
     def _budget(self) -> int:
-        """How many hits of a ranking are scored."""
+        """The number of hits of a ranking to score."""
         return self.max_candidates
 
     def _pairs(self, query: Query, ranked: Ranked) -> list[Pair]:
@@ -262,10 +262,10 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         return lookup.scored()
 
     def _limited(self, call: Callable[[], T], shares: int) -> T:
-        """Run it in a thread that nobody waits for longer than ``shares`` times the timeout.
+        """Run the call in a thread, and wait at most ``shares`` times the timeout.
 
         Raises:
-            PointsmanError: its own, or a ModelError for anything else.
+            PointsmanError: that of the call; a ModelError for any other exception.
         """
         limit = None if self.timeout is None else self.timeout * shares
         try:
@@ -296,7 +296,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
     def _foreign(self, error: Exception) -> ModelError:
         return ModelError(f"{self.name} failed: {type(error).__name__}: {error}")
 
-    # ── inside: what scores make of a ranking ────────────────────────────────────────────────────────────────────
+    # ── inside: from scores to a ranking ─────────────────────────────────────────────────────────────────────────
 
     def _reordered(self, ranked: Ranked, scores: Scored) -> Ranked:
         if not ranked.hits:
@@ -327,7 +327,7 @@ class BaseReranker(BaseRefiner, needs=("score", "ascore", "rerank", "arerank")):
         return self._passed_on(ranked, "the previous order is kept", (message,))
 
     def _warned(self, scores: Scored) -> Sequence[float]:
-        """Scores for who has no trace to read: what is incomplete about them is logged."""
+        """Return the scores, and log what is incomplete, as `rerank` has no trace."""
         if scores.problem:
             _log.warning("rerank by %s is incomplete: %s", self.name, scores.problem)
         return scores.scores
@@ -345,7 +345,7 @@ def _by_query(pairs: Sequence[Pair]) -> dict[str, list[str]]:
 
 
 def _descending(scores: Sequence[float]) -> list[int]:
-    """Places by score; equal ones in the order they came in."""
+    """Return positions by descending score; ties keep their order."""
     return sorted(range(len(scores)), key=lambda place: -scores[place])
 
 
@@ -357,15 +357,15 @@ def _best(documents: Sequence[Document], scores: Sequence[float], top_n: int | N
 
 
 def seen(hit: Hit, rank: int, score: float) -> Hit:
-    """The hit with what this stage makes of it."""
+    """Return the hit with its new score and the provenance of this stage."""
     return replace(hit, score=score, provenance=(*hit.provenance, Provenance("rerank", rank, score)))
 
 
 def count_of(value: int, name: str) -> int:
-    """The number itself.
+    """Check a number and return it.
 
     Raises:
-        InputError: it is not an int from 1 up.
+        InputError: it is not an int of at least 1.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name} is an int from 1 up, not {value!r}")

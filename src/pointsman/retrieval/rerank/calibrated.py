@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import InputError, PointsmanError
-from pointsman.retrieval.calibration import CosineSpread
-from pointsman.retrieval.fusion import KAPPA, calibrated_sum
+from pointsman.retrieval.fusion import KAPPA, CosineSpread, calibrated_sum
 from pointsman.retrieval.rerank.base import CACHE_SIZE, MAX_CANDIDATES, TIMEOUT, BaseReranker, count_of, seen
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The reranker that settings name."""
+"""The reranker named in the settings."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def load_reranker(spec: str, *, api_key: str | None = None, timeout: float = TIMEOUT) -> BaseReranker:
-    """The reranker that a line of text names.
+    """Open the reranker that a text names.
 
     Args:
-        spec: ``onnx:DIRECTORY``, or the address of a server, with the shape of its requests and the model before it
-            where they matter: ``http://localhost:8080``, ``jina:bge-reranker@http://localhost:8080``.
+        spec: ``onnx:DIRECTORY``, or the address of a server, preceded by the shape of its requests and the model if
+            needed: ``http://localhost:8080``, ``jina:bge-reranker@http://localhost:8080``.
         api_key: for a server.
         timeout: seconds for one reranking.
 
     Raises:
-        InputError: nothing goes by that name, or it cannot be used.
+        InputError: the text names no reranker, or the reranker cannot be used.
         MissingDependencyError: it needs a package that is not installed.
         ModelError: a local model cannot be read.
     """
@@ -45,10 +45,10 @@ def load_reranker(spec: str, *, api_key: str | None = None, timeout: float = TIM
 
 
 def reranker_for(settings: Settings, environ: Mapping[str, str] | None = None) -> BaseReranker | None:
-    """The reranker that the settings name, opened once in a process; None where they name none.
+    """Return the reranker named in the settings, opened once per process; None if they name none.
 
     Raises:
-        InputError: it cannot be used, or its key is not there; see `load_reranker` for the other errors.
+        InputError: it cannot be used, or its key is missing; see `load_reranker` for the other errors.
     """
     if not settings.reranker:
         return None

@@ -108,7 +108,7 @@ class CrossEncoderReranker(BaseReranker):
         return self._name
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Returns one score per text.
+        """Return one score per text.
 
         Raises:
             ModelError: the model failed.

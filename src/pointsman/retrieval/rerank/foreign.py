@@ -50,7 +50,7 @@ class ForeignReranker(BaseRefiner):
         return max(top_k, self.max_candidates)
 
     def refine(self, query: Query, ranked: Ranked, top_k: int) -> Ranked:
-        """Returns the ranking in the reranker's order.
+        """Return the ranking in the reranker's order.
 
         Raises:
             ModelError: it returned something other than the documents it was given.
@@ -97,7 +97,7 @@ class ForeignReranker(BaseRefiner):
 
 
 def as_refiner(reranker: Any) -> BaseRefiner:
-    """Returns a reranker as a search stage, adapted if necessary.
+    """Return a reranker as a search stage, adapted if necessary.
 
     Raises:
         InputError: it is not a reranker.
@@ -107,7 +107,7 @@ def as_refiner(reranker: Any) -> BaseRefiner:
     if isinstance(reranker, BaseRefiner):
         return ForeignReranker(reranker) if callable(getattr(reranker, "is_available", None)) else reranker
     if not callable(getattr(reranker, "rerank", None)):
-        raise InputError(f"a reranker has rerank(query, documents, top_n), {reranker!r:.80} has not; see BaseReranker")
+        raise InputError(f"a reranker has rerank(query, documents, top_n), {reranker!r:.80} does not; see BaseReranker")
     return ForeignReranker(reranker)
 
 

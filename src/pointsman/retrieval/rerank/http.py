@@ -132,7 +132,7 @@ class HTTPReranker(BaseReranker):
         if api_key and parts.scheme == "http" and not is_here(parts) and not insecure:
             raise InputError(
                 f"the key would be sent to {parts.hostname} without encryption; use https, "
-                "or set insecure=True if nobody can listen on the way"
+                "or set insecure=True if no one can read the traffic"
             )
         self._ways = _endpoints(parts, api)
         self._model, self._key, self._retries = model, api_key or "", retries

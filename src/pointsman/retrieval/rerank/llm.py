@@ -116,7 +116,7 @@ class LLMReranker(BaseReranker):
         return f"{self.mode}:{self._model}"
 
     def score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Returns grades from 0 to 10, or places as scores; see the class.
+        """Return grades from 0 to 10, or places as scores; see the class.
 
         Raises:
             ModelError: the model failed or its answers are unusable; pointwise only if no document got a grade.

@@ -67,11 +67,11 @@ class Lookup(Protocol):
 
     @property
     def sources(self) -> list[Any]:
-        """Returns the sources to be searched."""
+        """Return the sources to be searched."""
         ...
 
     def search(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
-        """Returns the best hits for a query."""
+        """Return the best hits for a query."""
         ...
 
     async def asearch(self, query: Query, k: int, seconds: float | None = None) -> RetrievalContext:
@@ -91,11 +91,11 @@ class BaseTransformer(Twins, needs=("transform", "atransform")):
         return None
 
     def over(self, lookup: Lookup) -> BaseTransformer:  # noqa: ARG002  (used by subclasses that search)
-        """Returns the transformer for one search, bound to the sources of that search."""
+        """Return the transformer for one search, bound to the sources of that search."""
         return self
 
     def transform(self, query: str | Query) -> Transformed:
-        """Returns what to search for."""
+        """Return what to search for."""
         return wait_for(self.atransform, query)
 
     async def atransform(self, query: str | Query) -> Transformed:
@@ -125,7 +125,7 @@ class QueryTransformer(BaseTransformer):
         self.max_variants = max_variants
 
     def over(self, lookup: Lookup) -> QueryTransformer:
-        """Returns a copy with every step bound to the same sources."""
+        """Return a copy with every step bound to the same sources."""
         return QueryTransformer(*bound(self.steps, lookup), max_variants=self.max_variants)
 
     def at_once(self, query: Query) -> Transformed | None:

@@ -44,7 +44,7 @@ class BridgeFinder(BaseTransformer):
         self.weight, self.budget, self.lookup = weight, budget or Budget(), lookup
 
     def over(self, lookup: Lookup) -> BridgeFinder:
-        """Returns a copy that searches the sources of the whole question."""
+        """Return a copy that searches the sources of the whole question."""
         return BridgeFinder(weight=self.weight, budget=self.budget, lookup=lookup)
 
     def transform(self, query: str | Query) -> Transformed:

@@ -68,7 +68,7 @@ class RuleDecomposer(BaseTransformer):
         self.max_subqueries, self.weight = max_subqueries, weight
 
     def transform(self, query: str | Query) -> Transformed:
-        """Returns the query unchanged, with its sub-questions."""
+        """Return the query unchanged, with its sub-questions."""
         query = Query.of(query)
         texts, rule = _taken_apart(query.text)
         variants = distinct((Variant(text, "subquestion", self.weight) for text in texts), query.text)

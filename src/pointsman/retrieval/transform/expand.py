@@ -158,7 +158,7 @@ class RuleExpander(BaseTransformer):
         self._ours = thesaurus is None and neighbours is None
 
     def transform(self, query: str | Query) -> Transformed:
-        """Returns the query unchanged, with its variants."""
+        """Return the query unchanged, with its variants."""
         query = Query.of(query)
         if not query.text.strip() or len(query.text) > _LONGEST:
             return Transformed(query)

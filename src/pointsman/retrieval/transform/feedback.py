@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pointsman.errors import InputError, PointsmanError
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.budget import Budget, spending
 from pointsman.retrieval.dispatch import describe
 from pointsman.retrieval.transform.base import BaseTransformer, Lookup, Transformed, Variant
 from pointsman.text import DEFAULT_ANALYZER
-from pointsman.types import Hit, Query
+from pointsman.types import Hit, Query, check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,11 +54,11 @@ class FeedbackExpander(BaseTransformer):
     ) -> None:
         if not 0 < share < 1:
             raise InputError(f"share is between 0 and 1, not {share!r:.80}")
-        self.documents, self.terms = checked(documents), checked(terms)
+        self.documents, self.terms = check_top_k(documents), check_top_k(terms)
         self.share, self.budget, self.lookup = share, budget or Budget(), lookup
 
     def over(self, lookup: Lookup) -> FeedbackExpander:
-        """Returns a copy that searches the sources of that search."""
+        """Return a copy that searches the sources of that search."""
         return FeedbackExpander(
             documents=self.documents, terms=self.terms, share=self.share, budget=self.budget, lookup=lookup
         )

@@ -130,7 +130,7 @@ class _LLMTransformer(BaseTransformer):
         return None if query.text.strip() else "the query is empty"
 
     def _prompt(self, prompts: TransformPrompts, query: Query) -> tuple[str, str]:
-        """Returns the template and the prompt."""
+        """Return the template and the prompt."""
         raise NotImplementedError
 
     def _read(self, answer: Completion, query: Query, template: str) -> tuple[Transformed | None, str]:

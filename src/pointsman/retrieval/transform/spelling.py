@@ -1,4 +1,4 @@
-"""Spelling: a word that no document has gives way to one that some have, or a common one, where it is a likely slip."""
+"""Corrects the spelling of queries: replaces probable typos with words of the documents, or with common words."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
 
 class Corrector(BaseTransformer):
-    """Puts a word of the datasets in the place of one that none of their documents has, where it is a likely slip.
+    """Replaces words that no document has with words of the datasets, if they are probably typos.
 
-    Where the correction may be wrong, as with names, and where it is a common word that no document has, by which
-    vectors still gain, the query as it was written is searched beside the corrected one. What some document contains is
-    never touched: that is looked up in the keyword index, so correct queries cost microseconds, and the vocabulary is
-    read from the documents only when the first unknown word comes.
+    The original query is searched beside the corrected one if the correction may be wrong, as with names, or if it is
+    a common word that no document has, which still helps vectors. Words that a document contains are never changed.
+    They are looked up in the keyword index, so correct queries cost microseconds; the vocabulary is read from the
+    documents only when the first unknown word occurs.
 
     Args:
-        datasets: whose words; those without a keyword index are passed over. In a search they are the routed ones.
+        datasets: the datasets whose words are used; those without a keyword index are skipped. In a search they are the
+            routed ones.
     """
 
     def __init__(self, datasets: Sequence[Source] = ()) -> None:
@@ -35,16 +36,16 @@ class Corrector(BaseTransformer):
         self._vocabulary = Vocabulary(self.datasets)
 
     def over(self, lookup: Lookup) -> Corrector:
-        """Corrects by the words of what will be searched; not at all where a source has words that nobody knows."""
+        """Return a copy for the sources of a search; it corrects nothing if the words of a source are unknown."""
         sources = [source for source in lookup.sources if isinstance(source, Source) and source.lists_for("auto")[0]]
         return Corrector(sources if len(sources) == len(lookup.sources) else ())
 
     def at_once(self, query: Query) -> Transformed | None:
-        """The query as it is, where every word of it is in a document: the usual case, with one look."""
+        """Return the query unchanged in the usual case, after one lookup: a document contains all its words."""
         return Transformed(query) if not self.datasets or len(query.text) > 2000 or self._known(query.text) else None
 
     def transform(self, query: str | Query) -> Transformed:
-        """The query with corrected words; the same object where there is nothing to correct."""
+        """Return the query with corrected words; the same object if there is nothing to correct."""
         query = Query.of(query)
         if (result := self.at_once(query)) is not None:
             return result
@@ -56,7 +57,7 @@ class Corrector(BaseTransformer):
         changes = [
             change
             for change in correction.changes
-            if not self._known(change.old) and (self._known(change.new) or not change.sure)  # as of now
+            if not self._known(change.old) and (self._known(change.new) or not change.sure)  # it may be stale
         ]
         text = query.text
         for change in reversed(changes):

@@ -28,7 +28,7 @@ class Together(BaseTransformer):
         self.steps, self.budget = steps, budget or Budget()
 
     def over(self, lookup: Lookup) -> Together:
-        """Returns a copy with every step bound to the same sources."""
+        """Return a copy with every step bound to the same sources."""
         return Together(*bound(self.steps, lookup), budget=self.budget)
 
     def transform(self, query: str | Query) -> Transformed:
