@@ -176,8 +176,8 @@ def test_matches_are_in_order_apart_and_at_the_ends_of_words(text: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["что-то ", "потому ", "解释器", "因", "what ", "pros and ", "a", "近几", "\x00"])
-def test_a_megabyte_takes_no_longer_than_its_length(piece: str) -> None:
-    text = plain(piece * (1_000_000 // len(piece)))
+def test_a_long_text_takes_no_longer_than_its_length(piece: str) -> None:
+    text = plain(piece * (200_000 // len(piece)))
     began = perf_counter()
     for words in LISTS:
         words.all(text)

@@ -24,6 +24,12 @@ _ROUNDING: Final = 1e-5
 PARTS: Final = ("words", "meaning", "examples")
 """The rows of `ChoiceSet.features`, in order."""
 
+WEIGHTS: Final = (1.0, 2.0, 2.0)
+"""Default weights of the rows, before fitting."""
+
+SCALE: Final = 0.7
+"""Factor of the weighted sum before the softmax that gives the uncalibrated confidence."""
+
 
 @dataclass(frozen=True, slots=True)
 class LabelledExamples:

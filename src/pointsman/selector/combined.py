@@ -130,7 +130,7 @@ class EnsembleSelector(BaseSelector):
         for selector in selectors:
             if not (hasattr(selector, "select") and hasattr(selector, "aselect")):
                 raise InputError(
-                    f"{selector!r:.80} is no selector: it has no select and aselect; subclass BaseSelector"
+                    f"{selector!r:.80} is not a selector: it has no select and aselect; subclass BaseSelector"
                 )
         shares = _weights([1.0] * len(selectors) if weights is None else weights, len(selectors))
         self.selectors = tuple(selectors)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pointsman.errors import InputError, ModelError
 from pointsman.models.base import as_embedder
-from pointsman.selector._choice_set import ChoiceSet, LabelledExamples
+from pointsman.selector._choice_set import SCALE, WEIGHTS, ChoiceSet, LabelledExamples
 from pointsman.selector._vectors import (
     MeanOfQueries,
     Recent,
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 
     from pointsman.selector._vectors import AnyEmbedder, QueryMean
     from pointsman.selector.fitted import Fitted, Label
-
-WEIGHTS: Final = (1.0, 2.0, 2.0)
-"""Default weights of words, meaning and examples, before fitting."""
-
-SCALE: Final = 0.7
-"""Factor of the weighted sum before the softmax that gives the uncalibrated confidence."""
 
 
 class DescriptionSelector(BaseSelector):
@@ -186,6 +180,10 @@ class DescriptionSelector(BaseSelector):
         if labelled is None:
             labelled = LabelledExamples() if self.fitted is None else self.fitted.labelled
         return ChoiceSet(choices, self._vectors, self._query_mean, self.options["centroids"], labelled)
+
+    def unfitted(self, query_mean: NDArray[np.float32]) -> DescriptionSelector:
+        """Return a selector with the same options and another query mean, and nothing learned."""
+        return DescriptionSelector(self.embedder, query_mean=query_mean, **self.options)
 
     def usual_query_mean(self) -> NDArray[np.float32]:
         """Return the initial query mean: the given one, else the general one."""

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import xxhash
 
 from pointsman.errors import InputError
-from pointsman.selector._choice_set import PARTS, LabelledExamples
+from pointsman.selector._choice_set import PARTS, SCALE, WEIGHTS, LabelledExamples
 from pointsman.selector._vectors import centred, centroids, embed_texts, learned_mean, softmax_share
 from pointsman.text import DEFAULT_ANALYZER
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.protocols import Embedder
+    from pointsman.selector._choice_set import ChoiceSet
     from pointsman.selector.base import ToolMetadata
-    from pointsman.selector.description import DescriptionSelector
 
 Label = int | str | None | Sequence[int | str]
 """The right choice of a query: its index, its name, several of these if each is right, or None if none is."""
@@ -203,6 +203,21 @@ class Fitted:
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
+class _Learner(Protocol):
+    """What is asked of the selector that learns, a `DescriptionSelector`; its methods say what they do."""
+
+    embedder: Embedder
+    options: dict[str, Any]
+
+    def usual_query_mean(self) -> NDArray[np.float32]: ...
+
+    def unfitted(self, query_mean: NDArray[np.float32]) -> _Learner: ...
+
+    def choice_set(self, choices: tuple[ToolMetadata, ...], labelled: LabelledExamples | None = None) -> ChoiceSet: ...
+
+    def centred_query(self, query: NDArray[np.float32], choice_set: ChoiceSet) -> NDArray[np.float32]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Labels:
     """The queries with precomputed values that are used repeatedly."""
@@ -229,7 +244,7 @@ class _Sample:
 
 
 def learn(
-    selector: DescriptionSelector,
+    selector: _Learner,
     queries: Sequence[str],
     labels: Sequence[Label],
     choices: tuple[ToolMetadata, ...],
@@ -244,8 +259,6 @@ def learn(
     Raises:
         InputError: labels, queries or choices are invalid.
     """
-    from pointsman.selector.description import SCALE, WEIGHTS, DescriptionSelector
-
     if not isinstance(folds, int) or isinstance(folds, bool) or folds < 2:
         raise InputError(f"folds is an int from 2 up, not {folds!r}")
     right = _checked_labels(queries, labels, choices)
@@ -256,8 +269,8 @@ def learn(
     fold = np.array([xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) % folds for text in queries])
     training = _Labels(queries, right, vectors, fold)
     mean = learned_mean(vectors, own_mean)
-    plain = DescriptionSelector(selector.embedder, query_mean=own_mean, **selector.options)
-    shifted = DescriptionSelector(selector.embedder, query_mean=mean, **selector.options)
+    plain = selector.unfitted(own_mean)
+    shifted = selector.unfitted(mean)
     measured = np.linspace(0, len(queries) - 1, min(len(queries), _MEASURED)).astype(np.intp)
     start = SCALE * np.array(WEIGHTS)
 
@@ -383,7 +396,7 @@ def _examples(
 
 
 def _held_out(
-    selector: DescriptionSelector,
+    selector: _Learner,
     choices: tuple[ToolMetadata, ...],
     training: _Labels,
     measured: NDArray[np.intp],

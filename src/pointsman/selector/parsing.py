@@ -373,7 +373,7 @@ class _Reader:
                 raise _DefectError(defect, "it chooses none of the options")
             return ()
         if any(pick.number == AMBIGUOUS for pick in picks):
-            raise _DefectError(Defect.AMBIGUOUS, "what it names can be more than one option")
+            raise _DefectError(Defect.AMBIGUOUS, "its answer fits more than one option")
         distinct = tuple({pick.number: pick for pick in reversed(picks)}.values())[::-1]
         if len(distinct) < len(picks):
             self.repairs.append("an option named twice")

@@ -1,8 +1,8 @@
-"""What a request needs that asks for several things at once: each of its sentences is a step with choices of its own.
+"""Selection for requests with several steps: each sentence is scored as a step of its own.
 
-A request such as *Book a table. Then tell me the weather.* is near to no single description, and what one step says
-drowns in the words of the others. So every sentence is asked for by itself, with the whole request behind it, and a
-choice counts by how likely it is right for at least one of them.
+A request such as *Book a table. Then tell me the weather.* resembles no single description, because the words of one
+step hide those of the others. Each sentence is therefore scored separately, together with the whole request. The score
+of a choice grows with the probability that it is right for at least one step.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from pointsman.selector.combined import ScoresChoices
 
 MOST: Final = 12
-"""Steps of one request; what it says after them counts as a part of the whole alone."""
+"""The maximum number of steps of a request; later sentences count only as part of the whole request."""
 
-# Chosen on every other query of Seal-Tools (dev) beside UltraTool, where steps are seldom sentences: a flat
-# distribution costs little where a sentence is no step, and the whole keeps the subject of sentences without one.
+# Chosen on every other query of Seal-Tools (dev) and on UltraTool, where steps are seldom sentences. A flat
+# distribution costs little if a sentence is not a step; the whole request supplies a subject to sentences without one.
 _SCALE: Final = 0.3
 _WHOLE: Final = 0.5
-_TOKENS: Final = 2  # words that mean something; with fewer a sentence asks for nothing
+_TOKENS: Final = 2  # content words; a sentence with fewer is not a step
 _SURE: Final = 1e-9
 
 
 def steps(text: str) -> list[str]:
-    """The steps of a request: its sentences that say something.
+    """Return the steps of a request: its sentences with enough content words, at most `MOST`.
 
     >>> steps("Book a table for two. Then tell me the weather in Rome. Thank you.")
     ['Book a table for two.', 'Then tell me the weather in Rome.']
@@ -44,17 +44,17 @@ def steps(text: str) -> list[str]:
 
 
 def step_scores(selector: ScoresChoices, choices: Choices, query: Query | str) -> Sequence[float]:
-    """A number for every choice that grows with how likely it is right for at least one step of a request.
+    """Return a score for every choice; it grows with the probability that the choice is right for at least one step.
 
-    For a request of one step these are the selector's own scores.
+    For a request with one step, returns the selector's own scores.
 
     Args:
         selector: scores choices for a query.
-        choices: what there is to select from.
+        choices: the choices to score.
         query: the request.
 
     Raises:
-        InputError: choices or query cannot be used.
+        InputError: the choices or the query are invalid.
     """
     text = Query.of(query).text
     whole = np.asarray(selector.scores(choices, query), np.float64)
@@ -69,7 +69,7 @@ def step_scores(selector: ScoresChoices, choices: Choices, query: Query | str) -
 
 
 def _shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The softmax of scores."""
+    """Return the softmax of scores."""
     shares = np.exp(scores - scores.max())
     normalised: NDArray[np.float64] = shares / shares.sum()
     return normalised
