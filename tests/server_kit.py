@@ -17,7 +17,6 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 _STARTING = 60.0  # seconds; machines are busy
-_SCRIPT = "from pointsman.cli import main; main()"
 
 
 class Served:
@@ -33,7 +32,7 @@ class Served:
     def __init__(
         self, workspace: Path | str, *options: str, embedder: str = "hashing", environ: Mapping[str, str] | None = None
     ) -> None:
-        command = [sys.executable, "-c", _SCRIPT, "serve", "--workspace", str(workspace), "--port", "0"]
+        command = [sys.executable, "-m", "pointsman", "serve", "--workspace", str(workspace), "--port", "0"]
         command += ["--embedder", embedder, "--limit", "requests_per_minute=0", *options]
         self.began = time.perf_counter()
         self.process = subprocess.Popen(

@@ -482,6 +482,7 @@ def test_a_dataset_is_searched_by_a_vector(workspace: Workspace, client: Client)
     assert there.ids(filters=Contains("_id", id_)) == here.ids(filters=Contains("_id", id_))
 
 
+@pytest.mark.usefixtures("words")
 def test_routes_and_plans_are_those_of_the_workspace(workspace: Workspace, client: Client) -> None:
     for question in QUESTIONS:
         here, there = workspace.route(question), client.route(question)
@@ -858,7 +859,7 @@ def test_keys(guarded: tuple[str, KeyStore]) -> None:
         ("https://host", {"key": ""}, "key must be one line of ASCII"),
         ("https://host", {"key": "ключ"}, "key must be one line of ASCII"),
         ("http://host", {"key": KEY}, "the key would be sent to host without encryption; use https"),
-        ("http://10.0.0.1", {"key": KEY}, "insecure=True if nobody can listen"),
+        ("http://10.0.0.1", {"key": KEY}, "insecure=True if no one can read"),
         ("http://host", {"timeout": 0}, "timeout is a number of seconds above 0"),
         ("http://host", {"timeout": None}, "timeout is a number of seconds above 0"),
         ("http://host", {"timeout": float("inf")}, "timeout is a number of seconds above 0"),

@@ -177,7 +177,8 @@ def test_limits_that_make_no_sense(named: dict[str, Any]) -> None:
 
 
 def test_limits_that_may_be_off() -> None:
-    Limits(requests_per_minute=0, queue=0, queue_seconds=0, max_ingest_bytes=None, burst=None, body_seconds=0.5 + 1)
+    limits = Limits(requests_per_minute=0, queue=0, queue_seconds=0, max_ingest_bytes=None, burst=None)
+    assert (limits.requests_per_minute, limits.queue, limits.queue_seconds, limits.max_ingest_bytes) == (0, 0, 0, None)
 
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -456,22 +456,6 @@ class TestLines:
         assert "private" not in text
 
 
-@pytest.fixture
-def own_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    names = ["pointsman", "uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access", "asyncio"]
-    loggers = [(one, one.level, one.propagate, one.disabled, one.handlers[:]) for one in map(logging.getLogger, names)]
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for one, its_level, propagate, disabled, its_handlers in loggers:
-        one.setLevel(its_level)
-        one.propagate, one.disabled, one.handlers[:] = propagate, disabled, its_handlers
-    logging.captureWarnings(capture=False)
-
-
-@pytest.mark.usefixtures("own_logging")
 class TestConfigureLogging:
     def test_our_log_and_the_servers(self, capfd: pytest.CaptureFixture[str]) -> None:
         configure_logging("info")

@@ -68,7 +68,7 @@ _LATE_SECONDS: Final = 5.0
 
 _EMBED_POLL: Final = 0.5
 _EMBED_PATIENCE: Final = 60.0
-"""Seconds between two looks at how many vectors are to come, and without a new one before that is an error."""
+"""Seconds between checks of the number of missing vectors, and seconds without a new one that count as an error."""
 
 _QUESTIONS: Final = 10
 """Number of questions in `search_many` that share the timeout of one call; they are embedded in batches."""
@@ -574,7 +574,7 @@ class RemoteDataset:
         if not self.exists:
             return 0
         reply = self._client.status(self.name)
-        with self._service.reading("number of vectors to come"):
+        with self._service.reading("number of missing vectors"):
             return number_of(reply.get("vectors_due", 0))
 
     @contextmanager
@@ -625,8 +625,8 @@ class RemoteDataset:
         Some thousand documents go in one request; each changes all of its documents or none.
 
         Args:
-            metadata: by id, what to set; a value of None takes its key away.
-            replace: whether what else a document has goes.
+            metadata: by id, the values to set; None removes a key.
+            replace: whether to remove all other metadata of these documents.
 
         Raises:
             InputError: an id is unknown, or the metadata cannot be stored.
@@ -645,7 +645,7 @@ class RemoteDataset:
         return result
 
     async def aset_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
-        """`set_metadata`, awaited."""
+        """Async version of `set_metadata`."""
         return await in_thread(partial(self.set_metadata, metadata, replace=replace))
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)

@@ -161,7 +161,7 @@ def authenticate(
         if loopback and not forwarded and ((keyless and not credentials) or keys.empty()):
             return Access.open()
     except StoreError as error:
-        log.error("nobody is admitted: %s", error)  # noqa: TRY400  (a request has no use for a traceback)
+        log.error("all requests are refused: %s", error)  # noqa: TRY400  (a request has no use for a traceback)
         raise Problem("unavailable", "keys cannot be checked; see the log") from error
     raise _unauthorized()
 

@@ -48,8 +48,8 @@ log = logging.getLogger(__name__)
 
 _ABOUT = """Decides where and how to look for each question, looks there, and says why.
 
-Send a key as `Authorization: Bearer KEY` or `X-API-Key: KEY` where the workspace has keys. Errors are problem documents
-(RFC 9457); every answer carries `X-Request-Id`.
+Send a key as `Authorization: Bearer KEY` or `X-API-Key: KEY` if the workspace has keys. Errors are problem documents
+(RFC 9457); every response has `X-Request-Id`.
 """
 
 
@@ -174,14 +174,14 @@ async def _warm(state: State) -> None:
 
 
 _EMBED_AGAIN: Final = 60.0
-"""Seconds until the service looks again for vectors that are to be made, unless it is told of some before."""
+"""Seconds between checks for missing vectors; the service is also notified of new ones."""
 
 
 async def _embed(state: State) -> None:
-    """Make the vectors that are still to come, also those that an earlier service, or somebody else, has left."""
+    """Make missing vectors, including those left by an earlier service or another process."""
 
     def embed_some(name: str) -> bool:
-        """A batch of a dataset; whether there was one."""
+        """Embed a batch of a dataset; returns whether there was one."""
         dataset = state.workspace.dataset(name, create=False)
         return dataset.vectors_due > 0 and dataset.embed(64) > 0
 
@@ -191,14 +191,16 @@ async def _embed(state: State) -> None:
                 while await anyio.to_thread.run_sync(embed_some, name):
                     pass
             except Exception:
-                log.exception("vectors of %s cannot be made now; words are searched, and it is tried again", name)
+                log.exception(
+                    "vectors of %s could not be computed; only words are searched until the next attempt", name
+                )
 
     while True:
         state.vectors_due.clear()
         try:
             await embed_all()
         except StoreError as error:
-            log.warning("whether vectors are to be made is not known now: %s", error)
+            log.warning("could not check for missing vectors: %s", error)
         with anyio.move_on_after(_EMBED_AGAIN):
             await state.vectors_due.wait()
 
@@ -224,8 +226,8 @@ def _open(workspace: Workspace) -> None:
 async def _problem(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         detail = "; ".join(
-            f"{'.'.join(str(part) for part in detail['loc'][1:]) or 'the body'}: {detail['msg']}"
-            for detail in error.errors()[:5]
+            f"{'.'.join(str(part) for part in fault['loc'][1:]) or 'the body'}: {fault['msg']}"
+            for fault in error.errors()[:5]
         )
         error = Problem("invalid-input", detail)
     return problems.response(problems.of_error(error), getattr(request.state, "request_id", None), request.url.path)

@@ -35,7 +35,7 @@ from pointsman.errors import (
     UnknownNameError,
 )
 from pointsman.store.backend import NEW, LocalBackend
-from pointsman.store.local.files import file_stamp, make_directory, replacing, store_error
+from pointsman.store.local.files import file_stamp, make_directory, open_regular, replacing, store_error
 
 if TYPE_CHECKING:
     from pointsman.store.backend import Backend
@@ -246,7 +246,9 @@ class KeyStore:
         try:
             stamp: _Stamp = file_stamp(self.path)
         except OSError as error:
-            raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is admitted") from error
+            raise CorruptStoreError(
+                f"{self.path} cannot be read ({error.strerror}); all requests are refused"
+            ) from error
         if state is None or state.stamp != stamp:
             state = self._known = self._reread(state)
         if state.failure is not None:
@@ -256,17 +258,19 @@ class KeyStore:
     def _reread(self, state: _KeyState | None) -> _KeyState:
         """Return the file's state; a damaged one is remembered, so that it is not parsed again for every request."""
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 about = os.fstat(file.fileno())  # of this file, even if another one has replaced it meanwhile
                 stamp = about.st_ino, about.st_mtime_ns, about.st_size
                 return _state_of(stamp, file.read(_LARGEST_FILE + 1), str(self.path))
         except FileNotFoundError:
             if state is None or state.stamp == "absent":
                 return _KeyState("absent", {})
-            message = f"{self.path} is missing, and nobody is admitted; restore it, or start over with a new key"
+            message = f"{self.path} is missing; all requests are refused; restore it, or start over with a new key"
             return _KeyState("absent", {}, partial(CorruptStoreError, message))
         except OSError as error:  # not remembered: its permissions may change without changing the stamp
-            raise CorruptStoreError(f"{self.path} cannot be read ({error.strerror}); nobody is admitted") from error
+            raise CorruptStoreError(
+                f"{self.path} cannot be read ({error.strerror}); all requests are refused"
+            ) from error
 
     def _change(self, work: Callable[[dict[str, _Entry]], T]) -> T:
         """Let ``work`` change the entries, write them under a lock, and return its result."""
@@ -346,7 +350,7 @@ class RecordKeys(KeyStore):
             return state if same and state is not None else _state_of(record.version, record.value.encode(), where)
         if stamp == "absent":
             return _KeyState("absent", {})
-        message = f"{where} is missing, and nobody is admitted; restore it, or start over with a new key"
+        message = f"{where} is missing; all requests are refused; restore it, or start over with a new key"
         return _KeyState(stamp, {}, partial(CorruptStoreError, message))
 
     def _change(self, work: Callable[[dict[str, _Entry]], T]) -> T:
@@ -382,7 +386,7 @@ def _state_of(stamp: _Stamp, data: bytes, where: str) -> _KeyState:
     except FormatVersionError as error:
         return _KeyState(stamp, {}, partial(FormatVersionError, f"{where} {error}"))
     except (ValueError, TypeError, KeyError, RecursionError, InputError) as error:
-        message = f"{where} is damaged ({type(error).__name__}: {error}); nobody is admitted"
+        message = f"{where} is damaged ({type(error).__name__}: {error}); all requests are refused"
         return _KeyState(stamp, {}, partial(CorruptStoreError, f"{message}; restore it from a backup"))
 
 
@@ -434,7 +438,7 @@ def _parsed(data: bytes) -> dict[str, _Entry]:
         "",
         _checksum(value["keys"]),
     ):
-        raise ValueError("it is not as it was written")
+        raise ValueError("it does not match its checksum")
     entries: dict[str, _Entry] = {}
     for entry in value["keys"]:
         if not _ID.fullmatch(entry["id"]) or not _SHA256.fullmatch(entry["sha256"]) or entry["id"] in entries:

@@ -86,7 +86,7 @@ class Metrics:
         )
         self._refused = Counter("pointsman_searches_refused", "Searches without relevant results.", registry=registry)
         self._degraded = Counter(
-            "pointsman_searches_degraded", "Searches in which a part failed or was left out.", registry=registry
+            "pointsman_searches_degraded", "Searches in which a part failed or was skipped.", registry=registry
         )
         self._stages = Histogram(
             "pointsman_stage_seconds",

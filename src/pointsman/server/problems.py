@@ -190,7 +190,7 @@ def _of_store(error: Any) -> Problem:
 
 def _of_full_disk(error: Any) -> Problem:
     log.error("a disk is full: %s", error)
-    return Problem("storage-full", f"no room is left on the disk; {error.kept}; searching goes on; try again later")
+    return Problem("storage-full", f"no room is left on the disk; {error.kept}; searching still works; try again later")
 
 
 def _of_search(error: Any) -> Problem:

@@ -23,13 +23,13 @@ class _Request(BaseModel):
 
 
 class Open(BaseModel):
-    """An answer that may hold more than is described."""
+    """An answer; it may contain more fields than described."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ProblemDocument(Open):
-    """What is wrong, as RFC 9457 has it."""
+    """An error, as in RFC 9457."""
 
     type: str
     title: str
@@ -49,9 +49,9 @@ class Message(_Request):
 
 
 class SearchOptions(_Request):
-    """How to search; everything may be left out."""
+    """Search options; all are optional."""
 
-    k: Annotated[int, Field(ge=1, description="How many hits.")] = 5
+    k: Annotated[int, Field(ge=1, description="Maximum number of hits.")] = 5
     strategy: Annotated[
         str,
         Field(
@@ -65,37 +65,39 @@ class SearchOptions(_Request):
     filters: Annotated[
         Object | str | None,
         Field(
-            description='Of the metadata: `{"lang": "ru", "year": {"gte": 2020}}`, or `year >= 2020 and lang = ru`, '
-            'also `title contains "signal"` or `{"title": {"contains": "signal"}}`, `startswith`, `endswith`, all with '
-            "`i` in front to ignore the case, null, paths such as `author.name`, `_id` and `_text` for the id and the "
-            "text."
+            description='Metadata filter: `{"lang": "ru", "year": {"gte": 2020}}` or `year >= 2020 and lang = ru`; '
+            'also `title contains "signal"` or `{"title": {"contains": "signal"}}`, `startswith`, `endswith`, each '
+            "with a leading `i` to ignore case; null; paths such as `author.name`; `_id` and `_text` for the "
+            "document's id and text."
         ),
     ] = None
     datasets: Annotated[
-        list[Name] | None, Field(max_length=1000, description="Only these datasets; default: all that the key covers.")
+        list[Name] | None, Field(max_length=1000, description="Only these datasets; default: all that the key allows.")
     ] = None
-    refuse: Annotated[bool | None, Field(description="False also returns hits of low relevance.")] = None
-    min_relevance: Annotated[
-        float | None, Field(ge=0, le=1, description="Hits whose relevance is below this are left out.")
-    ] = None
+    refuse: Annotated[bool | None, Field(description="False: also return hits of low relevance.")] = None
+    min_relevance: Annotated[float | None, Field(ge=0, le=1, description="Leave out hits below this relevance.")] = None
     coverage: Annotated[
         float | None,
-        Field(gt=0, lt=1, description="Instead of `k` hits, the fewest that hold an answer with this probability."),
+        Field(
+            gt=0,
+            lt=1,
+            description="Return the fewest hits that contain an answer with this probability, instead of `k`.",
+        ),
     ] = None
-    spelling: Annotated[bool, Field(description="False searches for the question as it is written.")] = True
-    effort: Annotated[Literal["fast", "balanced", "thorough"], Field(description="Of `auto`.")] = "balanced"
+    spelling: Annotated[bool, Field(description="False: search for the question exactly as written.")] = True
+    effort: Annotated[Literal["fast", "balanced", "thorough"], Field(description="Applies to `auto`.")] = "balanced"
     timeout: Annotated[
-        float | None, Field(ge=0.001, le=600, description="Time limit in seconds; what was found by then is returned.")
+        float | None, Field(ge=0.001, le=600, description="Time limit in seconds; the hits found by then are returned.")
     ] = None
-    history: Annotated[list[Message], Field(max_length=100, description="What was said before.")] = []
+    history: Annotated[list[Message], Field(max_length=100, description="Earlier turns of the conversation.")] = []
     trace: Annotated[
         Literal["none", "stages", "lists"],
-        Field(description="Whether the answer tells every stage, or every list too."),
+        Field(description="Contents of `trace`: nothing, every stage, or every stage and list."),
     ] = "none"
 
 
 class SearchRequest(SearchOptions):
-    """A question, and how to search for it."""
+    """A question and search options."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -106,43 +108,43 @@ class SearchRequest(SearchOptions):
         }
     )
 
-    query: Annotated[str, Field(description="What is asked.")]
+    query: Annotated[str, Field(description="The question or keywords.")]
 
 
 class SearchManyRequest(SearchOptions):
-    """Several questions, searched for alike."""
+    """Several questions with the same search options."""
 
-    queries: Annotated[list[str], Field(min_length=1, description="What is asked.")]
+    queries: Annotated[list[str], Field(min_length=1, description="The questions.")]
 
 
 class ExplainRequest(SearchRequest):
-    """A document, and the search in which it is, or is not, among the hits."""
+    """A search, and the document whose rank to explain."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"query": "how does a train change tracks?", "document_id": "switch"}]}
     )
 
     document_id: Annotated[Text, Field(description="The document's id.")]
-    dataset: Annotated[Name | None, Field(description="Its dataset, if several have this id.")] = None
+    dataset: Annotated[Name | None, Field(description="Its dataset; needed if several have this id.")] = None
 
 
 class RouteRequest(_Request):
-    """A question, before anything is searched."""
+    """A question to route, without searching."""
 
     query: str
     datasets: Annotated[list[Name] | None, Field(max_length=1000)] = None
-    strategy: Annotated[str, Field(min_length=1, max_length=64, description="As of a search.")] = "auto"
+    strategy: Annotated[str, Field(min_length=1, max_length=64, description="As in a search.")] = "auto"
 
 
 class HitKey(_Request):
-    """A hit of an answer."""
+    """A hit, by dataset and id."""
 
     dataset: Name
     id: Text
 
 
 class CheckRequest(_Request):
-    """A language model's answer, and the hits that it was given, in the order in which they were numbered for it."""
+    """A language model's answer and its sources, in the order of their numbers in the prompt."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -150,34 +152,34 @@ class CheckRequest(_Request):
         }
     )
 
-    answer: Annotated[str, Field(max_length=200_000, description="Its quotes and numbers are looked up.")]
+    answer: Annotated[str, Field(max_length=200_000, description="The text whose quotes and numbers are checked.")]
     hits: Annotated[list[HitKey], Field(max_length=1000)]
 
 
 class Claim(Open):
-    """A quote or number of the answer, and where it stands in the hits."""
+    """A quote or number in the answer, and its place in the hits."""
 
     kind: Annotated[str, Field(description="`quote`, `number`, `date` or `name`.")]
     text: str
     start: int
     end: int
     status: Annotated[str, Field(description="`exact`, `near` or `unsupported`.")]
-    hit: Annotated[int | None, Field(description="The number of the hit that it stands in, from 1.")]
-    span: Annotated[list[int] | None, Field(description="Where, in that document's text; null: in its title.")]
+    hit: Annotated[int | None, Field(description="Number of the hit that contains it, from 1.")]
+    span: Annotated[list[int] | None, Field(description="Its position in that document's text; null: in the title.")]
     similarity: float
-    named: Annotated[list[int], Field(description="The numbers of the sources that the answer names beside it.")]
+    named: Annotated[list[int], Field(description="Numbers of the sources that the answer cites for it.")]
     misattributed: bool
 
 
 class AnswerCheck(Open):
-    """What of an answer's quotes and numbers stands in the hits."""
+    """Which of an answer's quotes and numbers are in the hits."""
 
-    supported: Annotated[bool, Field(description="Whether each of them does.")]
+    supported: Annotated[bool, Field(description="Whether all quotes and numbers are in the hits.")]
     claims: list[Claim]
 
 
 class Decision(Open):
-    """One thing that was decided about the search."""
+    """One decision about the search."""
 
     what: str
     value: str
@@ -195,33 +197,33 @@ class Provenance(Open):
 
 
 class Excerpt(Open):
-    """Where the parts of an excerpt stand in the whole text."""
+    """Positions of an excerpt's parts in the full text."""
 
     spans: list[list[int]]
     full_text: str
 
 
 class Citation(Open):
-    """Where a hit stands; its offsets count in the text that `GET /api/datasets/{name}/text` gives."""
+    """The place of a hit in its source; offsets refer to the text from `GET /api/datasets/{name}/text`."""
 
-    place: Annotated[str, Field(description="In words, such as `guide.md, lines 12-18`.")]
-    source: Annotated[str, Field(description="The file, or the document's id where it is from no file.")]
+    place: Annotated[str, Field(description="The place in words, such as `guide.md, lines 12-18`.")]
+    source: Annotated[str, Field(description="The file, or the document's id if it is not from a file.")]
     hash: Annotated[str | None, Field(description="SHA-256 of the file's bytes when it was indexed.")]
     page: int | None
-    lines: Annotated[list[int] | None, Field(description="The first and the last one, from 1.")]
-    start: Annotated[int | None, Field(description="Of its characters in the text of the source.")]
+    lines: Annotated[list[int] | None, Field(description="First and last line, from 1.")]
+    start: Annotated[int | None, Field(description="Offset of its first character in the text of the source.")]
     end: int | None
 
 
 class Hit(Open):
-    """A document that was found; `text` is what to read, the excerpt where there is one."""
+    """A document found by a search; `text` is its excerpt, or the full text if there is none."""
 
     rank: int
     id: str
     score: float
     relevance: Annotated[
         float | None,
-        Field(description="The probability that it is relevant; null: nothing is calibrated for its scores."),
+        Field(description="Probability that it is relevant; null: no calibration fits its scores."),
     ]
     dataset: str | None
     title: str
@@ -233,25 +235,25 @@ class Hit(Open):
 
 
 class Refusal(Open):
-    """Why nothing is answered: nothing that was found is relevant enough."""
+    """Why there are no hits: none is relevant enough."""
 
     reason: str
     nearest: Hit | None
     score: float | None
     threshold: float | None
     scale: str | None
-    near_misses: Annotated[list[Hit], Field(description="The hits that were refused, best first.")]
+    near_misses: Annotated[list[Hit], Field(description="The refused hits, best first.")]
 
 
 class Performance(Open):
-    """The time of the search, and how sure the choice of the strategy is."""
+    """Duration of the search, and confidence in the choice of strategy."""
 
     latency_ms: float
-    strategy_confidence: Annotated[float | None, Field(description="0 to 1; null: nobody knows.")]
+    strategy_confidence: Annotated[float | None, Field(description="0 to 1; null: unknown.")]
 
 
 class Span(Open):
-    """A stage of the search; times in milliseconds since its beginning."""
+    """A stage of the search; `started` is in milliseconds since the search began."""
 
     stage: str
     detail: str
@@ -262,62 +264,62 @@ class Span(Open):
 
 
 class Trace(Open):
-    """Every stage, and every ranking where that was asked for."""
+    """All stages, and all rankings if requested."""
 
     spans: list[Span]
     records: list[dict[str, Any]] | None = None
 
 
 class Spelling(Open):
-    """A question that was probably misspelt."""
+    """A question with probable spelling mistakes."""
 
-    text: Annotated[str, Field(description="As it was probably meant; the answer is for this.")]
-    instead: Annotated[str, Field(description="As it was written; `spelling: false` searches for just that.")]
-    both: Annotated[bool, Field(description="The question as it was written was searched as well.")]
+    text: Annotated[str, Field(description="The corrected question; the answer is for this.")]
+    instead: Annotated[str, Field(description="The question as written; `spelling: false` searches only for this.")]
+    both: Annotated[bool, Field(description="Whether the question as written was searched too.")]
 
 
 class Answer(Open):
-    """Hits, best first, and how they were found."""
+    """Hits, best first, and details of the search."""
 
     results: list[Hit]
     confidence: Annotated[
         float | None,
-        Field(description="The probability that one of the hits is relevant; null: nothing is calibrated."),
+        Field(description="Probability that one of the hits is relevant; null: not calibrated."),
     ]
     coverage: Annotated[
         float | None,
-        Field(description="The `coverage` asked for, where it can be promised; `degraded` says why it cannot."),
+        Field(description="The requested `coverage`, if it can be guaranteed; otherwise `degraded` says why not."),
     ]
-    spelling: Annotated[Spelling | None, Field(description="Set where words of the question were corrected.")]
+    spelling: Annotated[Spelling | None, Field(description="Set if words of the question were corrected.")]
     strategy_used: str
     reranking_applied: bool
     performance: Performance
-    query: Annotated[str, Field(description="What was searched for: `asked`, with slips corrected and gaps filled in.")]
+    query: Annotated[str, Field(description="The question searched: `asked` with typos corrected and gaps filled in.")]
     asked: Annotated[str, Field(description="The original question.")]
     reason: Annotated[str, Field(description="Why these datasets and this strategy were chosen.")]
     datasets: list[str]
     weights: dict[str, float]
-    decisions: Annotated[list[Decision], Field(description="What was decided about the search, and by whom.")]
+    decisions: Annotated[list[Decision], Field(description="Decisions about the search, and who made them.")]
     refused: Refusal | None
-    degraded: Annotated[list[str], Field(description="What failed, and what was done instead.")]
+    degraded: Annotated[list[str], Field(description="Failures, and what was done instead.")]
     trace: Trace | None
 
 
 class Answers(Open):
-    """One answer for each question, in their order."""
+    """One answer per question, in order."""
 
     answers: list[Answer]
 
 
 class Alternative(Open):
-    """Another strategy that would do."""
+    """Another suitable strategy."""
 
     strategy: str
     confidence: float
 
 
 class Recommendation(Open):
-    """The strategy that a question asks for by how it looks."""
+    """The strategy suggested by the form of a question."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -342,30 +344,30 @@ class Recommendation(Open):
 
 
 class HeuristicRoute(Open):
-    """What the look of the query alone says."""
+    """The route suggested by the form of the query alone."""
 
     route: str
     reasons: list[str]
 
 
 class StrategyChoice(Open):
-    """The strategy that a search would take."""
+    """The strategy that a search would use."""
 
     recommended: str
     reason: str
-    confidence: Annotated[float | None, Field(description="0 to 1; null: nobody knows.")]
+    confidence: Annotated[float | None, Field(description="0 to 1; null: unknown.")]
     decisions: list[Decision]
 
 
 class Fallback(Open):
-    """Why the choice could not be made, and what was done instead."""
+    """Why no choice was possible, and the policy used instead."""
 
     why: str
     policy: str
 
 
 class DatasetChoice(Open):
-    """The datasets whose content bears on the question."""
+    """The datasets whose content is relevant to the question."""
 
     chosen: list[str]
     reason: str
@@ -375,7 +377,7 @@ class DatasetChoice(Open):
 
 
 class Route(Open):
-    """How and where a question would be looked for, and why."""
+    """Where and how a question would be searched, and why."""
 
     query: str
     router_select: HeuristicRoute
@@ -384,7 +386,7 @@ class Route(Open):
 
 
 class Step(Open):
-    """Where a document stood after one list or stage."""
+    """A document's rank in one list or after one stage."""
 
     stage: str
     source: str
@@ -407,7 +409,7 @@ class Explanation(Open):
 
 
 class Strategy(Open):
-    """A strategy, and what it lacks here if it cannot be used."""
+    """A strategy, and why it is unavailable here, if it is."""
 
     name: str
     about: str
@@ -425,7 +427,7 @@ class Strategies(Open):
 
 
 class DatasetRequest(_Request):
-    """A dataset to make, or to describe anew."""
+    """A dataset to create, or whose description to change."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "notes", "description": "Notes on railways"}]})
 
@@ -435,9 +437,9 @@ class DatasetRequest(_Request):
 
 
 class Dataset(Open):
-    """A dataset and its health: it is up to date where both sequence numbers are the same.
+    """A dataset and its state; it is up to date if both sequence numbers are equal.
 
-    A key that may only write gets nulls for what is stored.
+    A write-only key gets null instead of stored data.
     """
 
     name: str
@@ -446,16 +448,16 @@ class Dataset(Open):
     documents: int | None
     embedder: str | None
     vectors_due: Annotated[
-        int | None, Field(description="Documents whose vector is still to come; words alone find those.")
+        int | None, Field(description="Documents that have no vector yet; only keyword search finds them.")
     ]
     sequence: int | None
     keyword_index_sequence: int | None
     bytes: int | None
-    problem: Annotated[str | None, Field(description="Why it cannot be opened, if it cannot.")] = None
+    problem: Annotated[str | None, Field(description="Why it cannot be opened; null: it can.")] = None
 
 
 class Datasets(Open):
-    """All datasets that the key is for."""
+    """All datasets that the key allows."""
 
     datasets: list[Dataset]
 
@@ -469,7 +471,7 @@ class DocumentRequest(_Request):
 
 
 class DocumentsRequest(_Request):
-    """Documents to add; one whose id is there already is updated."""
+    """Documents to add, or to update if the id exists."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -483,7 +485,7 @@ class DocumentsRequest(_Request):
 
 
 class DocumentAnswer(Open):
-    """A document as it is kept."""
+    """A stored document."""
 
     id: str
     text: str
@@ -491,32 +493,32 @@ class DocumentAnswer(Open):
 
 
 class SourceText(Open):
-    """A text that citations point into, or a part of it."""
+    """The text that citations refer to, or a part of it."""
 
     source: str
     hash: str | None
     start: int
     end: int
-    length: Annotated[int, Field(description="Of the whole; there is more where `end` is less.")]
+    length: Annotated[int, Field(description="Length of the whole text; if `end` is less, more follows.")]
     text: str
 
 
 class DocumentPage(Open):
-    """Some documents; `next` is the cursor of the next page."""
+    """A page of documents; `next` is the cursor of the next page."""
 
     documents: list[DocumentAnswer]
     next: str | None
 
 
 class IdPage(Open):
-    """Some ids; `next` is the cursor of the next page."""
+    """A page of ids; `next` is the cursor of the next page."""
 
     ids: list[str]
     next: str | None
 
 
 class Added(Open):
-    """What an add did, by number of documents; nulls for a key that may only write."""
+    """Numbers of documents added, updated and unchanged; null for a write-only key."""
 
     added: int | None
     updated: int | None
@@ -524,7 +526,7 @@ class Added(Open):
 
 
 class Progress(Added):
-    """Totals so far; all of it is durable. The last line has `finished`, or else `problem`."""
+    """Totals so far, all of them durable. The last line has `finished` or `problem`."""
 
     done: int
     finished: bool = False
@@ -532,62 +534,63 @@ class Progress(Added):
 
 
 class MetadataRequest(_Request):
-    """Metadata of documents to change; texts stay, and so do vectors, but for those of documents with a new title."""
+    """Metadata to change; texts stay unchanged, and so do vectors unless a title changes."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"metadata": {"switch": {"year": 2022, "draft": None}}}]})
 
     metadata: Annotated[
         dict[Text, Object],
-        Field(min_length=1, max_length=100_000, description="By id, what to set; null takes a key away."),
+        Field(min_length=1, max_length=100_000, description="New values by document id; null removes a key."),
     ]
-    replace: Annotated[bool, Field(description="Whether what else a document has goes.")] = False
+    replace: Annotated[bool, Field(description="Whether to remove a document's other keys.")] = False
 
 
 class DeleteRequest(_Request):
-    """Documents to delete: those of these ids, those that match, or of these ids those that match."""
+    """Documents to delete: by id, by filter, or by both (the given ids that match)."""
 
     ids: Annotated[list[Text] | None, Field(max_length=100_000, description="Unknown ids are ignored; null: any.")] = (
         None
     )
-    filters: Annotated[Object | str | None, Field(description="As of a search; null: any.")] = None
+    filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
 
 
 class NearestRequest(_Request):
-    """A vector to be near to."""
+    """A vector to search with."""
 
     vector: Annotated[
-        list[float], Field(min_length=1, max_length=16_384, description="By the dataset's embedder; of any length.")
+        list[float],
+        Field(min_length=1, max_length=16_384, description="From the dataset's embedder; need not be normalised."),
     ]
-    k: Annotated[int, Field(ge=1, le=1000, description="How many hits.")] = 5
-    filters: Annotated[Object | str | None, Field(description="As of a search; null: any.")] = None
+    k: Annotated[int, Field(ge=1, le=1000, description="Maximum number of hits.")] = 5
+    filters: Annotated[Object | str | None, Field(description="As in a search; null: any.")] = None
 
 
 class Nearest(Open):
-    """Hits whose scores are cosines, best first."""
+    """Hits, best first; their scores are cosines."""
 
     hits: list[Hit]
 
 
 class Count(Open):
-    """How many documents there are."""
+    """The number of documents."""
 
     documents: int
 
 
 class Deleted(Open):
-    """How many documents there were."""
+    """The number of deleted documents; null for a write-only key."""
 
-    deleted: int
+    deleted: int | None
 
 
 class Dropped(Deleted):
-    """A dataset that was deleted, and how many documents it had."""
+    """A deleted dataset, and its number of documents."""
 
     dataset: str
 
 
 class Verification(Open):
-    """Whether documents and indexes agree; they do where there are no problems."""
+    """Whether documents and indexes agree; if they do, `problems` is empty."""
 
     documents: int
     in_keyword_index: int
@@ -599,14 +602,14 @@ class Verification(Open):
 
 
 class Key(Open):
-    """A key, not its text."""
+    """A key, without its text."""
 
     id: str
     name: str
 
 
 class Me(Open):
-    """What the key may do, and the limits."""
+    """Permissions of the key, and limits of the service."""
 
     key: Key | None
     datasets: list[str]
@@ -616,24 +619,24 @@ class Me(Open):
 
 
 class Runs(Open):
-    """Evaluations that were kept, newest first."""
+    """Stored evaluations, newest first."""
 
     runs: list[dict[str, Any]]
 
 
 class PolicyRequest(BaseModel):
-    """A policy as `pointsman tune` fits it."""
+    """A policy, as fitted by `pointsman tune`."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [{"name": "ours", "vector_weight": 1.5}]})
 
 
 class PolicyAnswer(Open):
-    """The policy that was fitted to this workspace; null: the measured one decides."""
+    """The policy fitted to this workspace; null: the measured one applies."""
 
     policy: dict[str, Any] | None
 
 
 class Status(Open):
-    """That it works."""
+    """The status of the service."""
 
     status: str

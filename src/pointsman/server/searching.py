@@ -129,10 +129,10 @@ def described(state: State, access: Access) -> list[dict[str, Any]]:
 
 
 _LISTS = {
-    "auto": "The choice that was measured best for such a query.",
-    "hybrid": "Words and vectors together, on one calibrated scale.",
-    "bm25": "Words alone, by BM25.",
-    "vector": "Vectors alone, by cosine.",
+    "auto": "The strategy that measured best for queries like this.",
+    "hybrid": "Keywords and vectors combined on one calibrated scale.",
+    "bm25": "Keywords only (BM25).",
+    "vector": "Vectors only (cosine similarity).",
 }
 
 

@@ -62,7 +62,7 @@ _BATCH = 64
 
 @router.get("", response_model=schemas.Datasets, responses=_READS, operation_id="list_datasets")
 async def list_datasets(state: Shared, access: Reader) -> Response:
-    """Every dataset that the key is for, with its health."""
+    """List the datasets that the key allows, with their state."""
 
     def described() -> list[dict[str, Any]]:
         return [
@@ -75,7 +75,7 @@ async def list_datasets(state: Shared, access: Reader) -> Response:
 @router.post(
     "",
     response_model=schemas.Dataset,
-    responses={**_WRITES, 201: {"model": schemas.Dataset, "description": "It was made."}},
+    responses={**_WRITES, 201: {"model": schemas.Dataset, "description": "The dataset was created."}},
     operation_id="make_dataset",
 )
 async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> Response:
@@ -98,14 +98,14 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
 
 @router.get("/{name}", response_model=schemas.Dataset, responses=_READS, operation_id="get_dataset")
 async def get_dataset(state: Shared, access: Reader, name: Name) -> Response:
-    """A dataset, with its health."""
+    """Describe a dataset and its state."""
     await in_thread(state.dataset, access, name)
     return Json(await in_thread(_described, state, name))
 
 
 @router.delete("/{name}", response_model=schemas.Dropped, responses=_READS, operation_id="drop_dataset")
 async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
-    """Delete a dataset with all its documents; a damaged one too, of which nobody knows how many there were."""
+    """Delete a dataset with all its documents; for a damaged one `deleted` is 0."""
     await in_thread(_check_writable, state, access, name)
 
     def dropped() -> int:
@@ -121,7 +121,7 @@ async def drop_dataset(state: Shared, access: Caller, name: Name) -> Response:
 
     count = await in_writer(state, dropped)
     state.metrics.deleted(count)
-    return Json({"dataset": name, "deleted": count})
+    return Json({"dataset": name, "deleted": count if access.read else None})
 
 
 @router.get("/{name}/documents", response_model=schemas.DocumentPage, responses=_READS, operation_id="list_documents")
@@ -133,7 +133,7 @@ async def list_documents(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     filters: Filters = None,
 ) -> Response:
-    """The documents in the order of their first arrival, page by page."""
+    """List the documents in the order in which they were first added, page by page."""
     dataset = await in_thread(state.dataset, access, name)
     documents, following = await in_thread(dataset.page, after, limit, filters=filters)
     items = [_document(document) for document in documents]
@@ -147,7 +147,7 @@ async def list_documents(
     operation_id="nearest_documents",
 )
 async def nearest_documents(state: Shared, access: Reader, name: Name, body: NearestRequest) -> Response:
-    """The documents whose vectors are nearest to a vector; nothing is embedded, and nothing refused."""
+    """Find the documents whose vectors are nearest to a vector; nothing is embedded or refused."""
     dataset = await in_thread(state.dataset, access, name)
     async with state.gate:
         hits = await in_thread(dataset.search_vector, body.vector, body.k, filters=body.filters)
@@ -157,7 +157,7 @@ async def nearest_documents(state: Shared, access: Reader, name: Name, body: Nea
 
 @router.get("/{name}/count", response_model=schemas.Count, responses=_READS, operation_id="count_documents")
 async def count_documents(state: Shared, access: Reader, name: Name, filters: Filters = None) -> Response:
-    """How many documents there are, or match."""
+    """Count the documents, or those that match."""
     dataset = await in_thread(state.dataset, access, name)
     return Json({"documents": await in_thread(dataset.count, filters)})
 
@@ -169,7 +169,7 @@ async def get_document(
     name: Name,
     id: Annotated[str, Query(min_length=1)],  # noqa: A002  (the field's word)
 ) -> Response:
-    """A document by its id."""
+    """Get a document by its id."""
     dataset = await in_thread(state.dataset, access, name)
     document = await in_thread(dataset.get, id)
     if document is None:
@@ -182,16 +182,17 @@ async def get_text(
     state: Shared,
     access: Reader,
     name: Name,
-    source: Annotated[str, Query(min_length=1, description="As a citation has it.")],
+    source: Annotated[str, Query(min_length=1, description="As in a citation.")],
     hash: Annotated[  # noqa: A002  (the citation's word)
-        str | None, Query(description="As the citation has it; else of the content that most passages are from.")
+        str | None, Query(description="As in the citation; default: the version that most passages are from.")
     ] = None,
-    start: Annotated[int, Query(ge=0, lt=2**53, description="Of the part that is wanted.")] = 0,
+    start: Annotated[int, Query(ge=0, lt=2**53, description="Offset of the first character.")] = 0,
     end: Annotated[
-        int | None, Query(ge=0, lt=2**53, description="After it; at most 1,000,000 characters come.")
+        int | None,
+        Query(ge=0, lt=2**53, description="Offset after the last one; at most 1,000,000 characters are returned."),
     ] = None,
 ) -> Response:
-    """The text that the offsets of citations count in, put together out of the stored passages."""
+    """Get the text that offsets of citations refer to, assembled from the stored passages."""
     dataset = await in_thread(state.dataset, access, name)
     last = start + _CHARACTERS if end is None else min(end, start + _CHARACTERS)
     try:
@@ -209,12 +210,12 @@ async def list_ids(
     state: Shared,
     access: Reader,
     name: Name,
-    source: Annotated[str | None, Query(description="Only of documents whose metadata has this `source`.")] = None,
+    source: Annotated[str | None, Query(description="Only documents whose metadata has this `source`.")] = None,
     after: Annotated[int, Query(ge=0, lt=2**63, description="The cursor: `next` of the previous page.")] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 10_000,
     filters: Filters = None,
 ) -> Response:
-    """The ids of the documents, page by page."""
+    """List the ids of the documents, page by page."""
     dataset = await in_thread(state.dataset, access, name)
     ids = await in_thread(dataset.ids, source=source, filters=filters)
     end = after + limit
@@ -228,8 +229,8 @@ async def list_ids(
         **_WRITES,
         200: {
             "model": schemas.Added,
-            "description": "What was added. For a stream of lines, a stream of lines: totals after each durable batch, "
-            "`finished` in the last one; or `problem` where it ended early.",
+            "description": "Document counts. A stream of lines is answered by a stream of lines: totals after each "
+            "durable batch, with `finished` in the last one, or `problem` if it ended early.",
             "content": {NDJSON: {"schema": {"$ref": f"#/components/schemas/{schemas.Progress.__name__}"}}},
         },
     },
@@ -252,18 +253,18 @@ async def add_documents(
     embed: Annotated[
         When,
         Query(
-            description="`later`: words find the documents as soon as they are acknowledged, and the service makes "
-            "their vectors after that; `vectors_due` of the dataset, and every answer over it, say how many are to come"
+            description="`later`: keyword search finds the documents as soon as they are acknowledged, and their "
+            "vectors follow; `vectors_due` of the dataset, and every answer over it, say how many are missing"
         ),
     ] = "now",
 ) -> Response:
     """Add documents, or update those whose id exists; unchanged documents cost nothing.
 
-    As `application/x-ndjson` there is a document on each line, and no end to how many; the answer has a line for each
-    batch. The schemas of that type are those of a line.
+    A body of type `application/x-ndjson` has one document per line, without a limit; the answer has one line per batch.
+    The schemas of that type describe one line.
 
-    What is acknowledged is durable and searchable, whatever happens to the service afterwards. Sent again, nothing is
-    there twice.
+    Acknowledged documents are durable and searchable, whatever happens to the service afterwards. Sending them again
+    does not duplicate them.
     """
     dataset = await in_thread(_writable, state, access, name)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -341,7 +342,7 @@ def _read(value: object, number: int) -> DocumentRequest:
 
 @router.patch("/{name}/documents", response_model=schemas.Added, responses=_WRITES, operation_id="set_metadata")
 async def set_metadata(state: Shared, access: Caller, name: Name, body: MetadataRequest) -> Response:
-    """Change the metadata of documents; where one of the ids is unknown nothing is changed."""
+    """Change the metadata of documents; if an id is unknown, nothing changes."""
     dataset = await in_thread(_writable, state, access, name)
     access.require_read()  # whether an id is known tells what is stored
     _check_number(state, len(body.metadata))
@@ -357,7 +358,7 @@ async def set_metadata(state: Shared, access: Caller, name: Name, body: Metadata
 
 @router.delete("/{name}/documents", response_model=schemas.Deleted, responses=_WRITES, operation_id="delete_documents")
 async def delete_documents(state: Shared, access: Caller, name: Name, body: DeleteRequest) -> Response:
-    """Delete documents by id, or those that match; unknown ids are passed over."""
+    """Delete documents by id, by filter, or by both; unknown ids are ignored."""
     dataset = await in_thread(_writable, state, access, name)
 
     if body.filters is not None:
@@ -369,12 +370,12 @@ async def delete_documents(state: Shared, access: Caller, name: Name, body: Dele
 
     count = await in_writer(state, deleted)
     state.metrics.deleted(count)
-    return Json({"deleted": count})
+    return Json({"deleted": count if access.read else None})  # null: the number tells what was stored
 
 
 @router.post("/{name}/verify", response_model=schemas.Verification, responses=_READS, operation_id="verify_dataset")
 async def verify_dataset(state: Shared, access: Reader, name: Name) -> Response:
-    """Compare documents and indexes with each other, one by one."""
+    """Compare documents and indexes, one by one."""
     dataset = await in_thread(state.dataset, access, name)
     async with state.gate:
         result = await in_thread(dataset.verify)

@@ -24,13 +24,13 @@ _WRITES = problem_responses("invalid-input", "too-large", "unsupported-media-typ
 
 @router.get("/health", response_model=schemas.Status, operation_id="health")
 async def health() -> Response:
-    """Whether the process is alive."""
+    """Check that the process is alive."""
     return Json({"status": "ok"})
 
 
 @router.get("/ready", response_model=schemas.Status, responses=problem_responses(), operation_id="ready")
 async def ready(state: Shared) -> Response:
-    """Whether it takes requests: not while it starts, when it is about to stop, or while its store is away."""
+    """Check that the service takes requests: not while it starts or stops, or while its store is unreachable."""
     if not state.ready or state.store_away():
         reason = "the store does not answer" if state.ready else state.not_ready
         raise Problem("unavailable", reason, headers={"Retry-After": "1"})
@@ -42,12 +42,12 @@ async def ready(state: Shared) -> Response:
     response_model=None,
     responses={
         **_READS,
-        200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "All numbers."},
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "All metrics."},
     },
     operation_id="metrics",
 )
 async def metrics(state: Shared, access: Reader) -> Response:
-    """What is counted and measured, in Prometheus' text format; it names no dataset and no text."""
+    """Get metrics in the Prometheus text format, without names of datasets or texts."""
     access.require_all()
     body, kind = state.metrics.render()
     return Response(body, media_type=kind)
@@ -55,7 +55,7 @@ async def metrics(state: Shared, access: Reader) -> Response:
 
 @router.get("/api/me", response_model=schemas.Me, responses=_READS, operation_id="me")
 async def me(state: Shared, access: Caller) -> Response:
-    """What the key may do, and the limits."""
+    """Get the permissions of the key, and the limits of the service."""
     return Json(
         {
             "key": None if access.key_id is None else {"id": access.key_id, "name": access.name},
@@ -69,7 +69,7 @@ async def me(state: Shared, access: Caller) -> Response:
 
 @router.get("/api/evaluations", response_model=schemas.Runs, responses=_READS, operation_id="evaluations")
 async def evaluations(state: Shared, access: Reader) -> Response:
-    """The evaluations that `pointsman eval --workspace` has kept, newest first."""
+    """List the evaluations stored by `pointsman eval --workspace`, newest first."""
     from pointsman.evaluation.runs import latest
 
     access.require_all()
@@ -78,14 +78,14 @@ async def evaluations(state: Shared, access: Reader) -> Response:
 
 @router.get("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS, operation_id="get_policy")
 async def get_policy(state: Shared, access: Reader) -> Response:
-    """The policy that was fitted to this workspace."""
+    """Get the policy fitted to this workspace."""
     access.require_all()
     return Json(_policy(await in_thread(state.workspace.stored_policy)))
 
 
 @router.put("/api/policy", response_model=schemas.PolicyAnswer, responses=_WRITES, operation_id="keep_policy")
 async def keep_policy(state: Shared, access: Caller, body: PolicyRequest) -> Response:
-    """Decide by this policy from now on."""
+    """Use this policy from now on."""
     access.require_all(write=True)
     policy = Policy.from_json(plain(body.model_dump()).decode())
     await in_writer(state, state.workspace.keep, policy)
@@ -94,7 +94,7 @@ async def keep_policy(state: Shared, access: Caller, body: PolicyRequest) -> Res
 
 @router.delete("/api/policy", response_model=schemas.PolicyAnswer, responses=_READS, operation_id="drop_policy")
 async def drop_policy(state: Shared, access: Caller) -> Response:
-    """Decide by the measured policy from now on."""
+    """Use the measured policy from now on."""
     access.require_all(write=True)
     await in_writer(state, state.workspace.keep, None)
     return Json({"policy": None})

@@ -55,16 +55,16 @@ class _Foreign(BaseModel):
 
 
 class RetrievalSetting(_Foreign):
-    """How many records, and how relevant."""
+    """Number and minimum score of records."""
 
     top_k: Annotated[int, Field(ge=1)] = 5
-    score_threshold: Annotated[float | None, Field(allow_inf_nan=False, description="0 or null keeps all.")] = None
+    score_threshold: Annotated[float | None, Field(allow_inf_nan=False, description="0 or null: keep all.")] = None
 
 
 class MetadataRule(_Foreign):
     """One condition on the metadata."""
 
-    name: Annotated[str | list[str], Field(description="A key, or several of which one has to match.")]
+    name: Annotated[str | list[str], Field(description="A key, or several, one of which must match.")]
     comparison_operator: str
     value: JsonValue = None
 
@@ -77,7 +77,7 @@ class MetadataCondition(_Foreign):
 
 
 class KnowledgeRequest(_Foreign):
-    """A question of Dify."""
+    """A question from Dify."""
 
     knowledge_id: Annotated[str, Field(description="The dataset's name.")]
     query: Annotated[str, Field(min_length=1)]
@@ -102,7 +102,7 @@ class KnowledgeRecords(schemas.Open):
 
 @router.post("/retrieval", response_model=KnowledgeRecords, responses=_SEARCHES, operation_id="dify_retrieval")
 async def retrieval(state: Shared, access: Reader, body: KnowledgeRequest) -> Response:
-    """Search as Dify's external knowledge API asks for it; errors carry its `error_code` and `error_msg`."""
+    """Search through Dify's external knowledge API; errors have its `error_code` and `error_msg`."""
     setting = body.retrieval_setting
     condition = body.metadata_condition
     filters = None if condition is None or not condition.conditions else _of_dify(condition)
@@ -135,7 +135,7 @@ def _rule(rule: MetadataRule) -> Filter:
     make = _OF_DIFY.get(rule.comparison_operator)
     if make is None:
         raise FilterError(
-            f"comparison_operator {rule.comparison_operator!r:.80} cannot be answered; there are {', '.join(_OF_DIFY)}"
+            f"comparison_operator {rule.comparison_operator!r:.80} is not supported; use one of {', '.join(_OF_DIFY)}"
         )
     names = [rule.name] if isinstance(rule.name, str) else rule.name
     parts = tuple(make(name, rule.value) for name in names)
@@ -198,14 +198,14 @@ FileId = Annotated[
 
 
 class RankingOptions(_Foreign):
-    """How to rank."""
+    """Ranking options."""
 
-    ranker: Annotated[str | None, Field(description="`none` does not rerank; any other: as configured.")] = None
+    ranker: Annotated[str | None, Field(description="`none`: do not rerank; any other: as configured.")] = None
     score_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None
 
 
 class StoreSearchRequest(_Foreign):
-    """A search of OpenAI's vector stores."""
+    """A search in OpenAI's vector store API."""
 
     query: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1, max_length=16)]
     filters: Annotated[
@@ -217,7 +217,7 @@ class StoreSearchRequest(_Foreign):
 
 
 class StorePage(schemas.Open):
-    """A list as OpenAI's clients read it."""
+    """A list in OpenAI's format."""
 
     object: str
     data: list[dict[str, Any]]
@@ -225,22 +225,22 @@ class StorePage(schemas.Open):
 
 
 class StoreObject(schemas.Open):
-    """One thing as OpenAI's clients read it."""
+    """An object in OpenAI's format."""
 
     id: str
     object: str
 
 
 Limit = Annotated[int, Query(ge=1, le=100)]
-After = Annotated[str | None, Query(description="The id after which the page begins.")]
-Order = Annotated[Literal["asc", "desc"], Query(description="By the order of arrival; names: by the alphabet.")]
+After = Annotated[str | None, Query(description="The id after which the page starts.")]
+Order = Annotated[Literal["asc", "desc"], Query(description="Files in the order of arrival; vector stores by name.")]
 
 
 @router.get("/v1/vector_stores", response_model=StorePage, responses=_READS, operation_id="list_vector_stores")
 async def list_stores(
     state: Shared, access: Reader, limit: Limit = 20, after: After = None, order: Order = "asc"
 ) -> Response:
-    """Every dataset that the key is for, as a vector store."""
+    """List the datasets that the key allows, as vector stores."""
 
     def listed() -> dict[str, Any]:
         names, more = _slice(access.visible(state.workspace.names()), after, limit, order)
@@ -251,7 +251,7 @@ async def list_stores(
 
 @router.get("/v1/vector_stores/{name}", response_model=StoreObject, responses=_READS, operation_id="get_vector_store")
 async def get_store(state: Shared, access: Reader, name: StoreName) -> Response:
-    """A dataset as a vector store."""
+    """Get a dataset as a vector store."""
     return Json(await in_thread(lambda: _store(state.dataset(access, name))))
 
 
@@ -262,7 +262,7 @@ async def get_store(state: Shared, access: Reader, name: StoreName) -> Response:
     operation_id="search_vector_store",
 )
 async def search_store(state: Shared, access: Reader, name: StoreName, body: StoreSearchRequest) -> Response:
-    """Search a dataset; of several queries each hit counts by its best score."""
+    """Search a dataset; with several queries, each hit has its best score."""
     texts = [body.query] if isinstance(body.query, str) else body.query
     filters = None if body.filters is None else _of_openai(body.filters, 1)
     rerank = False if body.ranking_options.ranker == "none" else None
@@ -294,7 +294,7 @@ async def search_store(state: Shared, access: Reader, name: StoreName, body: Sto
 async def list_files(
     state: Shared, access: Reader, name: StoreName, limit: Limit = 20, after: After = None, order: Order = "asc"
 ) -> Response:
-    """The documents of a dataset, as files."""
+    """List the documents of a dataset, as files."""
 
     def listed() -> dict[str, Any]:
         dataset = state.dataset(access, name)
@@ -312,7 +312,7 @@ async def list_files(
     operation_id="get_vector_store_file",
 )
 async def get_file(state: Shared, access: Reader, name: StoreName, file_id: FileId) -> Response:
-    """A document as a file; its text is under `/content`."""
+    """Get a document as a file; its text is under `/content`."""
     content = file_id.endswith("/content")
     dataset = await in_thread(state.dataset, access, name)
     document = await in_thread(dataset.get, file_id)

@@ -44,7 +44,7 @@ _READS = problem_responses("not-found", "invalid-input")
 
 @router.post("/search", response_model=schemas.Answer, responses=_SEARCHES, operation_id="search")
 async def search(state: Shared, access: Reader, body: SearchRequest) -> Response:
-    """Search, and answer with the best hits of all datasets."""
+    """Search, and return the best hits of all datasets."""
 
     def run() -> RetrievalContext:
         return prepared(state, access, [body.query], body).run()
@@ -56,7 +56,7 @@ async def search(state: Shared, access: Reader, body: SearchRequest) -> Response
 
 @router.post("/search_many", response_model=schemas.Answers, responses=_SEARCHES, operation_id="search_many")
 async def search_many(state: Shared, access: Reader, body: SearchManyRequest) -> Response:
-    """Search for several questions, embedding and reranking them in common batches; one answer each, in their order."""
+    """Search for several questions, embedded and reranked in shared batches; one answer each, in order."""
     if len(body.queries) > state.limits.max_batch:
         detail = f"{len(body.queries)} queries at once, the limit is {state.limits.max_batch}"
         raise problems.Problem("invalid-input", detail)
@@ -75,7 +75,7 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
     responses={
         **_SEARCHES,
         200: {
-            "description": "Events: `plan`, a `branch` for each as it ends, a `stage` for everything else, and at last "
+            "description": "Events: `plan`, a `branch` as each branch ends, a `stage` for everything else, and finally "
             "`result` with the answer, or `problem` with the problem document.",
             "content": {"text/event-stream": {"schema": _EVENT}},
         },
@@ -83,7 +83,7 @@ async def search_many(state: Shared, access: Reader, body: SearchManyRequest) ->
     operation_id="stream",
 )
 async def stream(state: Shared, access: Reader, body: SearchRequest) -> Response:
-    """Search, and tell how it gets on while it does, as server-sent events."""
+    """Search, and report progress as server-sent events."""
     ready = await in_thread(prepared, state, access, [body.query], body)  # errors here are sent with their own status
     return StreamingResponse(
         _events(state, ready, body.trace), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
@@ -137,10 +137,10 @@ async def recommend_strategy(
     access: Reader,
     query: Annotated[str, Query(description="The question.")],
     datasets: Annotated[
-        list[Name] | None, Query(max_length=1000, description="Only these datasets; default: all that the key covers.")
+        list[Name] | None, Query(max_length=1000, description="Only these datasets; default: all that the key allows.")
     ] = None,
 ) -> Response:
-    """The strategy that a question asks for by its look, among those that can be used here."""
+    """Recommend a strategy by the form of a question, among those available here."""
     check_text(state, query)
 
     def recommendation() -> Recommendation:
@@ -151,7 +151,7 @@ async def recommend_strategy(
 
 @router.post("/route", response_model=schemas.Route, responses=_SEARCHES, operation_id="route")
 async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
-    """How and where a question would be looked for, and why: by its look, by strategy, by the datasets' content."""
+    """Show where and how a question would be searched, and why: by its form, by strategy, by the datasets' content."""
     check_text(state, body.query)
     selection = await in_thread(state.datasets, access, body.datasets)
     async with state.gate:
@@ -160,7 +160,7 @@ async def route(state: Shared, access: Reader, body: RouteRequest) -> Response:
 
 @router.post("/explain", response_model=schemas.Explanation, responses=_SEARCHES, operation_id="explain")
 async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Response:
-    """Search, and say why a document is, or is not, among the hits: where it stood in each list, after each stage."""
+    """Search, and say why a document is, or is not, among the hits: its rank in each list and after each stage."""
 
     def run() -> tuple[RetrievalContext, Explanation]:
         if body.dataset is not None:
@@ -175,7 +175,7 @@ async def explain(state: Shared, access: Reader, body: ExplainRequest) -> Respon
 
 @router.post("/verify", response_model=schemas.AnswerCheck, responses=_SEARCHES, operation_id="verify_answer")
 async def verify_answer(state: Shared, access: Reader, body: CheckRequest) -> Response:
-    """Look up every quote and number of a language model's answer in the hits that it was given, without a model."""
+    """Look up every quote and number of a language model's answer in its sources, without a model."""
 
     def check() -> AnswerCheck:
         names = sorted({hit.dataset for hit in body.hits})
@@ -195,7 +195,7 @@ async def verify_answer(state: Shared, access: Reader, body: CheckRequest) -> Re
 
 @router.get("/strategies", response_model=schemas.Strategies, responses=_READS, operation_id="strategies")
 async def strategies(state: Shared, access: Reader) -> Response:
-    """Every strategy, and what it lacks here if it cannot be used."""
+    """List the strategies, and why any of them is unavailable here."""
     return Json({"strategies": await in_thread(described, state, access)})
 
 
