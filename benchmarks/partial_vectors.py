@@ -35,11 +35,11 @@ def furthest(_: Pool[object], __: Iterable[float], otherwise: float) -> float:
 
 
 WAYS: dict[str, tuple[Literal["hybrid", "rrf", "bm25"], Callable[..., float]]] = {
-    "nearest": ("hybrid", Pool._unknown),
+    "nearest": ("hybrid", Pool._missing_cosine),
     "mean": ("hybrid", mean),
     "furthest": ("hybrid", furthest),
-    "rrf": ("rrf", Pool._unknown),
-    "words": ("bm25", Pool._unknown),
+    "rrf": ("rrf", Pool._missing_cosine),
+    "words": ("bm25", Pool._missing_cosine),
 }
 
 
@@ -64,13 +64,13 @@ def main() -> None:
                     count += dataset.embed(int(share * len(documents)) - count)
                 row = []
                 for strategy, unknown in WAYS.values():
-                    setattr(Pool, "_unknown", unknown)  # noqa: B010  (mypy forbids the other way)
+                    setattr(Pool, "_missing_cosine", unknown)  # noqa: B010  (mypy forbids the other way)
                     answers = dataset.search_many(
                         list(queries.values()), 10, strategy=strategy, refuse=False, rerank=False
                     )
                     rankings = {id_: [hit.id for hit in answer] for id_, answer in zip(queries, answers, strict=True)}
                     row.append(f"{measure(qrels, rankings).means['ndcg@10']:10.3f}")
-                setattr(Pool, "_unknown", WAYS["nearest"][1])  # noqa: B010  (as above)
+                setattr(Pool, "_missing_cosine", WAYS["nearest"][1])  # noqa: B010  (as above)
                 refused = sum(one.refused is not None for one in dataset.search_many(list(queries.values()), 5))
                 print(f"{name:20}{share:6.1f}{''.join(row)}{refused:10}", flush=True)
 

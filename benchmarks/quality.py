@@ -17,7 +17,7 @@ from time import perf_counter
 
 from pointsman.evaluation import TestCollection, compare, indexed, measure, rankings, read_collection
 from pointsman.models import CachedEmbedder, default_embedder
-from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.fusion import CosineSpread
 
 DATA = Path(os.environ.get("POINTSMAN_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 SETS = (  # the quick ones first

@@ -152,13 +152,13 @@ def compare(counts: Counts, store: Any, wanted: Filter, answer: Lists) -> None:
     for ranking in answer.rankings.values():
         for key, _ in ranking:
             shown = answer.documents.get(key) or store.fetch([key])[0]
-            if shown is not None and not wanted.matches(shown.metadata):
+            if shown is not None and not wanted.matches(shown.fields):
                 counts.injections.append(f"{wanted!s:.200} let {shown!r:.200} through")
 
 
 def deleted(counts: Counts, store: Any, there: dict[str, Document], wanted: Filter) -> dict[str, Document]:
     """What is left when all that match are deleted."""
-    matches = {id_ for id_, one in there.items() if wanted.matches(one.metadata)}
+    matches = {id_ for id_, one in there.items() if wanted.matches(one.fields)}
     gone = counts.attempt("delete", lambda: store.delete(filters=wanted))
     if gone is None:
         return there
@@ -232,7 +232,7 @@ def attached(counts: Counts, url: str, rounds: int, chance: random.Random) -> No
             wanted = filter_of(chance)
             answer = counts.attempt("search", partial(store.search, [Look(None, vector[number % 8], 200, wanted)]))
             if answer:
-                right = {id_ for id_, one in every.items() if wanted.matches(one.metadata)}
+                right = {id_ for id_, one in every.items() if wanted.matches(one.fields)}
                 if {key for key, _ in answer[0].rankings[NEAR]} != right:
                     counts.injections.append(f"{wanted!s:.200} means something else")
             counts.attempt("get", lambda: store.get([text_of(chance), "7"]))

@@ -191,7 +191,7 @@ def table_store(table: str) -> Iterator[Any]:
         ({"table": 'shop.Orders 100%"; drop table x; --'}, "no table"),
         ({"text": "body"}, "no column 'body'; it has number, Body text"),
         ({"metadata": ("year", "x'); drop table y; --")}, "no column"),
-        ({"vector": "price"}, "not one of pgvector"),
+        ({"vector": "price"}, "not a pgvector type"),
         ({"id": ""}, "no column|1 to 63 bytes"),
     ],
 )

@@ -360,7 +360,7 @@ class TestRefused:
             entry.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
         rewritten(saved, change)
-        with pytest.raises(CorruptStoreError, match=r"'notes'.*not as it was written"):
+        with pytest.raises(CorruptStoreError, match=r"'notes'.*does not match its checksum"):
             restore(saved, tmp_path / "again")
         assert [path.name for path in tmp_path.iterdir()] == ["backup"]
 

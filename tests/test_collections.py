@@ -211,7 +211,7 @@ def test_b4_a_collection_of_chroma_is_searched_beside_our_own(orders_in_chroma: 
         for change, message in (
             ({"table": "nothing"}, "no collection 'nothing'"),
             ({"id": "number"}, "the id is 'id'"),
-            ({"vector": None}, "searched by vectors alone"),
+            ({"vector": None}, "only vectors are searched"),
         ):
             with pytest.raises(InputError, match=message):
                 workspace.attach("other", orders_in_chroma, **{"table": "orders", **CHROMA, **change})
@@ -221,7 +221,10 @@ def test_b4_a_collection_of_chroma_is_searched_beside_our_own(orders_in_chroma: 
         workspace.attach("orders", orders_in_chroma, table="orders", **CHROMA)
 
 
-def test_without_a_server_the_others_are_searched_and_no_key_is_shown(tmp_path: Path) -> None:
+def test_without_a_server_the_others_are_searched_and_no_key_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pointsman.store.http.PATIENCE", 0.5)
     for scheme, columns in (("chroma", {"table": "orders", **CHROMA}), ("meilisearch", MEILI)):
         gone = attached(f"{scheme}://:{KEY}@127.0.0.1:1", **columns)
         with pointsman.open(tmp_path / scheme, embedder=EMBEDDER) as workspace:
@@ -339,7 +342,7 @@ def test_b4_a_file_of_faiss_is_searched_beside_our_own(tmp_path: Path) -> None:
         with pytest.raises(CorruptStoreError, match="line 1"):
             workspace.dataset("orders").store.get(["1"])
         (tmp_path / "files" / "orders.faiss").write_bytes(b"IxFI" + b"\xff" * 40)
-        with pytest.raises(CorruptStoreError, match="no index of FAISS"):
+        with pytest.raises(CorruptStoreError, match="not a readable FAISS index"):
             workspace.dataset("orders").store.get(["1"])
         (tmp_path / "files" / "orders.faiss").unlink()
         with pytest.raises(InputError, match=r"orders\.faiss cannot be read"):
@@ -392,7 +395,7 @@ def test_b4_an_index_in_the_shape_of_meilisearch_is_searched_beside_our_own(
         ):
             with pytest.raises(InputError, match=message):
                 workspace.attach("other", meilisearch.url, **{**MEILI, **change})
-        with pytest.raises(StoreError, match="lets nobody in") as error:
+        with pytest.raises(StoreError, match="rejects this API key") as error:
             workspace.attach("other", meilisearch.url.replace(KEY, "0ther"), **MEILI)
         assert "0ther" not in str(error.value)
 

@@ -349,7 +349,7 @@ def test_an_excerpt_of_nothing_drops_its_hit_with_the_reason_given(refine: Refin
         (Compressed((Excerpt("x", ((5, 5),)),)), "out of order"),
         (Compressed((Excerpt("The … The", ((0, 3), (0, 3))),)), "out of order"),
         (Compressed((Excerpt("x", ((0, 10_000),)),)), "out of its text"),
-        (Compressed((Excerpt("invented", ((0, 8),)),)), "does not stand"),
+        (Compressed((Excerpt("invented", ((0, 8),)),)), "is not in its text"),
     ],
 )
 def test_what_is_not_sound_leaves_texts_whole_and_is_told(

@@ -165,7 +165,7 @@ def test_a_hit_in_which_nothing_helps_is_dropped_with_the_reason(refine: Refine)
     llm = ScriptedLLM({"Paris": {"keep": []}, "bridge was": {"keep": [3]}})
     found = refine(LLMCompressor(llm, max_chars=90), "Who?", ranking(BRIDGE, TOWER))
     assert [hit.id for hit in found.hits] == ["d0"]
-    assert found.dropped == {(None, "d1"): "the model found nothing in it that bears on the query"}
+    assert found.dropped == {(None, "d1"): "the model found nothing in it that is relevant to the query"}
     assert found.degraded == ()
 
 
@@ -173,7 +173,7 @@ def test_a_hit_in_which_nothing_helps_is_dropped_with_the_reason(refine: Refine)
 def test_a_model_that_finds_nothing_anywhere_empties_no_answer(refine: Refine, mode: Any, answer: Any) -> None:
     found = refine(LLMCompressor(ScriptedLLM([answer, answer]), mode, max_chars=90), "Who?", ranking(BRIDGE, TOWER))
     assert found.hits
-    assert "found nothing that bears on the query" in found.degraded[0]
+    assert "found nothing relevant to the query" in found.degraded[0]
 
 
 def test_sentences_come_from_each_hit_in_turn(refine: Refine) -> None:

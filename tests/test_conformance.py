@@ -54,7 +54,6 @@ from pointsman import (
 from pointsman.dataset import DatasetRetriever
 from pointsman.errors import InputError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.compress import ExtractiveCompressor, LLMCompressor, LostInTheMiddle
 from pointsman.retrieval.diversity import Diversifier
 from pointsman.retrieval.refine import BaseRefiner
@@ -87,7 +86,7 @@ from pointsman.testing import (
     VectorIndexConformance,
 )
 from pointsman.text import DEFAULT_ANALYZER, detect
-from pointsman.types import Ranked, Refusal
+from pointsman.types import Ranked, Refusal, check_top_k
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -395,7 +394,7 @@ class Words(BaseRetriever):
     """Finds documents by the words they share with the query."""
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        return self.every(query)[: checked(top_k)]
+        return self.every(query)[: check_top_k(top_k)]
 
     def every(self, query: str | Query) -> list[Hit]:
         query = Query.of(query)

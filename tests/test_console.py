@@ -292,6 +292,7 @@ def test_events_are_read_however_they_arrive(modules: Page) -> None:
     [
         ("how do trains stop?", "A train stopped; trains stop. How do you do?", ["train", "stopped", "trains", "stop"]),
         ("parse dates", "The parser parsed a date, not data.", ["parser", "parsed", "date"]),
+        ("read a form", "README, reader, readings; forms, format", ["reader", "readings", "forms"]),
         ("стрелочный перевод", "Стрелочные переводы и перевозки", ["Стрелочные", "переводы"]),
         ("что такое ёлка", "Елка — что это такое", ["Елка"]),
         ("什么是环保设备?", "净化空气的环保设备，设备", ["环保设备", "设备"]),

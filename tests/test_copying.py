@@ -186,7 +186,7 @@ def test_what_arrives_changed_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
         return write(self, [Document(one.id, one.text.replace("a", "e"), one.metadata) for one in documents], *more)
 
     monkeypatch.setattr(LocalStore, "write", careless)
-    with pytest.raises(errors.StoreError, match="not the same"):
+    with pytest.raises(errors.StoreError, match="differs between its source"):
         copy(first, second)
 
 

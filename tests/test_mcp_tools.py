@@ -23,7 +23,7 @@ from pointsman.selector import DescriptionSelector
 from pointsman.server.access import Access
 from pointsman.server.keys import KeyStore
 from pointsman.server.limits import Limits
-from test_mcp import SCRIPT, answer, ask_as, in_thread, told
+from test_mcp import answer, ask_as, in_thread, told
 from tool_server import HOSTILE, SCHEMAS
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def test_what_other_servers_say_is_quoted_and_bounded(tmp_path: Path) -> None:
 def test_a_server_that_dies_is_marked_and_comes_back(tmp_path: Path) -> None:
     async def ask(client: Client) -> None:
         await until(client, lambda found: not found["away"])
-        assert "server 'ours' is away" in told(await tool(client, "ours/die"))
+        assert "server 'ours' does not answer" in told(await tool(client, "ours/die"))
         marked = answer(await client.call_tool("find_tools", {"query": "add two numbers", "k": 1}))
         assert list(marked["away"]) == ["ours"]
         assert (marked["tools"][0]["name"], marked["tools"][0]["away"]) == ("ours/add_numbers", True)
@@ -171,8 +171,8 @@ def test_a_tool_that_does_not_answer_holds_up_nothing(tmp_path: Path) -> None:
         (SCHEMAS["add_numbers"], {"a": 1, "b": 2, "c": 3}, "Additional properties"),
         (SCHEMAS["get_weather"], {"city": "Paris", "days": 8}, "greater than the maximum"),
         (SCHEMAS["get_weather"], {"city": "P" + "a" * 40 + "!"}, "does not match"),
-        (SCHEMAS["abroad"], {"x": 1}, "refers to what it has not"),
-        ({"$ref": "#"}, {}, "refers to what it has not"),
+        (SCHEMAS["abroad"], {"x": 1}, "references that cannot be resolved"),
+        ({"$ref": "#"}, {}, "references that cannot be resolved"),
     ],
 )
 def test_arguments_are_checked_before_a_server_sees_them(
@@ -238,8 +238,8 @@ def test_options_that_do_not_go_together_are_said(tmp_path: Path) -> None:
 def test_the_command_line_stands_in_front_over_standard_input_and_output(tmp_path: Path) -> None:
     path = written(tmp_path, {"ours": SERVER})
     arguments = [
-        "-c",
-        SCRIPT,
+        "-m",
+        "pointsman",
         "mcp",
         "--tools",
         str(path),

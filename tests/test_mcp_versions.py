@@ -13,7 +13,7 @@ import pytest
 from pointsman.errors import DependencyVersionError, MissingDependencyError
 from pointsman.integrations.mcp.sdk import check_version
 from pointsman.server.keys import KeyStore
-from test_mcp import SCRIPT, TOOLS, fill
+from test_mcp import TOOLS, fill
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def spoken(client: str, server: str, *arguments: str, asked: list[tuple[str, dict[str, Any]]]) -> Any:
     program = f"ASKED = {asked!r}\n{CLIENT}"
-    command = [client, "-c", program, server, "-c", SCRIPT, "mcp", "--embedder", "hashing", *arguments]
+    command = [client, "-c", program, server, "-m", "pointsman", "mcp", "--embedder", "hashing", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[-3_000:]
     return json.loads(done.stdout)

@@ -23,8 +23,8 @@ from pointsman import (
 from pointsman.evaluation.tune import FEWEST, WEIGHTS, tune
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.retrieval import vocabulary
-from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.effort import Limits
+from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.policy import Policy, measured, span_of
 from pointsman.retrieval.pool import Pool
 from pointsman.retrieval.transform.automatic import additions, transformer
@@ -300,7 +300,7 @@ class TestTuning:
         found = tune(dataset, queries, qrels)
         assert found.chosen == "default"
         assert found.policy == measured()
-        assert "no gain is sure" in found.reason
+        assert "no gain is significant" in found.reason
 
     def test_labels_by_chance_leave_the_default(self, dataset: Dataset) -> None:
         queries, _ = self.labelled(dataset, 30, "bm25")

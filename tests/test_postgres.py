@@ -456,6 +456,14 @@ class TestKeeping:
         assert store.delete(filters=And((Range("n", gte=10), Range("n", lt=40)))) == 30
         assert (store.count(), store.frequencies(["lamp"])) == (20, [20])
 
+    def test_bounds_beyond_what_doubles_tell_apart(self, store: PostgresStore) -> None:
+        """The double 1e300 is some 5e283 above the integer 10**300."""
+        store.write([Document("double", "lamp", {"n": 1e300}), Document("integer", "lamp", {"n": 10**300})])
+        assert store.ids(filters=Range("n", gt=1e300)) == []
+        assert store.ids(filters=Range("n", gte=1e300)) == ["double"]
+        assert store.ids(filters=Range("n", lt=1e300)) == ["integer"]
+        assert store.ids(filters=Range("n", lte=10**300)) == ["integer"]
+
     def test_unchanged_needs_the_vector_too(self, store: PostgresStore) -> None:
         document = Document("1", "lamp")
         store.write([document])

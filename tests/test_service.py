@@ -364,7 +364,7 @@ def test_a_strategy_that_fails_is_replaced_by_the_plain_search(search: Search, d
     assert hits.recommendation is not None
     assert hits.recommendation.strategy == "hyde"
     (note,) = hits.degraded
-    assert note.startswith("strategy 'hyde' failed; the plain search answers instead: ")
+    assert note.startswith("strategy 'hyde' failed; plain search was used instead: ")
 
 
 def test_a_reranked_strategy_is_asked_for_what_the_reranker_scores(search: Search, dataset: Dataset) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from postgres_kit import PostgresServer
 
 SENTENCE = "The switch number {n} guides the train onto track {n}; the lamp of yard {n} is green."
-NOTICE = "the vectors of {due} of {all} documents are still to come; words alone find those until then"
+NOTICE = "{due} of {all} documents have no vector yet; until then only words find those"
 
 
 class Watched(HashingEmbedder):
@@ -104,7 +104,7 @@ def as_they_should_be(dataset: Dataset) -> None:
 def test_words_find_everything_before_the_first_vector_and_indexing_again_goes_on(folder: Path, place: str) -> None:
     embedder = Watched(interrupt_after(0))
     with pointsman.open(place, embedder=embedder) as workspace:
-        with pytest.raises(IndexingInterrupted, match=r"the vectors of [1-9][0-9]+ are still to come") as caught:
+        with pytest.raises(IndexingInterrupted, match=r"[1-9][0-9]+ without a vector yet") as caught:
             workspace.index(folder, "files")
         dataset = workspace.dataset("files")
         count = len(dataset)
@@ -322,7 +322,7 @@ def test_ctrl_c_prints_what_is_kept_and_how_to_go_on(folder: Path, tmp_path: Pat
     told = " ".join(out.split())
     assert f"{count} passages added" in told or f"{count} in all" in told  # the last batch may not be counted yet
     assert "run the same command to continue" in told
-    assert f"Words find all of them; the vectors of {due} are still to come" in told
+    assert f"Keyword search finds all of them; {due} have no vector yet" in told
 
 
 # ── every door ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -43,13 +43,13 @@ def is_here(parts: SplitResult) -> bool:
 
 
 def options_of(query: str, known: Collection[str]) -> dict[str, str]:
-    """The options in the URL of a server: what stands after its ``?``.
+    """Return the options in the URL of a server: the part after its ``?``.
 
     >>> options_of("insecure=true&shards=3", {"insecure", "shards"})
     {'insecure': 'true', 'shards': '3'}
 
     Raises:
-        InputError: one is unknown, or they cannot be read; values are not repeated.
+        InputError: an option is unknown, or the syntax is invalid; the message does not repeat values.
     """
     from pointsman.errors import InputError
 
@@ -63,15 +63,15 @@ def options_of(query: str, known: Collection[str]) -> dict[str, str]:
 
 
 def check_encrypted(parts: SplitResult, elsewhere: str | None, options: Mapping[str, str]) -> bool:
-    """Whether a server is spoken to by TLS, as ``SCHEME+https`` says; without it nothing crosses a network unasked.
+    """Return whether a server is used over TLS (``SCHEME+https``); without TLS, another machine needs ``insecure``.
 
     Args:
-        parts: of its URL.
-        elsewhere: a host of it that is another machine; None: there is none.
-        options: of the URL; ``insecure=true`` sends everything in the clear.
+        parts: the parts of its URL.
+        elsewhere: a host in the URL that is another machine; None if there is none.
+        options: the options of the URL; ``insecure=true`` allows unencrypted connections.
 
     Raises:
-        InputError: it is another machine, and neither TLS nor ``insecure`` is asked for.
+        InputError: it is another machine, and neither TLS nor ``insecure`` is requested.
     """
     from pointsman.errors import InputError
 

@@ -222,7 +222,7 @@ class Link:
         if key is not None and parts.scheme == "http" and not is_here(parts) and not insecure:
             raise InputError(
                 f"the key would be sent to {parts.hostname} without encryption; use https, "
-                "or set insecure=True if nobody can listen on the way"
+                "or set insecure=True if no one can read the traffic"
             )
         self.url = urlunsplit(parts._replace(path=parts.path.rstrip("/")))
         self._httpx, self._key, self._transport = httpx, key, transport
@@ -628,5 +628,5 @@ def number_of(value: Any) -> int:
         TypeError: it is not a count.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise TypeError(f"a number of things is no {value!r:.80}")
+        raise TypeError(f"expected a whole number of at least 0, not {value!r:.80}")
     return value

@@ -1,4 +1,4 @@
-"""What goes wrong with a SQLite file, as Python tells it."""
+"""Interprets Python's errors about SQLite files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sqlite3
 from typing import Final
 
 SQLITE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
-"""The second where SQLite quotes a damaged definition of a table, and Python cannot decode that message."""
+"""The second one occurs if SQLite's message quotes a damaged table definition that Python cannot decode."""
 
 _DAMAGE: Final = frozenset(
     {
@@ -21,14 +21,14 @@ _DAMAGE: Final = frozenset(
 
 
 def error_code(error: Exception) -> int:
-    """SQLite's primary error code; 0 where it gives none."""
+    """Return SQLite's primary error code; 0 if there is none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it tells kinds of the same
 
 
 def damage(error: Exception) -> str | None:
-    """What is damaged, in SQLite's words; None when the error says something else.
+    """Return a description of the damage in SQLite's words; None if the error has another cause.
 
-    Our statements are right, and what they write keeps to the rules: where SQLite complains of either, a page is wrong.
+    Our statements are valid and keep all constraints, so if SQLite complains about either, a page is damaged.
     """
     if isinstance(error, UnicodeDecodeError):
         return error.object.decode(errors="replace")

@@ -48,7 +48,7 @@ def plain(value: object) -> Any:
     if numpy is not None and isinstance(value, numpy.generic):
         item = value.item()
         return item if item is None or isinstance(item, str | int | float) else plain(item)
-    raise TypeError(f"a {type(value).__name__} is no JSON value, no date, UUID, Decimal or numpy scalar")
+    raise TypeError(f"a {type(value).__name__} is not a JSON value, date, UUID, Decimal or numpy scalar")
 
 
 def typed(value: object) -> Typed | None:

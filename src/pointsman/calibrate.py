@@ -1,8 +1,8 @@
-"""Fitting what hits are worth to somebody's own dataset, embedder and labels; see docs/scores.md.
+"""Fits the relevance of hits to your own dataset, embedder and labels; see docs/scores.md.
 
-Labels are the best there is. Without them, questions are made from the documents themselves: a title, the first
-sentence, another sentence, taken out of a document that is then to be found by what is left of it. Such questions are
-not people's, so they serve only where nothing is calibrated at all, as with another embedder than the default one.
+Labels give the best fit. Without them, questions are made from the documents: a title, the first sentence or another
+sentence is taken out of a document, and the rest of the document is the answer. People ask different questions, so
+these are used only if no calibration applies, as with an embedder other than the default one.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ if TYPE_CHECKING:
     from pointsman.types import RetrievalContext
 
 FEWEST: Final = 20
-"""Answered questions below which nothing is fitted."""
+"""The minimum number of answered questions for a fit."""
 
 MADE: Final = 300
-"""Questions that are made from documents at most."""
+"""The maximum number of questions made from documents."""
 
 BINS: Final = 10
-"""Bins of equal count of the calibration error."""
+"""The number of bins of equal count in the calibration error."""
 
 _FOLDS: Final = 5
-_Z: Final = 1.645  # a gain counts from where the one-sided 95 % interval leaves zero behind
+_Z: Final = 1.645  # a gain counts if its one-sided 95 % interval lies above zero
 _DEPTH: Final = 100
-_SAMPLE: Final = 1000  # documents that tell how rare words are
-_SHORTEST: Final = 40  # characters of what is left of a document
-_LONGEST: Final = 200  # characters of a sentence that is a question
-_WORDS: Final = 4  # of the shortest sentence that is one
+_SAMPLE: Final = 1000  # documents from which the rarity of words is estimated
+_SHORTEST: Final = 40  # characters that must remain of a document
+_LONGEST: Final = 200  # characters of a question; longer sentences are cut
+_WORDS: Final = 4  # terms that a question must have
 _FORMS: Final[Mapping[Form, tuple[Form, ...]]] = {
     "both": ("both", "vector", "words"),
     "vector": ("vector",),
@@ -77,18 +77,19 @@ Halves = Sequence[Sequence[Relevance]]
 Grades = Mapping[str, Mapping[str, int]]
 
 Progress = Callable[[int, int, str], None]
-"""Called with how much is done, how much there is to do, and what is being done."""
+"""Called with the number of questions done, the total, and the current activity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What fitting one form of evidence came to; every figure is of questions that were left out of the fit.
+    """The result of fitting one form of evidence; every figure is from questions held out of the fit.
 
     Attributes:
-        form: which scores are looked at: both, vectors alone, words alone.
+        form: the scores used: both, vectors alone, or words alone.
         error: the calibration error of `Hit.relevance` as fitted: ECE over ten bins of equal count.
-        before: that of the calibration that acts so far; None where there is none.
-        gain: in log loss a hit, over that calibration, or over the share of relevant hits where there is none.
+        before: the error of the current calibration; None if there is none.
+        gain: reduction of log loss per hit against the current calibration, or against the share of relevant hits if
+            there is none.
         lower: the lower end of the interval of the gain.
         adopted: whether the fit is better.
     """
@@ -102,20 +103,20 @@ class Fit:
 
     def __str__(self) -> str:
         before = "nothing before" if self.before is None else f"{self.before:.3f} before"
-        kept = "adopted" if self.adopted else "not adopted: it is not surely better"
+        kept = "adopted" if self.adopted else "not adopted: the improvement is not significant"
         return f"{self.form}: calibration error {self.error:.3f}, {before}; {kept}"
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrating:
-    """What calibrating a dataset came to.
+    """The result of calibrating a dataset.
 
     Attributes:
-        calibration: what to keep; None: nothing was better than what is there.
-        questions: answered ones.
-        fits: by form of evidence.
-        reason: in words, with the figures.
-        reranking: whether the reranker of the settings gains; None where they name none.
+        calibration: the calibration to store; None if nothing is better than the current one.
+        questions: the number of answered questions.
+        fits: one for each form of evidence.
+        reason: the result in words, with the figures.
+        reranking: the measured gain of the reranker in the settings; None if they name none.
     """
 
     calibration: Calibration | None
@@ -132,18 +133,18 @@ def calibrate(
     *,
     on_progress: Progress | None = None,
 ) -> Calibrating:
-    """Fit what the hits of a dataset are worth to labelled questions, or to questions made from its documents.
+    """Fit the relevance of a dataset's hits to labelled questions, or to questions made from its documents.
 
-    Two fits are tried, one that moves and stretches the odds of the calibration that comes with Pointsman, and, with
-    labels, one of all coefficients; the better one by cross-validation is adopted where its log loss and its
-    calibration error are lower than those so far. Unanswered questions are those whose labels are all 0, and 120 on
-    anything. Before that the reranker that the settings name is adopted if it ranks these questions better.
+    Two fits are tried: one shifts and scales the logits of the built-in calibration; the other, only with labels, fits
+    all coefficients. The better one by cross-validation is adopted if both its log loss and its calibration error are
+    lower than the current ones. Unanswered questions are those whose labels are all 0, and 120 on any subject. The
+    reranker named in the settings is measured first, and adopted if it ranks these questions better.
 
     Args:
-        dataset: whose hits.
+        dataset: the dataset to calibrate.
         queries: texts by query id; None: questions are made from the documents.
         qrels: query id -> document id -> grade; above 0 is relevant.
-        on_progress: told how many questions are done.
+        on_progress: called with the number of questions done.
 
     Raises:
         InputError: there are fewer than twenty answered questions.
@@ -156,7 +157,7 @@ def calibrate(
         previous = replace(previous, reranking=reranking)
     said = [] if reranking is None else [reranking.reason]
     if not labelled and _is_calibrated(dataset):
-        reason = "what comes with Pointsman was fitted to people's questions, which goes before any made from documents"
+        reason = "the built-in calibration was fitted to people's questions, which count for more than generated ones"
         reason = "; ".join([f"nothing was fitted: {reason}; give labels", *said])
         return Calibrating(None if reranking is None else previous, 0, (), reason, reranking)
     if queries is None:
@@ -177,7 +178,7 @@ def calibrate(
     if coverage is not None:
         parts.append(f"coverage of up to {coverage.most:.2f} can be promised")
     reason = f"{origin}; {'; '.join(parts + said)}"
-    origin = f"fitted to {origin} by pointsman calibrate" if kept else f"kept as it was after {origin}"
+    origin = f"fitted to {origin} by pointsman calibrate" if kept else f"unchanged after {origin}"
     calibration = None if reranking is None else previous
     if kept or coverage:
         calibration = Calibration(origin, tuple(kept), coverage, previous.reranking)
@@ -192,13 +193,13 @@ class _Asked:
     """A question with its evidence.
 
     Attributes:
-        evidence: all candidates.
-        place: of documents among the candidates, by id.
-        letters: by place, of each candidate's text.
-        order: places of the hits of an answer, best first; None: by the evidence alone.
-        relevant: places of the answers.
+        evidence: the scores of all candidates.
+        place: the position of each document among the candidates, by id.
+        letters: the length of each candidate's text, by position.
+        order: positions of the hits of an answer, best first; None: ordered by the evidence alone.
+        relevant: positions of the answers.
         answered: whether the dataset has an answer.
-        half: 0 or 1: every other question, so that each can be judged by a fit to the others.
+        half: 0 or 1, alternating, so that each half can be judged by a fit to the other.
     """
 
     evidence: Evidence
@@ -210,7 +211,7 @@ class _Asked:
     half: int = 0
 
     def row(self, form: Form) -> Labelled:
-        """The question as a form of evidence sees it, with its first hits."""
+        """Return the question with only the scores of this form, and its first hits."""
         import numpy as np
 
         evidence = self.evidence
@@ -230,16 +231,16 @@ class _Asked:
 
 
 class _Study:
-    """Asks the questions of one dataset."""
+    """Searches one dataset for the questions of a calibration."""
 
     def __init__(self, dataset: Dataset, told: Progress) -> None:
         self.dataset, self.told = dataset, told
-        self.reranking: Reranking | None = None  # what the answers are to be reranked by
+        self.reranking: Reranking | None = None  # the answers are reranked by it if adopted
         policy = dataset.engine.stages.policy
         self.branch = SourceBranch(dataset, "auto", 0.0 if policy is None else policy.absent_script)
 
     def labelled(self, queries: Mapping[str, str], qrels: Grades) -> list[_Asked]:
-        """Labelled questions with their hits in the order in which they are answered."""
+        """Return the labelled questions, with the hits in the order of the answers."""
         rows: list[_Asked] = []
         for half, good, answer in self._answers(queries, qrels, ((), ())):
             row = self.asked(answer.query.text, [hit.id for hit in _hits(answer)], good, answered=bool(good))
@@ -248,7 +249,7 @@ class _Study:
         return rows
 
     def measured_reranking(self, queries: Mapping[str, str] | None, qrels: Grades) -> Reranking | None:
-        """Whether the reranker of the settings gains on labelled questions, or on those made from documents."""
+        """Measure the reranker of the settings on labelled questions, or on questions made from documents."""
         engine = without_models(self.dataset)
         if queries is not None:
             questions = labelled_questions(engine, self.dataset, queries, qrels)
@@ -256,7 +257,7 @@ class _Study:
         return measured_reranking(engine, self._made_rankings(engine), "questions made from the documents")
 
     def _made_rankings(self, engine: Engine) -> Iterator[Judged]:
-        """Questions made from documents with their hits, where the document stands as what is left of it does."""
+        """Yield questions made from documents, with hits; the source document ranks without the question's text."""
         for document, text, rest in _taken_out(self.dataset):
             query, hits = first_hits(engine, self.dataset, text)
             if any(hit.id == document.id for hit in hits):
@@ -264,7 +265,7 @@ class _Study:
                 yield Judged(query, tuple(sorted(less, key=lambda hit: -hit.score)), {document.id: 1})
 
     def _hit_without(self, hit: Hit, question: str, document: Document, rest: Document) -> Hit:
-        """The hit of a document that lacks the question, with the score that it has then."""
+        """Return the hit of the document without the question, with its new score."""
         lists = {step.source: step for step in hit.provenance}
         words, near = lists.get("bm25"), lists.get("vector")
         share = self._share_of_words(question, document, rest)
@@ -284,7 +285,7 @@ class _Study:
         return float(vectors[0] @ self.dataset.query_vectors(question))
 
     def coverage(self, queries: Mapping[str, str], qrels: Grades, halves: Halves) -> Coverage | None:
-        """How many hits hold an answer; None where not every hit has a relevance."""
+        """Measure how many hits hold an answer; returns None if a hit has no relevance."""
         pairs: list[tuple[list[float], int | None]] = []
         for _, good, answer in self._answers(queries, qrels, halves):
             if not good:
@@ -299,9 +300,9 @@ class _Study:
     def _answers(
         self, queries: Mapping[str, str], qrels: Grades, halves: Halves
     ) -> Iterator[tuple[int, frozenset[str], RetrievalContext]]:
-        """By labelled question its half, what is relevant, and an answer judged by the calibrations of the half.
+        """Yield the half of each labelled question, its relevant ids, and the answer judged by the half's calibrations.
 
-        Not for labels of documents that are somewhere else.
+        Questions whose relevant documents are all outside the dataset are skipped.
         """
         engines = [self._engine(kept) for kept in halves]
         asked = {query: grades for query, grades in qrels.items() if query in queries}
@@ -314,7 +315,7 @@ class _Study:
             self.told(number, len(asked), "searching")
 
     def _engine(self, kept: Sequence[Relevance]) -> Engine:
-        """The dataset's own with these calibrations and no others that were fitted."""
+        """Return the dataset's engine with only these fitted calibrations."""
         engine = self.dataset.engine
         fitted = {self.dataset.name: Calibration("", tuple(kept), None, self.reranking)}
         return replace(engine, stages=replace(engine.stages, fitted=fitted))
@@ -323,13 +324,13 @@ class _Study:
         return SearchRequest.of(text, MOST_HITS)
 
     def unanswered(self) -> list[_Asked]:
-        """Questions on anything."""
+        """Return the questions on any subject, which count as unanswered."""
         texts = [text for some in unrelated_questions().values() for text in some]
         rows = [row for text in texts if (row := self.asked(text, None, frozenset(), answered=False)) is not None]
         return [replace(row, half=number % 2) for number, row in enumerate(rows)]
 
     def made(self) -> list[_Asked]:
-        """Questions made from documents, which lack them then."""
+        """Return questions made from documents; each is taken out of its document."""
         rows: list[_Asked] = []
         drawn = list(_taken_out(self.dataset))
         for number, (document, question, rest) in enumerate(drawn, 1):
@@ -342,7 +343,7 @@ class _Study:
     def asked(
         self, text: str, ids: Sequence[str] | None, good: frozenset[str] | set[str], *, answered: bool
     ) -> _Asked | None:
-        """A question with its evidence; None without a word, or without anything to judge by."""
+        """Return a question with its evidence; None if it has no word, or the results have no usable scores."""
         import numpy as np
 
         terms = len(set(DEFAULT_ANALYZER.query_tokens(text)))
@@ -361,7 +362,7 @@ class _Study:
         return _Asked(evidence, by_id, letters, order, relevant, answered)
 
     def _without(self, row: _Asked, document: Document, question: str, rest: Document) -> _Asked | None:
-        """The same where the document lacks the question; None where not even the whole of it is found by it."""
+        """Return the question scored against the rest of its document; None if even the whole document is not first."""
         import numpy as np
 
         evidence, mine = row.evidence, row.place.get(document.id)
@@ -380,7 +381,7 @@ class _Study:
         return replace(row, evidence=replace(evidence, bm25=bm25, cosine=cosine), letters=letters)
 
     def _share_of_words(self, question: str, document: Document, rest: Document) -> float:
-        """What is left of a document's BM25; the rarity of words is that in a sample, which nearly cancels out."""
+        """Return the rest's BM25 as a share of the document's; sample estimates of word rarity nearly cancel out."""
         terms = DEFAULT_ANALYZER.query_tokens(question)
         whole = self._bm25(terms, document)
         return min(self._bm25(terms, rest) / whole, 1.0) if whole else 1.0
@@ -394,7 +395,7 @@ class _Study:
 
     @property
     def _words(self) -> tuple[Counter[str], float, int]:
-        """How many of some documents hold each word, their mean length, and how many they are."""
+        """By word, the number of sampled documents with it; their mean length in tokens; and the sample's size."""
         if self._kept is None:
             documents = spread_evenly(self.dataset.store, self.dataset.ids(), _SAMPLE)
             tokens = [DEFAULT_ANALYZER.tokens(one.searchable) for one in documents]
@@ -406,12 +407,12 @@ class _Study:
 
 
 def _hits(answer: RetrievalContext) -> Sequence[Hit]:
-    """What was found, refused or not."""
+    """Return the hits, or the near misses of a refused answer."""
     return answer.refused.near_misses if answer.refused else answer.hits
 
 
 def _taken_out(dataset: Dataset) -> Iterator[tuple[Document, str, Document]]:
-    """Documents, a question out of each, and what is left: titles, first and other sentences in turn."""
+    """Yield documents with a question taken out of each, and the rest: titles, first and other sentences in turn."""
     kinds = cycle(("title", "first", "other"))
     for document in spread_evenly(dataset.store, dataset.ids(), MADE):
         kind, text = next(kinds), document.text
@@ -434,13 +435,13 @@ def _taken_out(dataset: Dataset) -> Iterator[tuple[Document, str, Document]]:
 
 
 def _is_calibrated(dataset: Dataset) -> bool:
-    """Whether what comes with Pointsman understands the dataset's scores."""
+    """Whether a built-in calibration fits the dataset's scores."""
     embedder = dataset.store.info.embedder
     return any(one.embedder == embedder for one in shipped())
 
 
 def _base(form: Form, rows: Sequence[_Asked]) -> tuple[Relevance, bool]:
-    """The calibration that comes with Pointsman for these scores, and whether it acts on this embedder."""
+    """Return the built-in calibration for these scores, and whether it applies to this embedder."""
     base = next(one for one in shipped() if one.form == form)
     background = rows[0].evidence.background
     if form == "words" or background is None or background.embedder == base.embedder:
@@ -451,7 +452,7 @@ def _base(form: Form, rows: Sequence[_Asked]) -> tuple[Relevance, bool]:
 def _fits(
     rows: Sequence[_Asked], *, labelled: bool
 ) -> tuple[list[Fit], list[Relevance], tuple[list[Relevance], list[Relevance]]]:
-    """A fit for each form of evidence, those adopted, and the same fitted to the other half, for each half."""
+    """Return a fit for each form of evidence, the adopted ones, and, for each half, these fitted to the other half."""
     fits: list[Fit] = []
     kept: list[Relevance] = []
     halves: tuple[list[Relevance], list[Relevance]] = ([], [])
@@ -459,7 +460,7 @@ def _fits(
     for form in _FORMS[rows[0].evidence.form or "words"]:
         base = _base(form, rows)
         if not labelled and base[1]:
-            continue  # what people have asked goes before what nobody has
+            continue  # a calibration fitted to people's questions takes precedence
         fit, fitted = _fitted(rows, form, base, labelled=labelled)
         fits.append(fit)
         if fit.adopted:
@@ -473,7 +474,7 @@ def _fits(
 def _fitted(
     rows: Sequence[_Asked], form: Form, base: tuple[Relevance, bool], *, labelled: bool
 ) -> tuple[Fit, Callable[[Sequence[int]], Relevance]]:
-    """The better one of two fits, whether it is better than what acts so far, and what fits it to some halves."""
+    """Return the better of two fits, compared with the current calibration, and a function that fits it to halves."""
     import numpy as np
 
     usual, acts = base
@@ -492,7 +493,7 @@ def _fitted(
     judged = [row for row in every if row.answered and len(row.relevant)]
     good = np.concatenate([row.relevant for row in judged])
     before = np.concatenate([_shown(usual, row) for row in judged]) if acts else np.full(len(good), good.mean())
-    # People's questions have more evidence in a document than those taken out of it: no slope may be fitted to that.
+    # People's questions have more evidence in a document than those taken out of it, so those must not fit slopes.
     tried = (stretched, all_coefficients) if labelled else (stretched,)
     ways = {way: _held_out(every, way) for way in tried}
     losses = {way: _losses(chances, good) for way, chances in ways.items()}
@@ -512,7 +513,7 @@ def _fitted(
 
 
 def _held_out(rows: Sequence[Prepared], fit: Callable[[Sequence[Prepared]], Relevance]) -> NDArray[np.float64]:
-    """The relevance of the hits of answered questions, each by a fit to the others."""
+    """Return the relevance of the hits of answered questions by cross-validation."""
     import numpy as np
 
     folds = np.empty(len(rows), int)
@@ -529,7 +530,7 @@ def _held_out(rows: Sequence[Prepared], fit: Callable[[Sequence[Prepared]], Rele
 
 
 def _shown(relevance: Relevance, row: Prepared) -> NDArray[np.float64]:
-    """The relevance of hits as an answer shows it."""
+    """Return the relevance of hits as an answer shows it."""
     import numpy as np
 
     return np.array(never_increasing(relevance.chances(row).tolist()), float)
@@ -544,7 +545,7 @@ def _losses(chances: NDArray[np.float64], good: NDArray[np.bool_]) -> NDArray[np
 
 
 def ece(chances: NDArray[np.float64], good: NDArray[np.bool_], bins: int = BINS) -> float:
-    """The calibration error: over bins of equal count, how far mean probability and share of relevant hits differ."""
+    """The calibration error: the mean gap between probability and share of relevant hits, over bins of equal count."""
     import numpy as np
 
     order: Any = np.argsort(chances, kind="stable")

@@ -191,8 +191,8 @@ def _pass_on(target: Backend, copied: _CopyState, store: Store, other: Store, re
             return ours
         copied = replace(copied, after=None)
     raise StoreError(
-        f"dataset {copied.name!r} is not the same in {target.url} as where it came from ({ours} here, {theirs} there); "
-        "copy it again while nobody writes to it"
+        f"dataset {copied.name!r} differs between its source ({ours}) and {target.url} ({theirs}); copy it again when "
+        "nothing writes to it"
     )
 
 

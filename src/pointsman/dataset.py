@@ -30,9 +30,9 @@ from pointsman.retrieval.background import (
     first_sentences,
     spread_evenly,
 )
-from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.branches import Question, SourceBranch
-from pointsman.retrieval.calibration import CosineSpread
+from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.pool import DEPTH
 from pointsman.retrieval.recipe import Recipe
 from pointsman.retrieval.relevance import shipped
@@ -46,7 +46,7 @@ from pointsman.retrieval.source import (
     Source,
 )
 from pointsman.store.base import NEAR, SCALES_OF, SPREAD_NOTE, WORDS_FIRST, Capability, EmptyStore, Look
-from pointsman.types import AddResult, Document, Hit, Provenance, Query
+from pointsman.types import AddResult, Document, Hit, Provenance, Query, check_top_k
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ LATER: Final = "later"
 Embed = bool | Literal["later"]
 """Whether documents are embedded when they are added."""
 
-_BATCH = 512  # documents embedded and committed together; what is committed is safe even if a long add is cut short
-_SOON = 64  # the same where searches wait for the vectors: two seconds of embedding
-_PATIENCE = 60.0  # seconds to wait for another process that is writing before a vector is given up
-_WRITTEN_IN = 0.2  # a script that has this share of a document's letters is one that it is written in
-_BATCH_CHARACTERS = 32_000_000  # a transaction, and what embedding it takes, must fit into memory
+_BATCH = 512  # documents embedded and committed together; committed batches survive an interrupted add
+SOON = 64  # the same while searches wait for vectors: two seconds of embedding
+PATIENCE = 60.0  # seconds to wait for another process that is writing
+_WRITTEN_IN = 0.2  # a document is written in every script that has at least this share of its letters
+_BATCH_CHARACTERS = 32_000_000  # a transaction, and the memory to embed it, must fit into RAM
 _BM25 = {"k1": 1.2, "b": 0.75}
 _SPREAD_LEAST = 64
 _SPREAD_AT = "cosine_spread_at"
@@ -157,26 +157,27 @@ class Dataset(Source):
         batch_size: int | None = None,
         on_commit: Callable[[AddResult], None] | None = None,
     ) -> AddResult:
-        """Add documents, or update those whose id is known; what is stored just so already costs nothing.
+        """Add documents, or update those whose id exists; documents already stored identically are skipped.
 
-        Documents are committed in batches. When this returns all of them are durable and searchable; if it is cut
-        short, the batches done are: of the documents given, as many as ``on_commit`` counted last need not be given
-        again (given again they are ``unchanged``). An id given twice counts once, the last time.
+        Documents are committed in batches. When this returns, all of them are durable and searchable; if it is
+        interrupted, the committed batches are. As many of the first documents as ``on_commit`` last counted need not be
+        added again (if they are, they are ``unchanged``). If an id repeats, its last document counts.
+
 
         Args:
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
-            vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder, brought to length 1;
-                embedded here unless given.
-            embed: with False, documents that come without vectors are stored without them; words alone find those.
-                With ``"later"`` too, but answers say how many vectors are still to come, until `embed` has made them;
-                where words are not searched, or the store cannot have vectors follow, that is the same as True.
-            existing: what happens to documents whose id is known: ``"update"`` them, ``"keep"`` what is stored (they
-                count as unchanged), or ``"refuse"`` the batch. Another process may add an id in between where a store
-                has many writers.
+            vectors: shape ``(number of documents, dimensions)``, by this dataset's embedder; scaled to length 1. By
+                default the documents are embedded here.
+            embed: with False, documents given without vectors are stored without them and found only by words.
+                ``"later"`` does the same, but answers report how many vectors are missing until `embed` has made them;
+                if words are not searched, or the store cannot add vectors later, it is the same as True.
+            existing: what happens to documents whose id exists: ``"update"`` them, ``"keep"`` the stored ones (counted
+                as unchanged), or ``"refuse"`` the batch. In a store with many writers, another process may add an id
+                in between.
             on_progress: called with the number of documents done since the last call.
-            batch_size: how many documents are embedded and committed together, at most 512 unless said otherwise, or
-                10,240 with ``vectors``; fewer where their texts have more than 32 million characters.
-            on_commit: called after each commit with what the call has done so far, in the order of the documents.
+            batch_size: maximum number of documents embedded and committed together; by default 512, or 10,240 with
+                ``vectors``. Batches of more than 32 million characters are split.
+            on_commit: called after each commit with the counts so far; documents are committed in order.
 
         Raises:
             InputError: a document or the vectors cannot be used, or an id exists and ``existing`` is ``"refuse"``; its
@@ -188,7 +189,7 @@ class Dataset(Source):
         total, position = AddResult(), 0
         most = (_BATCH if vectors is None else 20 * _BATCH) if batch_size is None else batch_size
         batches = _batches(documents, most)
-        first = next(batches, None)  # what cannot be read makes no dataset
+        first = next(batches, None)  # before the dataset is created: unreadable input must not create one
         if first is None and vectors is not None and len(vectors):
             raise InputError(f"{len(vectors)} vectors for no documents; give one row for each")
         if first is None:
@@ -200,7 +201,9 @@ class Dataset(Source):
             for batch in chain([first], batches):
                 rows = None if vectors is None else vectors[position : position + len(batch)]
                 if vectors is not None and len(vectors) < position + len(batch):
-                    raise InputError(f"{len(vectors)} vectors for more documents; give one row for each")
+                    raise InputError(
+                        f"{len(vectors)} vectors for more than {len(vectors)} documents; give one row for each"
+                    )
                 new = batch
                 if existing != "update":
                     new, rows = _new_ones(store, new, rows, existing)
@@ -217,18 +220,18 @@ class Dataset(Source):
         return total
 
     def embed(self, limit: int | None = None, *, on_progress: Callable[[int], None] | None = None) -> int:
-        """Give vectors to documents that have none: those added with ``embed="later"``, or with ``embed=False``.
+        """Embed documents that have no vector: those added with ``embed="later"`` or ``embed=False``.
 
-        They are committed in batches of 64, so what is cut short goes on where it was. Others may read and write
-        meanwhile: who changes a document changes it, and its vector comes in a later round. Several processes share
-        the work, since each takes documents at random.
+        Vectors are committed in batches of 64, so an interrupted call can be resumed. Others may read and write
+        meanwhile; documents changed in between are embedded in a later round. Several processes can share the work,
+        since each picks documents at random.
 
         Args:
-            limit: how many documents at most; all of them unless given.
+            limit: maximum number of documents; all by default.
             on_progress: called with the number of documents embedded since the last call.
 
         Returns:
-            How many got a vector.
+            The number of documents that received a vector.
 
         Raises:
             InputError: the dataset holds vectors of another embedder.
@@ -242,27 +245,27 @@ class Dataset(Source):
             self._check_embedder(store)
             random.shuffle(documents)
             count = 0
-            for batch in _batches(documents[: None if limit is None else limit - total], _SOON):
+            for batch in _batches(documents[: None if limit is None else limit - total], SOON):
                 vectors = self._document_embedder.embed_documents([document.searchable for document in batch])
-                with self.writing(_PATIENCE):
+                with self.writing(PATIENCE):
                     count += store.write(batch, vectors, self.embedder.name, stored_only=True).updated
                 self._measure_spread(store, embed=True)
                 if on_progress is not None:
                     on_progress(len(batch))
             total += count
             ids = {document.id for document in documents}
-            if not count and ids == stuck:  # twice the same, and none of them was still there when it was embedded
+            if not count and ids == stuck:  # the same documents twice, all changed or deleted while being embedded
                 break
             stuck = set() if count else ids
         return total
 
     async def aembed(self, limit: int | None = None, **options: Any) -> int:
-        """`embed`, awaited."""
+        """Async version of `embed`."""
         return await in_thread(partial(self.embed, limit, **options))
 
     @property
     def vectors_due(self) -> int:
-        """How many documents were added with ``embed="later"`` and have no vector yet; words alone find those."""
+        """The number of documents added with ``embed="later"`` that still lack a vector and are found only by words."""
         return self.store.statistics().vectors_due
 
     async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
@@ -271,7 +274,7 @@ class Dataset(Source):
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:
-        """Be the writer within the block: wait for other writing processes, and keep them out until it ends.
+        """Hold the writer lock within the block: wait for other writing processes, and keep them out until it ends.
 
         Without it, a write does not wait, and lets others write when it ends. Blocks may be nested, and several threads
         may be inside; the end of the last block releases the lock, and readers stay open. Waiting processes take turns,
@@ -328,7 +331,7 @@ class Dataset(Source):
         self,
         source: str,
         *,
-        hash: str | None = None,  # noqa: A002  (the citation's word)
+        hash: str | None = None,  # noqa: A002  (named like the citation's field)
         start: int = 0,
         end: int | None = None,
     ) -> SourceText:
@@ -368,7 +371,7 @@ class Dataset(Source):
         return [vectors.get(id_) for id_ in ids]
 
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
-        """All ids, or those of documents whose metadata has this ``source``, that match, or both."""
+        """Return all ids, or those of documents whose metadata has this ``source``, that match, or both."""
         return self.store.ids(source=source, filters=_parsed(filters))
 
     def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
@@ -489,7 +492,7 @@ class Dataset(Source):
         """
         if self.indexing_technique == "keyword":
             raise UnmetNeedError(f"dataset {self.name!r} has a keyword index only and stores no vectors")
-        look = Look(None, _direction(vector), checked(k), _parsed(filters))
+        look = Look(None, _direction(vector), check_top_k(k), _parsed(filters))
         store = self.store
         lists = store.search([look])[0]
         ranking = list(lists.rankings.get(NEAR, ()))[:k]
@@ -641,7 +644,7 @@ class Dataset(Source):
         """Open the dataset in this folder.
 
         Raises:
-            InputError: there is none.
+            InputError: the folder contains no dataset.
         """
         from pointsman.store.local.collection import read_manifest
 
@@ -747,7 +750,7 @@ class Dataset(Source):
         return result
 
     def _goes_words_first(self, store: Store) -> bool:
-        """Whether vectors are to follow their documents; that they do is noted for whoever searches.
+        """Return whether vectors are added after their documents; if so, record it in the store for searches.
 
         Raises:
             InputError: the dataset holds vectors of another embedder.
@@ -760,10 +763,10 @@ class Dataset(Source):
         return True
 
     def _check_embedder(self, store: Store) -> None:
-        """Refuse to add vectors to those of another embedder.
+        """Refuse to mix vectors of different embedders.
 
         Raises:
-            InputError: there are such.
+            InputError: the dataset holds vectors of another embedder.
         """
         stored_name = store.info.embedder
         if stored_name is not None and stored_name != self.embedder.name:
@@ -811,7 +814,7 @@ class Dataset(Source):
             background = background_of(store, self.embedder, spread.sigma, sample, questions, documents)
             new[BACKGROUND_NOTE] = background.to_json()
         elif BACKGROUND_NOTE in notes:
-            new[BACKGROUND_NOTE] = ""  # it is from half the documents; a search measures it again
+            new[BACKGROUND_NOTE] = ""  # measured on half as many documents; a search measures it again
         store.annotate(**new)
 
     def _likely_queries(self, store: Store, ids: Sequence[str]) -> NDArray[np.float32]:
@@ -831,7 +834,7 @@ def _scripts(documents: Sequence[Document]) -> dict[str, float]:
 
 
 def _writer(store: Store) -> AbstractContextManager[None]:
-    """Be the writer for several batches, if the store allows only one writer at a time."""
+    """Hold the writer lock for several batches, if the store allows only one writer at a time."""
     writer = getattr(store, "writer", None)
     return nullcontext() if writer is None else writer()
 
@@ -840,7 +843,7 @@ def _check_choices(existing: object, embed: object) -> None:
     """Check the options of `Dataset.add`.
 
     Raises:
-        InputError: there is no such choice.
+        InputError: an option has an unknown value.
     """
     if existing not in EXISTING:
         raise InputError(f"existing is one of {', '.join(EXISTING)}, not {existing!r:.80}")
@@ -908,7 +911,7 @@ class DatasetRetriever(BaseRetriever):
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """Return up to ``top_k`` hits, best first; a retriever only ranks, and never refuses."""
-        depth = checked(top_k) if self.method in {"bm25", "vector"} else max(DEPTH, checked(top_k))
+        depth = check_top_k(top_k) if self.method in {"bm25", "vector"} else max(DEPTH, check_top_k(top_k))
         recipe = Recipe({self.dataset.name: self.dataset}, top_k, self.method, depth=depth)
         return list(search_now(recipe, [Query.of(query)])[0].hits)
 

@@ -16,7 +16,6 @@ from pointsman.errors import InputError, PointsmanError, RetrievalError, Unknown
 from pointsman.models.chosen import model_for
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.budget import Budget
 from pointsman.retrieval.dispatch import Breaker, Deadline, Mode, Tasks, Threads, describe, run
 from pointsman.retrieval.fusion import METHODS
@@ -30,7 +29,7 @@ from pointsman.retrieval.relevance import Relevance, shipped
 from pointsman.retrieval.search import search, unanswered
 from pointsman.retrieval.source import Source
 from pointsman.settings import TASKS, Settings
-from pointsman.types import Decision, RetrievalContext
+from pointsman.types import Decision, RetrievalContext, check_top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -90,7 +89,7 @@ class Stages:
 
     def __post_init__(self) -> None:
         check_method(self.strategy)
-        checked(self.depth)
+        check_top_k(self.depth)
         Deadline(self.timeout)
         for stage in (self.reranker, *self.refiners):
             if stage is not None and not isinstance(stage, BaseRefiner):
@@ -160,7 +159,7 @@ class Engine:
     ) -> list[RetrievalContext]:
         deadline = Deadline(seconds)
         answers: dict[int, RetrievalContext] = {}
-        late = f"the {seconds} seconds of the whole request were spent before this question; ask it again"
+        late = f"the time limit of {seconds} seconds for the whole request ran out before this question; ask it again"
         for recipe, places in self._recipes(request, sources):
             for batch in [places] if seconds is None else _batches(places, request.queries):
                 queries = [request.queries[place] for place in batch]
@@ -209,7 +208,7 @@ class Engine:
         """
         if not recipe.strategy:
             raise error
-        note = f"strategy {recipe.strategy!r} failed; the plain search answers instead: {describe(error)}"
+        note = f"strategy {recipe.strategy!r} failed; plain search was used instead: {describe(error)}"
         log.warning("%s", note)
         plain = self.resolve(replace(request, strategy="hybrid"), sources)
         return replace(plain, method="auto", policy=self.stages.policy, notes=(*plain.notes, note))
@@ -307,6 +306,8 @@ class Engine:
             return False
         if settings.policy == "heuristic":
             return True
+        if self.models is None:
+            return False
         explicit = settings.origins.get("policy", "default") != "default"
         fitted = self.stages.policy is not None and self.stages.policy != measured()
         return not (explicit or fitted) and model_for(self.models, "hyde").llm is not None
@@ -443,12 +444,12 @@ class Engine:
         if strategy != "auto":
             reason = f"the reranker of the settings is for 'auto' and for rerank=True, not for {strategy!r}"
             return recipe.deciding("rerank", "none", "settings", reason)
-        kept = {name: recipe.fitted[name].reranking if name in recipe.fitted else None for name in recipe.sources}
-        reason = "; ".join(f"{name}: {one.reason if one else _UNMEASURED}" for name, one in kept.items())
-        measured_ones = [one for one in kept.values() if one is not None and one.adopted]
-        if len(measured_ones) < len(kept) or not kept:
+        gains = {name: recipe.fitted[name].reranking if name in recipe.fitted else None for name in recipe.sources}
+        reason = "; ".join(f"{name}: {gain.reason if gain else _UNMEASURED}" for name, gain in gains.items())
+        adopted_gains = [gain for gain in gains.values() if gain is not None and gain.adopted]
+        if len(adopted_gains) < len(gains) or not gains:
             return recipe.deciding("rerank", "none", "calibration", reason or "there is nothing to rerank")
-        price = max(one.milliseconds for one in measured_ones)
+        price = max(gain.milliseconds for gain in adopted_gains)
         if price > _affordable(request.effort):
             return recipe.deciding("rerank", "none", "request", f"{price:.0f} ms are beyond the effort; {reason}")
         from pointsman.retrieval.rerank.chosen import reranker_for
@@ -456,13 +457,13 @@ class Engine:
         try:
             reranker = reranker_for(self.settings)
         except PointsmanError as error:
-            note = f"rerank: the reranker of the settings cannot be used, the order is that without it: {error}"
+            note = f"rerank: the reranker of the settings cannot be used; the hits are not reranked: {error}"
             log.warning("%s", note)
             recipe = replace(recipe, notes=(*recipe.notes, note))
             return recipe.deciding("rerank", "none", "settings", str(error))
         assert reranker is not None, "the settings name one"
-        if {one.name for one in measured_ones} != {reranker.name}:
-            reason = f"{reranker.name} is in the settings, and another one was measured; {_REMEDY}; {reason}"
+        if {gain.name for gain in adopted_gains} != {reranker.name}:
+            reason = f"the settings name {reranker.name}, but another reranker was measured; {_REMEDY}; {reason}"
             return recipe.deciding("rerank", "none", "calibration", reason)
         recipe = replace(recipe, refiners=(reranker, *recipe.refiners))
         return recipe.deciding("rerank", reranker.name, "calibration", reason)
@@ -630,7 +631,7 @@ def _nothing_to_rerank(strategy: str, recipe: Recipe) -> str:
         return f"{strategy!r} was requested by name, and the offline reranker would replace its order"
     if strategy in {"bm25", "vector"}:
         return "a single list has nothing to be weighed against"
-    return "the calibrated sum of both scores is the fusion already"
+    return "the fusion already uses the calibrated sum of both scores"
 
 
 def _affordable(effort: EffortName | Limits) -> float:
@@ -645,7 +646,7 @@ def _affordable(effort: EffortName | Limits) -> float:
 
 
 def _shared_spread(sources: Sequence[Source]) -> Any:
-    from pointsman.retrieval.calibration import CosineSpread
+    from pointsman.retrieval.fusion import CosineSpread
 
     return CosineSpread.shared([source.cosine_spread for source in sources])
 

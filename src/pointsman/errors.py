@@ -149,7 +149,7 @@ class StorageFullError(StoreError):
         kept: what is safe nevertheless, in words; also part of the message.
     """
 
-    def __init__(self, message: str, kept: str = "what was acknowledged before is kept") -> None:
+    def __init__(self, message: str, kept: str = "earlier acknowledged writes are kept") -> None:
         super().__init__(message)
         self.kept = kept
 

@@ -1,8 +1,8 @@
-"""Bringing a dataset in step with files and folders: what is new or changed goes in, what is gone goes out.
+"""Synchronises a dataset with files and folders: new and changed passages are stored, vanished ones are deleted.
 
-Words come first: passages are committed as they are read, a second after one another, and found by their words from
-then on. Their vectors follow, in batches of their own, and until all of them are there answers say how many are still
-to come. Whatever ends it, what was committed stays; the next indexing embeds what is left.
+Words come first: passages are committed about once a second as they are read, and are found by their words from then
+on. Vectors follow in separate batches; until all exist, answers report how many are missing. Committed passages are
+kept even if indexing is interrupted; the next run embeds the rest.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from pointsman.dataset import PATIENCE, SOON
 from pointsman.errors import MissingDependencyError
 from pointsman.ingest import FileLimits, FileReader, FoundFile, Ingested, Problem, Sync, find_files
 from pointsman.ingest.chunk import MAX_TOKENS, OVERLAP
@@ -25,26 +26,23 @@ if TYPE_CHECKING:
 
     from pointsman.dataset import Dataset
 
-_BATCH = 64
-"""Passages that are embedded and committed together where words are not searched: two seconds of embedding."""
-
 _WORDS_BATCH = 1000
-"""Passages that are committed together where words are."""
+"""Passages committed together in a dataset that searches words."""
 
 _SECONDS = 1.0
-"""After so long what was read is committed, however little it is."""
+"""Seconds after which passages are committed even if there are few."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far indexing is.
+    """The progress of indexing.
 
     Attributes:
-        passages: that are done: committed, or stored just so before.
-        expected: passages in all, as far as the files read until now tell; None at the beginning.
-        path: the file that is being read; empty at the end.
-        vectors: that were made since the files are read.
-        vectors_due: those that are still to come then.
+        passages: passages done: committed, or already stored unchanged.
+        expected: estimated total of passages, from the files read so far; None at the beginning.
+        path: the file being read; empty at the end.
+        vectors: vectors made since all files were read.
+        vectors_due: vectors still missing since then.
     """
 
     passages: int
@@ -60,14 +58,14 @@ Progress = Callable[[IndexProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What indexing did.
+    """The result of indexing.
 
     Attributes:
         files: number of files read.
-        passages: by outcome.
-        deleted: passages whose file, or place in it, is gone.
+        passages: number of passages by outcome.
+        deleted: number of deleted passages, whose file, or place in it, is gone.
         problems: files, and parts of files, that were not indexed, and why.
-        vectors_due: documents of the dataset whose vector is still to come; words alone find those.
+        vectors_due: documents of the dataset that still lack a vector and are found only by words.
     """
 
     files: int
@@ -78,15 +76,15 @@ class IndexReport:
 
     @property
     def nothing_read(self) -> bool:
-        """Whether there were problems and no passage."""
+        """Whether there were problems and no passages."""
         return bool(self.problems) and self.passages == AddResult()
 
 
 class IndexingInterrupted(KeyboardInterrupt):
-    """Ctrl-C while indexing; ``report`` says what is kept. Indexing the same paths again goes on from there."""
+    """Ctrl-C during indexing; ``report`` says what is kept. Indexing the same paths again continues from there."""
 
     def __init__(self, report: IndexReport) -> None:
-        due = f", the vectors of {report.vectors_due} are still to come" if report.vectors_due else ""
+        due = f", {report.vectors_due} without a vector yet" if report.vectors_due else ""
         super().__init__(f"{report.passages.added + report.passages.updated} passages are kept{due}")
         self.report = report
 
@@ -101,27 +99,27 @@ def index_paths(
     limits: FileLimits | None = None,
     on_progress: Progress | None = None,
 ) -> IndexReport:
-    """Make a dataset hold just what is under ``paths`` now; other paths indexed into it before stay as they are.
+    """Synchronise a dataset with the current contents of ``paths``; other paths indexed into it are left unchanged.
 
-    Each passage remembers the path it was indexed under in ``metadata["root"]``, so only passages of these very paths
-    are taken out when their file, or their place in it, is gone. Passages are committed in small batches and found by
-    their words from then on; when all are there, whatever has no vector gets it, also what an earlier run has left. A
-    file that cannot be read, or costs more than it may, is reported, keeps what is stored of it, and never stops the
-    others.
+    Each passage records the path it was indexed under in ``metadata["root"]``, so only passages of these exact paths
+    are deleted when their file, or their place in it, is gone. Passages are committed in small batches and found by
+    their words from then on; after the last one, all documents without a vector are embedded, including those left by
+    an earlier run. A file that cannot be read, or exceeds a limit, is reported, keeps its stored passages, and never
+    stops the others.
 
     Args:
-        dataset: where to.
+        dataset: the dataset to update.
         paths: files and folders.
         hidden: whether to read files and folders whose name starts with a dot.
         max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480.
         overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``.
-        limits: what reading one file may cost.
+        limits: limits for reading one file.
         on_progress: see `Progress`.
 
     Raises:
         InputError: a path does not exist, or a size is out of range.
         LockedError: another process has been writing to the dataset for a minute.
-        IndexingInterrupted: Ctrl-C; what was committed until then stays.
+        IndexingInterrupted: Ctrl-C; committed passages are kept.
     """
     roots = [str(Path(path).resolve()) for path in paths]
     stored = (document for document in dataset if document.metadata.get("root") in roots)
@@ -145,29 +143,29 @@ def watch_paths(
 ) -> Iterator[IndexReport]:
     """Index files and folders, and follow all changes in them until Ctrl-C, or until ``stop`` is set.
 
-    Changes that come within a fifth of a second of each other, up to two seconds of them, are one round. A round reads
-    the files that have changed or are new, and takes out what is gone; the others are not looked at. Between rounds
-    vectors are made, as long as nothing changes, and other processes may write to the dataset.
+    Changes less than a fifth of a second apart, within two seconds at most, form one round. A round reads new and
+    changed files and deletes the passages of vanished ones; other files are not read. Between rounds, vectors are made
+    as long as nothing changes, and other processes may write to the dataset.
 
     Args:
-        dataset: where to.
-        paths: see `index_paths`, as for those that follow.
-        hidden: see there.
-        max_tokens: see there.
-        overlap: see there.
-        limits: see there.
-        on_progress: see there.
-        stop: ends watching from another thread.
+        dataset: the dataset to update.
+        paths: see `index_paths`.
+        hidden: see `index_paths`.
+        max_tokens: see `index_paths`.
+        overlap: see `index_paths`.
+        limits: see `index_paths`.
+        on_progress: see `Progress`.
+        stop: an event that ends watching from another thread.
 
     Yields:
-        A report of the first indexing, and of each round: words find what was read. Another one, when the last vector
-        that was still to come is there.
+        A report of the first indexing and of each round, when its passages are found by words; and one when the last
+        missing vector has been made.
 
     Raises:
         InputError: a path does not exist, or a size is out of range.
         LockedError: another process has been writing to the dataset for a minute.
-        IndexingInterrupted: Ctrl-C while something was indexed; what was committed until then stays.
-        KeyboardInterrupt: Ctrl-C while nothing was.
+        IndexingInterrupted: Ctrl-C during indexing; committed passages are kept.
+        KeyboardInterrupt: Ctrl-C between rounds.
         MissingDependencyError: the package ``watchfiles`` is not installed.
     """
     try:
@@ -182,9 +180,9 @@ def watch_paths(
     )  # fmt: skip
     before: set[str] | None = None
     run: _Run | None = None
-    for changes in events:  # the first ones are none: the folders are watched from here on, so nothing falls in between
+    for changes in events:  # the first set is empty: watching starts before the first indexing, so no change is missed
         if not changes and before is not None:
-            if run is not None and run.vectors_due and run.embed(_BATCH):
+            if run is not None and run.vectors_due and run.embed(SOON):
                 yield IndexReport(0, AddResult(), 0, ())
             continue
         found = list(find_files(roots, hidden=hidden))
@@ -199,13 +197,9 @@ def watch_paths(
             found, stored = [*files, *_explaining(found, gone)], _stored_of(dataset, sources, roots)
         before = now
         run = _Run(dataset, roots, found, stored, on_progress or (lambda _: None))
-        with dataset.writing(_PATIENCE), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
+        with dataset.writing(PATIENCE), FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:
             run.index(reader)
         yield run.report()
-
-
-_PATIENCE = 60.0
-"""Seconds to wait for another process that is writing."""
 
 
 class _Visible:
@@ -227,7 +221,7 @@ def _changed(found: Iterable[FoundFile | Problem], paths: Collection[str]) -> li
 
 
 def _explaining(found: Iterable[FoundFile | Problem], gone: Collection[str]) -> list[Problem]:
-    """The problems because of which files seem to be gone: theirs, or of a folder that they are in."""
+    """Return the problems that make files seem to be gone: their own, or those of a folder that contains them."""
     problems = (item for item in found if isinstance(item, Problem))
     return [one for one in problems if one.path == "." or any(f"{id_}/".startswith(f"{one.path}/") for id_ in gone)]
 
@@ -253,10 +247,10 @@ class _Run:
         self._sync = Sync(stored)
         self._problems = [item for item in items if isinstance(item, Problem)]
         for problem in self._problems:
-            self._sync.changed(Ingested(problem.path, problems=(problem,)))  # keeps what is stored of it
+            self._sync.changed(Ingested(problem.path, problems=(problem,)))  # keeps its stored passages
         self._files = [item for item in items if isinstance(item, FoundFile)]
         self._bytes = sum(file.size for file in self._files)
-        self._batch = _BATCH if dataset.indexing_technique == "vector" else _WORDS_BATCH
+        self._batch = SOON if dataset.indexing_technique == "vector" else _WORDS_BATCH
         self._waiting: list[Document] = []
         self._committed = monotonic()
         self._passages = AddResult()
@@ -265,13 +259,13 @@ class _Run:
         self._path = ""
 
     def index(self, reader: FileReader) -> None:
-        """Store what is new, and take out what is gone."""
+        """Store new and changed passages, and delete vanished ones."""
         with self._interruptible():
             self._index(reader)
             self.vectors_due = self._dataset.vectors_due
 
     def embed(self, limit: int | None = None) -> bool:
-        """Make vectors for what has none, at most ``limit``; whether the last one is there."""
+        """Embed at most ``limit`` documents without a vector; return whether none is left."""
         with self._interruptible():
             self._tell()
             if self.vectors_due:
@@ -305,13 +299,13 @@ class _Run:
             self._bytes_done, self._bytes_of_file = self._bytes_done + file.size, 0
         self._commit()
         if gone := self._sync.gone():
-            with self._dataset.writing(_PATIENCE):
+            with self._dataset.writing(PATIENCE):
                 self._deleted = self._dataset.delete(gone)
         self._path = ""
         self._tell()
 
     def report(self) -> IndexReport:
-        """What was done until now."""
+        """Return the results so far."""
         return IndexReport(self._read, self._passages, self._deleted, tuple(self._problems), self.vectors_due)
 
     def _take(self, part: Ingested, root: str) -> None:
@@ -328,7 +322,7 @@ class _Run:
     def _commit(self) -> None:
         batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
         if batch:
-            with self._dataset.writing(_PATIENCE):
+            with self._dataset.writing(PATIENCE):
                 self._passages += self._dataset.add(batch, embed="later")
             self._done += len(batch)
             self._committed = monotonic()

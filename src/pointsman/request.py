@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, NewType, Self, TypedDict
 
-from pointsman.errors import InputError
+from pointsman.errors import InputError, UnknownNameError
 from pointsman.filters import Filter, parse_filter
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.dispatch import Deadline
-from pointsman.retrieval.effort import EffortName, Limits, check_effort
+from pointsman.retrieval.effort import EFFORTS, EffortName, Limits
 from pointsman.retrieval.refine import BaseRefiner
-from pointsman.types import Query
+from pointsman.types import Query, check_top_k
 
 RegisteredStrategy = NewType("RegisteredStrategy", str)
 """The name of a strategy that the user has registered: ``RegisteredStrategy("abbreviations")``."""
@@ -139,7 +138,7 @@ class SearchRequest:
         return cls(tuple([Query.of(text, parsed) for text in several]), k, **values)
 
     def __post_init__(self) -> None:
-        checked(self.k)
+        check_top_k(self.k)
         if not isinstance(self.strategy, str):
             raise InputError(f"strategy is a name such as 'auto' or 'hybrid', not {self.strategy!r:.80}")
         for name in ("rerank", "refuse"):
@@ -153,14 +152,15 @@ class SearchRequest:
             isinstance(least, int | float) and not isinstance(least, bool) and 0 <= least <= 1
         ):
             raise InputError(f"min_relevance is a probability from 0 to 1, or None, not {least!r:.80}")
-        covered = self.coverage
-        if covered is not None and not (
-            isinstance(covered, int | float) and not isinstance(covered, bool) and 0 < covered < 1
+        coverage = self.coverage
+        if coverage is not None and not (
+            isinstance(coverage, int | float) and not isinstance(coverage, bool) and 0 < coverage < 1
         ):
-            raise InputError(f"coverage is a probability above 0 and below 1, or None, not {covered!r:.80}")
+            raise InputError(f"coverage is a probability above 0 and below 1, or None, not {coverage!r:.80}")
         if not isinstance(self.spelling, bool):
             raise InputError(f"spelling is True or False, not {self.spelling!r:.80}")
-        check_effort(self.effort)
+        if not isinstance(self.effort, Limits) and self.effort not in EFFORTS:
+            raise UnknownNameError("effort", str(self.effort), EFFORTS)
         Deadline(self.timeout)
 
     @property

@@ -1,7 +1,7 @@
-"""Whether a reranker gains on a dataset: what `pointsman tune` and `calibrate` measure before `auto` takes it.
+"""Measures whether a reranker improves a dataset's results, before `auto` uses it (`pointsman tune`, `calibrate`).
 
-Nothing is fitted: the first hits of a search are reranked, and nDCG@10 is compared question by question. So every
-question is one that was left out.
+The first hits of a search are reranked, and nDCG@10 is compared question by question. Nothing is fitted, so every
+question is held out.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 FEWEST: Final = 20
-"""Questions below which no gain is believed."""
+"""The minimum number of questions for a measured gain to count."""
 
 MOST: Final = 300
-"""Questions that are reranked at most: each costs a search and a reranking."""
+"""The maximum number of questions; each costs a search and a reranking."""
 
 _CUTOFF: Final = 10
-_FAILURES: Final = 3  # after so many it is left alone: each may have taken its whole timeout
-_Z: Final = 1.645  # a gain counts from where the one-sided 95 % interval leaves zero behind
+_FAILURES: Final = 3  # after this many, measuring stops: each failure may have taken the whole timeout
+_Z: Final = 1.645  # a gain counts if its one-sided 95 % interval lies above zero
 
 Grades = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A question with its first hits as they are without the reranker, and the grades of documents by id."""
+    """A question with its first hits before reranking, and the grades of documents by id."""
 
     query: Query
     hits: tuple[Hit, ...]
@@ -52,14 +52,14 @@ class Judged:
 
 
 def measured_reranking(engine: Engine, questions: Iterable[Judged], kind: str) -> Reranking | None:
-    """Whether the reranker of the engine's settings gains on these questions; None where they name none.
+    """Measure the reranker named in the engine's settings on these questions; returns None if no reranker is named.
 
-    One that cannot be opened, and one that fails on three questions, is not adopted, and the answer says why.
+    A reranker that cannot be opened, or fails on three questions, is not adopted; the result says why.
 
     Args:
-        engine: whose settings.
-        questions: with their hits.
-        kind: what they are, in words: ``"labelled questions"``.
+        engine: provides the settings.
+        questions: the questions with their hits.
+        kind: the kind of questions in words, such as ``"labelled questions"``.
     """
     setting = engine.settings.reranker
     try:
@@ -70,7 +70,7 @@ def measured_reranking(engine: Engine, questions: Iterable[Judged], kind: str) -
 
 
 def labelled_questions(engine: Engine, dataset: Dataset, queries: Mapping[str, str], qrels: Grades) -> Iterator[Judged]:
-    """Labelled questions with the first hits of ``auto`` as the engine has it, an even sample of them."""
+    """Yield an even sample of the labelled questions, each with its first hits by the engine's ``auto``."""
     graded = {query: grades for query, grades in qrels.items() if query in queries}
     present = dataset.store.keys(sorted({name for grades in graded.values() for name in grades}))
     good = {
@@ -84,11 +84,11 @@ def labelled_questions(engine: Engine, dataset: Dataset, queries: Mapping[str, s
 
 
 def without_models(dataset: Dataset, policy: Policy | None = None) -> Engine:
-    """A dataset's engine as ``auto`` has it: with a language model the wording of a question would choose the strategy.
+    """Return a dataset's engine without language models; with one, a question's wording would choose the strategy.
 
     Args:
-        dataset: whose engine.
-        policy: instead of its own.
+        dataset: the dataset whose engine is copied.
+        policy: replaces the engine's own policy.
     """
     engine = dataset.engine
     stages = engine.stages if policy is None else replace(engine.stages, policy=policy)
@@ -96,7 +96,7 @@ def without_models(dataset: Dataset, policy: Policy | None = None) -> Engine:
 
 
 def first_hits(engine: Engine, dataset: Dataset, text: str) -> tuple[Query, tuple[Hit, ...]]:
-    """What ``auto`` would hand to a reranker: the question as it is searched for, and the first hits."""
+    """Return what ``auto`` would pass to a reranker: the transformed question and its first hits."""
     answer = engine.search(SearchRequest.of(text, MAX_CANDIDATES, {"rerank": False, "refuse": False}), [dataset])
     return answer.query, answer.hits
 
@@ -139,7 +139,7 @@ def _compared(reranker: BaseReranker, questions: Iterable[Judged], kind: str) ->
 
 
 def ndcg(ranking: Sequence[K], grades: Mapping[K, int], k: int = _CUTOFF) -> float:
-    """nDCG@k of a ranking; the grade is the gain.
+    """Return nDCG@k of a ranking, with the grade as gain.
 
     >>> ndcg(["a", "b"], {"b": 1})
     0.6309297535714575
@@ -152,7 +152,7 @@ def _gain(grades: Sequence[int]) -> float:
 
 
 def lower_end(gains: Sequence[float]) -> float:
-    """The lower end of the one-sided 95 % interval of a mean gain."""
+    """Return the lower end of the one-sided 95 % interval of a mean gain."""
     mean = sum(gains) / len(gains)
     variance = sum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1)
     return mean - _Z * math.sqrt(variance / len(gains))

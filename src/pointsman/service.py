@@ -13,7 +13,7 @@ from pointsman.models.base import as_embedder
 from pointsman.models.chosen import ChosenLLM, SettingsModels, model_for
 from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest
-from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.foreign import SimilarityRetriever
 from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.rerank.foreign import as_refiner
@@ -21,7 +21,7 @@ from pointsman.retrieval.retrievers import VectorRetriever
 from pointsman.retrieval.source import Source
 from pointsman.settings import TASKS, Settings
 from pointsman.trace import Span, Trace
-from pointsman.types import Hits, Query
+from pointsman.types import Hits, Query, check_top_k
 
 if TYPE_CHECKING:
     from pointsman.filters import Filter
@@ -220,9 +220,9 @@ class EnhancedRetrievalService:
         """
         if _is_ours(store):
             return None
-        can = {name: callable(getattr(store, name, None)) for name in ("sequence", "changes", "fetch", "search")}
+        has_method = {name: callable(getattr(store, name, None)) for name in ("sequence", "changes", "fetch", "search")}
         lists: dict[str, BaseRetriever] = {}
-        if can["sequence"] and can["changes"] and can["fetch"]:
+        if has_method["sequence"] and has_method["changes"] and has_method["fetch"]:
             from pointsman.store.local.bm25 import BM25IndexManager
 
             settings = self.config
@@ -234,7 +234,7 @@ class EnhancedRetrievalService:
                 bm25_auto_sync=settings.bm25_auto_sync,
             )
             lists["bm25"] = Bm25Retriever(self.bm25_manager)
-        if can["search"] and can["fetch"]:
+        if has_method["search"] and has_method["fetch"]:
             if self.embedding_service is None:
                 raise InputError(f"searching the vectors of {type(store).__name__} needs an embedding_service")
             lists["vector"] = VectorRetriever(store, store, self.embedding_service)
@@ -303,7 +303,7 @@ class Bm25Retriever(BaseRetriever):
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
         """Return at most ``top_k`` hits with raw BM25 scores, best first."""
         query = Query.of(query)
-        filters, depth = query.filters, checked(top_k)
+        filters, depth = query.filters, check_top_k(top_k)
         while True:
             hits = self.manager.search(query.text, depth)
             matching = hits if filters is None else [hit for hit in hits if filters.matches(hit.document.fields)]

@@ -1,7 +1,7 @@
-"""Settings: one frozen, validated object out of code, environment and one file (I6).
+"""Settings: one frozen, validated object from code, environment and one file (I6).
 
-Nothing reads settings behind a caller's back: whoever wants them asks for `Settings.load` and hands the object on.
-They are data. What is built from them, such as language models, is built above.
+No module reads settings implicitly: callers use `Settings.load` and pass the object on. Settings are plain data;
+objects built from them, such as language models, are built in higher layers.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ log = logging.getLogger(__name__)
 FILE: Final = "pointsman.toml"
 PREFIX: Final = "POINTSMAN_"
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
-"""Names the file, where it is not the one in the working directory."""
+"""The variable that names the file, if it is not the one in the working directory."""
 
 _NO_SETTINGS: Final = frozenset(
     {CONFIG_VARIABLE, f"{PREFIX}API_KEY", f"{PREFIX}CACHE", f"{PREFIX}TEST_DATA", f"{PREFIX}SERVE"}
 )
-"""Variables that are Pointsman's and no settings."""
+"""Variables of Pointsman that are not settings."""
 
 _LARGEST_FILE: Final = 1_000_000  # bytes; a file of settings has some hundred
 _LARGEST_NUMBER: Final = 1e9  # no setting means anything beyond; NaN and infinity fail the comparison too
 
 PROVIDERS: Final = ("openai", "dashscope", "openai_compatible")
 TASKS: Final = ("hyde", "query2doc", "decomposition", "compression")
-"""What has a language model of its own; everything else uses the ``general`` one."""
+"""The tasks that can have their own language model; all others use the ``general`` one."""
 
 VARIANTS: Final = ("original", "synonym", "paraphrase", "correction")
 
@@ -52,18 +52,18 @@ _URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", re.IGNORECASE)
 RERANKER: Final = re.compile(
     r"onnx:(?P<folder>.+)|(?:(?P<api>cohere|jina|tei):)?(?:(?P<model>\S+)@)?(?P<url>https?://\S+)"
 )
-"""How a setting names a reranker."""
+"""The pattern of a setting that names a reranker."""
 _USER_INFO = re.compile(r"://[^\s/]*@")  # an address that holds a user's name and perhaps a password
 
 
-# ── what a value may be ──────────────────────────────────────────────────────────────────────────────────────────────
+# ── valid values ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Check = Callable[[Any], Any]
-"""Gives the value in its proper type; a ValueError says what it ought to be."""
+"""Returns the value in its proper type; raises a ValueError that describes valid values."""
 
 
 class _HiddenError(ValueError):
-    """What is wrong with a value that may be a secret and is not repeated."""
+    """An invalid value that may be a secret and is not repeated in the message."""
 
 
 def _flag(value: Any) -> bool:
@@ -161,7 +161,7 @@ def _or_empty(check: Callable[[str], str]) -> Check:
 
 
 def _variable(value: str) -> str:
-    if not _VARIABLE.fullmatch(value):  # somebody has put the key itself there, most likely
+    if not _VARIABLE.fullmatch(value):  # probably the key itself instead of a variable's name
         raise _HiddenError("the name of an environment variable in capitals, such as MY_API_KEY, not the key itself")
     return value
 
@@ -194,35 +194,37 @@ def _setting(default: Any, check: Check, about: str, *, shown: bool = True) -> A
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that can be configured, with its default (I6).
+    """All settings with their defaults (I6).
 
-    `load` fills it from everywhere; built directly, only what is given counts. Either way every value is checked.
-    `describe` tells what each setting is for.
+    `load` fills it from all origins; the constructor uses only its arguments. Both check every value. `describe`
+    explains each setting.
 
     Raises:
-        InputError: a value cannot be used; it names the setting, where it comes from, the value and what it may be.
+        InputError: a value is invalid; the message names the setting, its origin, the value and the valid ones.
     """
 
     enable_reranker_by_default: bool = _setting(True, _flag, "rerank unless a search says otherwise")
 
     bm25_index_path: str = _setting(
-        "./data/bm25_index", _path, "the folder of the keyword index over a vector store that keeps none itself"
+        "./data/bm25_index", _path, "folder of the keyword index for a vector store that has none"
     )
-    bm25_k1: float = _setting(1.2, _between(0), "that index's term frequency saturation")
-    bm25_b: float = _setting(0.75, _between(0, 1), "that index's length normalisation")
+    bm25_k1: float = _setting(1.2, _between(0), "term frequency saturation of that index")
+    bm25_b: float = _setting(0.75, _between(0, 1), "length normalisation of that index")
     bm25_auto_sync: bool = _setting(True, _flag, "update that index before every search")
 
-    default_retrieval_strategy: str = _setting("auto", _name, "what a search for 'auto' does: choose, or this one")
+    default_retrieval_strategy: str = _setting(
+        "auto", _name, "what 'auto' means: choose by the query, or this strategy"
+    )
     enable_strategy_auto_selection: bool = _setting(
-        True, _flag, "choose the strategy by the query; if not, 'auto' means hybrid"
+        True, _flag, "choose the strategy by the query; if false, 'auto' means hybrid"
     )
 
     hyde_llm_provider: str = _setting("dashscope", _provider, "provider of the model that writes hypothetical answers")
-    hyde_model: str = _setting("qwen-plus", _text, "by which model")
-    hyde_temperature: float = _setting(0.0, _between(0, 2), "how freely")
+    hyde_model: str = _setting("qwen-plus", _text, "model that writes them")
+    hyde_temperature: float = _setting(0.0, _between(0, 2), "its temperature")
 
     query2doc_num_expansions: int = _setting(3, _count(20), "number of additional queries to write")
-    query2doc_llm_provider: str = _setting("dashscope", _provider, "who writes them")
+    query2doc_llm_provider: str = _setting("dashscope", _provider, "provider of the model that writes them")
 
     decomposition_llm_provider: str = _setting(
         "dashscope", _provider, "provider of the model that decomposes questions"
@@ -231,35 +233,33 @@ class Settings:
 
     multi_query_variants: tuple[str, ...] = _setting(VARIANTS, _variants, "kinds of query variants made by rules")
 
-    compression_llm_provider: str = _setting("dashscope", _provider, "who compresses")
-    compression_max_length: int = _setting(1000, _count(1_000_000), "characters of all excerpts together")
-    compression_rerank: bool = _setting(True, _flag, "rerank what was compressed")
+    compression_llm_provider: str = _setting("dashscope", _provider, "provider of the model that compresses texts")
+    compression_max_length: int = _setting(1000, _count(1_000_000), "maximum characters of all excerpts together")
+    compression_rerank: bool = _setting(True, _flag, "rerank the compressed texts")
 
-    llm_provider: str = _setting(
-        "", _or_empty(_provider), "the language model of everything whose own provider is not set"
-    )
+    llm_provider: str = _setting("", _or_empty(_provider), "provider for all tasks whose own provider is not set")
     llm_model: str = _setting("", _or_empty(_text), "its model; empty: the provider's default")
-    llm_base_url: str = _setting("", _or_empty(_url), "the address where a provider is openai_compatible")
+    llm_base_url: str = _setting("", _or_empty(_url), "server address if a provider is openai_compatible")
     llm_api_key_env: str = _setting(
-        "", _or_empty(_variable), "the environment variable with the key; empty: the provider's default"
+        "", _or_empty(_variable), "environment variable with the key; empty: the provider's default"
     )
-    llm_timeout: float = _setting(30.0, _seconds, "seconds for one answer of a language model")
+    llm_timeout: float = _setting(30.0, _seconds, "time limit in seconds for one language model answer")
 
     reranker: str = _setting(
         "",
         _or_empty(_reranker),
-        "a reranker, onnx:DIRECTORY or [cohere:|jina:|tei:][MODEL@]URL: for 'auto' where tune or calibrate show a gain",
+        "onnx:DIRECTORY or [cohere:|jina:|tei:][MODEL@]URL; 'auto' uses it where tune or calibrate finds a gain",
     )
     reranker_api_key_env: str = _setting(
-        "", _or_empty(_variable), "the environment variable with its key; empty: it needs none"
+        "", _or_empty(_variable), "environment variable with its key; empty: no key needed"
     )
-    reranker_timeout: float = _setting(10.0, _seconds, "seconds for one reranking")
+    reranker_timeout: float = _setting(10.0, _seconds, "time limit in seconds for one reranking")
 
-    workspace: str = _setting(".pointsman", _place, "the folder of datasets, or the URL of a server", shown=False)
-    embedder: str = _setting("default", _text, "the embedder: default, onnx:DIR, openai:MODEL@URL …")
-    timeout: float = _setting(30.0, _seconds, "seconds for a whole search")
+    workspace: str = _setting(".pointsman", _place, "folder of datasets, or URL of a server", shown=False)
+    embedder: str = _setting("default", _text, "default, onnx:DIR, openai:MODEL@URL …")
+    timeout: float = _setting(30.0, _seconds, "time limit in seconds for a whole search")
     policy: str = _setting(
-        "measured", _one_of("measured", "heuristic"), "how 'auto' chooses: as measured best, or by the query's look"
+        "measured", _one_of("measured", "heuristic"), "how 'auto' chooses: by measurements, or by the query's form"
     )
 
     def __post_init__(self) -> None:
@@ -271,28 +271,28 @@ class Settings:
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Where each value comes from: ``"default"``, ``"argument"``, a variable's name, or the file and the key in it.
+        """The origin of each value: ``"default"``, ``"argument"``, a variable's name, or the file and the key in it.
 
-        Built directly, a value that differs from its default is an argument.
+        In an object built by the constructor, values that differ from their defaults are arguments.
         """
         result: Mapping[str, str] = self.__dict__["_origins"]
         return result
 
     @classmethod
     def load(cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:
-        """Settings from everywhere, the first that has one: arguments, environment, file, default.
+        """Load settings; for each, the first of these that has a value wins: arguments, environment, file, default.
 
         Args:
-            path: the file, in TOML: settings at its top or in a table ``[pointsman]``. Unless given, the one that
+            path: the file, in TOML: settings at its top or in a table ``[pointsman]``. By default the one that
                 ``POINTSMAN_CONFIG`` names, or ``pointsman.toml`` in the working directory if there is one.
-            environ: the environment; that of this process unless given. ``POINTSMAN_BM25_K1`` sets ``bm25_k1``; lists
-                are separated by commas; an empty variable counts as none. A ``POINTSMAN_`` variable that is no setting
+            environ: the environment; by default that of this process. ``POINTSMAN_BM25_K1`` sets ``bm25_k1``; lists are
+                separated by commas; an empty variable counts as unset. A ``POINTSMAN_`` variable that is not a setting
                 is logged.
             overrides: settings by name.
 
         Raises:
-            InputError: a value cannot be used, a name in the file or in ``overrides`` is no setting, or the file
-                cannot be read.
+            InputError: a value is invalid, a name in the file or in ``overrides`` is not a setting, or the file cannot
+                be read.
         """
         environ = os.environ if environ is None else environ
         by_name = {item.name: item for item in fields(cls)}
@@ -320,7 +320,7 @@ class Settings:
         return settings
 
     def updated(self, **changes: Any) -> Self:
-        """A copy with these changed; the others keep their origins.
+        """Return a copy with these values changed; the others keep their origins.
 
         Raises:
             InputError: as in `load`.
@@ -334,15 +334,15 @@ class Settings:
         return settings
 
     def llm(self, task: str = "general", environ: Mapping[str, str] | None = None) -> LLMSpec:
-        """Which language model a task is to use, and why there is none if there is none. Nothing is loaded or asked.
+        """Return the language model for a task, or the reason why there is none. Nothing is loaded or called.
 
-        A task's own provider counts where it is set, then ``llm_provider`` (``llm_base_url`` alone means
-        ``openai_compatible``), then the default of the task's own. ``hyde_model`` is for HyDE alone, and its default
-        for DashScope alone; other models come from ``llm_model``, or are the provider's usual one.
+        The task's own provider applies if it is set, then ``llm_provider`` (``llm_base_url`` alone means
+        ``openai_compatible``), then the default of the task's own provider. ``hyde_model`` applies only to HyDE, and
+        its default only to DashScope; other models come from ``llm_model``, or are the provider's usual one.
 
         Args:
             task: one of `TASKS`, or ``"general"``.
-            environ: where keys are looked for; the environment of this process unless given.
+            environ: the environment with the keys; by default that of this process.
 
         Raises:
             InputError: there is no such task.
@@ -368,7 +368,7 @@ class Settings:
         return spec
 
     def _provider(self, task: str) -> tuple[str, str]:
-        """The provider of a task, and the setting that says so."""
+        """Return the provider of a task, and the setting that determines it."""
         own = f"{task}_llm_provider"
         if task in TASKS and self.origins[own] != "default":
             return getattr(self, own), own
@@ -400,17 +400,17 @@ def _came_from(settings: Settings, origins: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LLMSpec:
-    """A language model by its description; it holds no key, only the name of the variable that does.
+    """The description of a language model; it contains the name of the variable with the key, not the key.
 
     Attributes:
-        task: what it is for.
-        provider: one of `PROVIDERS`; empty where none is configured.
-        model: as the server names it.
+        task: the task it is for.
+        provider: one of `PROVIDERS`; empty if none is configured.
+        model: the server's name for the model.
         base_url: the server's address; None: the provider's own.
-        api_key_env: the environment variable with its key; None: it needs none.
-        temperature: how freely it writes.
+        api_key_env: the environment variable with its key; None if it needs none.
+        temperature: the sampling temperature.
         timeout: seconds for one answer.
-        missing: why it cannot be had, and what to do; None: it can.
+        missing: why it cannot be used, and the remedy; None if it can.
     """
 
     task: str
@@ -424,7 +424,7 @@ class LLMSpec:
 
 
 def describe(settings: Settings) -> list[dict[str, Any]]:
-    """Every setting as a row that JSON can hold: ``name``, ``value``, ``default``, ``origin``, ``about``.
+    """Return every setting as a row of JSON values: ``name``, ``value``, ``default``, ``origin``, ``about``.
 
     Example:
         >>> row = describe(Settings(bm25_k1=2))[2]
@@ -473,7 +473,7 @@ def _nearest(name: str, names: Collection[str]) -> str:
 
 
 def _variables(environ: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """The variables that are settings and not empty; others of our prefix are logged, by name."""
+    """Return the non-empty variables that are settings; others with our prefix are logged by name."""
     result = {}
     for variable in sorted(name for name in environ if name.startswith(PREFIX) and name not in _NO_SETTINGS):
         name = variable.removeprefix(PREFIX).lower()
@@ -491,7 +491,7 @@ _FLAGS: Final = {
 
 
 def _parsed(setting: Field[Any], text: str) -> Any:
-    """The text of a variable as the type of the setting, as far as it can be read; the check says the rest."""
+    """Convert the text of a variable to the setting's type if possible; the later check rejects the rest."""
     text = text.strip()
     default = setting.default
     assert default is not MISSING, "every setting has a default"
@@ -508,7 +508,7 @@ def _parsed(setting: Field[Any], text: str) -> Any:
 
 
 def _read_file(path: str | Path | None, environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """The file's name as it was found, and its settings; no file, no settings."""
+    """Return the name of the file that applies, and its settings; both are empty without a file."""
     source = path if path is not None else environ.get(CONFIG_VARIABLE, "").strip()
     file = Path(source) if source else Path(FILE)
     if not source and not file.exists():
@@ -535,7 +535,7 @@ def _read_file(path: str | Path | None, environ: Mapping[str, str]) -> tuple[str
 
 
 def _short(error: Exception) -> str:
-    """Where a file cannot be read, without what stands there."""
+    """Return the position of a syntax error, without the text there."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} is not UTF-8"
     place = re.search(r"\(at [^()]*\)\Z", str(error))

@@ -234,7 +234,7 @@ def _verdict(steps: Sequence[Step], final: int | None) -> str:
         return f"it is number {final} of the answer, found by {by}"
     if any(step.reason for step in steps):
         step = next(step for step in steps if step.reason)
-        return f"taken out by {step.stage}: {step.reason}"
+        return f"removed by {step.stage}: {step.reason}"
     if not hits:
         lists = [step for step in steps if step.stage == "retrieve"]
         if not lists:

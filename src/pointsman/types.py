@@ -571,3 +571,14 @@ class AddResult:
 
     def __add__(self, other: AddResult) -> AddResult:
         return AddResult(self.added + other.added, self.updated + other.updated, self.unchanged + other.unchanged)
+
+
+def check_top_k(top_k: int) -> int:
+    """Checks a number of results and returns it.
+
+    Raises:
+        InputError: it is not a positive int.
+    """
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
+        raise InputError(f"the number of results is an int from 1 up, not {top_k!r}")
+    return top_k

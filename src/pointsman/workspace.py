@@ -19,8 +19,8 @@ from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.background import DRAWN, LIKELY
-from pointsman.retrieval.calibration import CosineSpread
 from pointsman.retrieval.dataset_calibration import CALIBRATION, Calibration, read_calibrations, to_json
+from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.router import ContentRouter
 from pointsman.retrieval.source import TECHNIQUES
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.store.local.repair import Repair
 
-_ATTEMPTS: Final = 10  # at changing a record while others change it
+_ATTEMPTS: Final = 10  # to change a record while others change it
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
 
@@ -70,9 +70,9 @@ class Workspace:
             does that.
 
     Raises:
-        FormatVersionError: it was written by a newer Pointsman.
-        InputError: there is something else at that path, or the URL's scheme is unknown.
-        StoreUnavailableError: a server cannot be reached.
+        FormatVersionError: the workspace was written by a newer Pointsman.
+        InputError: the path holds something other than a workspace, or the URL's scheme is unknown.
+        StoreUnavailableError: the server cannot be reached.
     """
 
     def __init__(
@@ -362,19 +362,19 @@ class Workspace:
                 self.keep_calibration(name, None)
 
     def status(self, name: str) -> dict[str, Any]:
-        """What a dataset holds and how it is kept: documents, embedder, bytes on disk, and whether its index is behind.
+        """Return facts about a dataset: documents, embedder, bytes on disk, whether its index is behind, and others.
 
-        ``vectors_due`` says how many documents only words find so far; see `Dataset.embed`.
+        ``vectors_due`` is the number of documents found only by words so far; see `Dataset.embed`.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: there is no such dataset.
         """
         dataset = self.dataset(name, create=False)
         info = dataset.store.info
         statistics = dataset.store.statistics()
         size = None
         if isinstance(self.backend, LocalBackend) and name not in self._attached():
-            walk = os.walk(self.backend.folder(name))  # what another process deletes meanwhile is passed over
+            walk = os.walk(self.backend.folder(name))  # entries that another process deletes meanwhile are skipped
             size = sum(_size(Path(folder, file)) for folder, _, files in walk for file in files)
         return {
             "name": name,
@@ -400,24 +400,24 @@ class Workspace:
         limits: FileLimits | None = None,
         on_progress: Progress | None = None,
     ) -> IndexReport:
-        """Make a dataset hold just what is in files and folders now; see `pointsman.indexing.index_paths`.
+        """Synchronise a dataset with the current contents of files and folders; see `pointsman.indexing.index_paths`.
 
-        Words find what is in them from the first second on; when this returns, all vectors are there too.
+        Passages are found by words from the first second on; when this returns, all vectors exist too.
 
         Args:
             paths: one file or folder, or several.
-            dataset: which; it is made if it is not there.
-            description: of the dataset, set or changed.
+            dataset: name of the dataset; created if missing.
+            description: of the dataset; set, or changed if it differs.
             hidden: whether to read files and folders whose name starts with a dot.
-            max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; 256 unless given.
-            overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; 32 unless given.
-            limits: what reading one file may cost.
+            max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; by default 256.
+            overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; by default 32.
+            limits: limits for reading one file.
             on_progress: called after each batch of passages, and when a file begins.
 
         Raises:
             InputError: a path does not exist, or a size is out of range.
             LockedError: another process has been writing to the dataset for a minute.
-            IndexingInterrupted: Ctrl-C; what was committed until then stays, and indexing again goes on from there.
+            IndexingInterrupted: Ctrl-C; committed passages are kept, and indexing again continues from there.
         """
         from pointsman.indexing import index_paths
 
@@ -500,25 +500,25 @@ class Workspace:
         )
 
     def recommend(self, query: str | Query, datasets: Sequence[str] | None = None) -> Recommendation:
-        """What a question asks for by its look, among what can be used in these datasets (I5, I8)."""
+        """Return the strategy suggested by a question's form, among those usable with these datasets (I5, I8)."""
         return self.engine.recommend(query, [self.dataset(name, create=False) for name in datasets or self.names()])
 
     def _sources(self, request: SearchRequest) -> list[Dataset]:
-        """The datasets that a request names; all unless it names some."""
+        """Return the datasets that a request names; all if it names none."""
         names = self.names() if request.datasets is None else request.datasets
         return [self.source(name) for name in names]
 
     def source(self, name: str) -> Dataset:
-        """A dataset to search beside others: one whose manifest cannot be read fails by itself, and the others answer.
+        """Return a dataset to search beside others; if its manifest is unreadable, only its own part of a search fails.
 
         Raises:
-            UnknownNameError: there is none of this name.
+            UnknownNameError: there is no such dataset.
         """
         try:
             return self.dataset(name, create=False)
         except StoreError:
             if not isinstance(self.backend, LocalBackend):
-                raise  # nothing there can be reached
+                raise  # the whole server is unreachable
             return Dataset(name, backend=self.backend, embedder=self._embedder, engine=lambda: self.engine)
 
     @property
@@ -531,7 +531,7 @@ class Workspace:
         return engine
 
     def keep(self, policy: Policy | None) -> None:
-        """Use this policy from now on, also when the workspace is opened again; None: the measured one."""
+        """Use this policy from now on, also after the workspace is reopened; None restores the measured one."""
         self.backend.put_record(POLICY, "", None if policy is None else policy.to_json())
         self.workflow = replace(self.workflow, policy=policy or measured())
 
@@ -550,6 +550,7 @@ class Workspace:
         queries: Mapping[str, str] | None = None,
         qrels: Mapping[str, Mapping[str, int]] | None = None,
         *,
+        keep: bool = True,
         on_progress: CalibrateProgress | None = None,
     ) -> Calibrating:
         """Calibrate the hits of a dataset, and keep the result if it is better; see `pointsman.calibrate.calibrate`.
@@ -558,6 +559,7 @@ class Workspace:
             name: name of the dataset.
             queries: labelled questions by id; None: questions are made from the documents.
             qrels: query id -> document id -> grade; above 0 is relevant.
+            keep: False only measures.
             on_progress: called with the number of questions done.
 
         Raises:
@@ -567,28 +569,28 @@ class Workspace:
         from pointsman.calibrate import calibrate
 
         done = calibrate(self.dataset(name, create=False), queries, qrels, on_progress=on_progress)
-        if done.calibration is not None:
+        if keep and done.calibration is not None:
             self.keep_calibration(name, done.calibration)
         return done
 
     def keep_calibration(self, name: str, calibration: Calibration | None) -> None:
-        """Judge the hits of a dataset by this from now on, also when the workspace is opened again.
+        """Use this calibration for the hits of a dataset from now on, also after the workspace is reopened.
 
         Args:
-            name: of the dataset.
-            calibration: what `pointsman.calibrate.calibrate` gave; None: what comes with Pointsman.
+            name: name of the dataset.
+            calibration: the result of `pointsman.calibrate.calibrate`; None restores the shipped one.
 
         Raises:
-            ConflictError: somebody else changes the workspace's calibrations all the while.
+            ConflictError: others keep changing the workspace's calibrations.
         """
         self._change_calibration(name, lambda _: calibration)
 
     def keep_reranking(self, name: str, reranking: Reranking) -> None:
-        """Let ``auto`` decide by this on a reranker for a dataset, and keep whatever else was fitted to it.
+        """Let ``auto`` decide by this whether to rerank hits of a dataset; other calibrations of it are kept.
 
         Args:
-            name: of the dataset.
-            reranking: what `pointsman.evaluation.tune` gave.
+            name: name of the dataset.
+            reranking: the result of `pointsman.evaluation.tune`.
 
         Raises:
             ConflictError: as in `keep_calibration`.

@@ -58,7 +58,7 @@ def index(
     technique: Annotated[
         str | None, typer.Option(metavar="TECHNIQUE", help="hybrid (default), keyword or vector.", show_default=False)
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Then go on with whatever changes, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep running and index changes, until Ctrl-C.")] = False,
     hidden: Annotated[bool, typer.Option("--hidden", help="Also read hidden files and folders.")] = False,
     max_tokens: Annotated[int, typer.Option(metavar="N", help="Maximum tokens per passage, 16 to 480.")] = 256,
     overlap: Annotated[int, typer.Option(metavar="N", help="Tokens shared by neighbouring passages.")] = 32,
@@ -67,13 +67,13 @@ def index(
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Parse, cut, embed and index files and folders.
+    """Parse, split, embed and index files and folders.
 
     Reads text, Markdown, reStructuredText, HTML, PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, e-mail, notebooks,
-    JSON, JSON lines, CSV, source code and, with an OCR engine, pictures. Words find what was read at once; vectors
-    follow. Run again, it indexes only what has changed, takes out what is gone, and goes on where it was stopped. A
-    file that cannot be read is reported and the rest goes in; where nothing could be read, the exit code is 1. With
-    --watch it goes on with every change, a report a round (with --json a line each).
+    JSON, JSON lines, CSV, source code and, with an OCR engine, pictures. Keyword search finds new passages at once;
+    vectors follow. The next run indexes only changes, removes deleted files, and continues an interrupted run.
+    Unreadable files are reported and skipped; if no file can be read, the exit code is 1. With --watch, each round of
+    changes gets a report (with --json, one line).
     """
     from pointsman.indexing import IndexingInterrupted, index_paths, watch_paths
 
@@ -106,7 +106,7 @@ def _watch(reports: Iterator[IndexReport], dataset: Dataset, *, as_json: bool) -
         for number, report in enumerate(reports):
             output.index_report(report, dataset, as_json=as_json, one_line=True)
             if number == 0 and not as_json:
-                output.console().print("Watching for changes; Ctrl-C ends it.", style="dim")
+                output.console().print("Watching for changes; Ctrl-C stops.", style="dim")
             sys.stdout.flush()
     except IndexingInterrupted:
         raise
@@ -129,7 +129,7 @@ def search(
     rerank: Annotated[
         bool | None, typer.Option("--rerank/--no-rerank", help="Rerank always, or never.", show_default="as configured")
     ] = None,
-    effort: Annotated[str, typer.Option(help="Of auto: fast, balanced or thorough.")] = "balanced",
+    effort: Annotated[str, typer.Option(help="For auto: fast, balanced or thorough.")] = "balanced",
     refuse: Annotated[
         bool, typer.Option("--refuse/--no-refuse", help="Return no results rather than irrelevant ones.")
     ] = True,
@@ -140,15 +140,17 @@ def search(
     coverage: Annotated[
         float | None,
         typer.Option(
-            metavar="0…1", help="The fewest hits that hold an answer that surely; see calibrate.", show_default=False
+            metavar="0…1",
+            help="The fewest hits that contain an answer with this probability; see calibrate.",
+            show_default=False,
         ),
     ] = None,
     spelling: Annotated[
-        bool, typer.Option("--spelling/--no-spelling", help="Correct what is probably a slip, or search as written.")
+        bool, typer.Option("--spelling/--no-spelling", help="Correct probable typos, or search as written.")
     ] = True,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Return what was found within this time.", show_default=False),
+        typer.Option(metavar="SECONDS", help="Return the hits found within this time.", show_default=False),
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how each hit was ranked and what each stage took.")
@@ -161,7 +163,7 @@ def search(
             show_default=False,
         ),
     ] = None,
-    max_tokens: Annotated[int, typer.Option(metavar="N", help="Of that, about.")] = 3000,
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="Approximate length for --prompt.")] = 3000,
     why: Annotated[
         list[str] | None,
         typer.Option(metavar="ID", help="Explain why a document is, or is not, among the hits.", show_default=False),
@@ -204,8 +206,8 @@ def route(
 ) -> None:
     """Show how and where a query would be searched, and why.
 
-    Three decisions: the heuristic route from the query alone, the strategy that search takes, and the datasets whose
-    content bears on the query. The last needs a workspace; the others do without.
+    Three decisions: the heuristic route from the query alone, the strategy that search would use, and the datasets
+    whose content is relevant to the query. Without a workspace, only the first.
     """
     from pointsman.selector.heuristic import router_select
     from pointsman.workspace import Routing
@@ -246,7 +248,7 @@ def delete(
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete documents, everything of a file, or a whole dataset."""
+    """Delete documents, all passages of a file, or a whole dataset."""
     with workspace_at(workspace) as opened:
         target = opened.dataset(dataset, create=False)
         if everything:
@@ -309,9 +311,9 @@ def evaluate(
     strategies: Annotated[
         str, typer.Option(help="Comma-separated; 'all' also tests the differences.")
     ] = "bm25,vector,hybrid,auto",
-    k: Annotated[int, typer.Option("--k", min=1, max=1000, help="The cutoff.")] = 10,
-    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Leave rankings as fused.")] = False,
-    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N.")] = None,
+    k: Annotated[int, typer.Option("--k", min=1, max=1000, help="Cutoff rank.")] = 10,
+    no_rerank: Annotated[bool, typer.Option("--no-rerank", help="Do not rerank.")] = False,
+    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="Use only the first N.")] = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Plot quality against latency into FILE (.svg, .png).", show_default=False),
@@ -355,19 +357,19 @@ def evaluate(
 
 @app.command()
 def tune(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Holds queries.jsonl and qrels.tsv with your labels.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with your queries.jsonl and qrels.tsv.")],
     dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset that the labels refer to.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be kept, and keep nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result without storing it.")] = False,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the automatic choice to labelled queries of your own.
+    """Fit the automatic choice to your own labelled queries.
 
-    It is judged by cross-validation against the default and the fixed strategies, and kept in the workspace only if its
-    gain is beyond the confidence interval; else the default stays. The answer says which, and why. A reranker that the
-    settings name is measured on the same labels, and used by 'auto' on this dataset only if it surely gains.
+    Cross-validation compares it with the default and the fixed strategies. The workspace stores it only if its gain is
+    significant; otherwise the default stays. The output says which, and why. A reranker named in the settings is
+    measured on the same labels; 'auto' uses it on this dataset only if its gain is significant.
     """
     from pointsman.evaluation.collection import read_labels
     from pointsman.evaluation.tune import tune as fitted
@@ -388,26 +390,27 @@ def tune(
 def calibrate(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="DIR", help="Holds queries.jsonl and qrels.tsv with your labels.", show_default=False),
+        typer.Argument(metavar="DIR", help="Folder with your queries.jsonl and qrels.tsv.", show_default=False),
     ] = None,
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Whose hits.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be kept, and keep nothing.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Remove what was fitted: of the dataset, or of all.")] = False,
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset to calibrate.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result without storing it.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Remove the calibration of the dataset, or of all.")] = False,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Fit what hits are worth to a dataset of your own: relevance, confidence, refusing, and coverage.
+    """Calibrate relevance, confidence, refusal and coverage for your own dataset.
 
-    Without labels, questions are made from the documents; those serve where nothing is calibrated, as with another
-    embedder than the default one. What is kept is what is better by cross-validation; the answer says what, and why.
-    A reranker that the settings name is measured too, and used by 'auto' on this dataset only if it surely gains.
+    Without labels, it makes questions from the documents, but only if there is no built-in calibration, as with an
+    embedder other than the default. Only fits that are better by cross-validation are stored; the output says which,
+    and why. A reranker named in the settings is measured too; 'auto' uses it on this dataset only if its gain is
+    significant.
     """
     from pointsman.evaluation.collection import read_labels
 
     if reset and folder is not None:
-        raise InputError("--reset removes what was fitted; give no labels with it")
+        raise InputError("--reset removes a calibration; do not combine it with labels")
     if not reset and not dataset:
         raise InputError("name the dataset to calibrate: --dataset NAME")
     with workspace_at(workspace, embedder, service="calibrate") as opened:
@@ -417,15 +420,10 @@ def calibrate(
                 opened.keep_calibration(name, None)
             output.say({"reset": names}, f"removed: {', '.join(names) or 'nothing'}", as_json=as_json)
             return
-        from pointsman.calibrate import calibrate as fitted
-
         queries, qrels = (None, None) if folder is None else read_labels(folder)
         with output.progress("Calibrating") as on_progress:
-            done = fitted(opened.dataset(dataset, create=False), queries, qrels, on_progress=on_progress)
-        kept = not dry_run and done.calibration is not None
-        if kept:
-            opened.keep_calibration(dataset, done.calibration)
-        output.calibrating(done, kept=kept, as_json=as_json)
+            done = opened.calibrate(dataset, queries, qrels, keep=not dry_run, on_progress=on_progress)
+        output.calibrating(done, kept=not dry_run and done.calibration is not None, as_json=as_json)
 
 
 @app.command("eval-select")
@@ -435,7 +433,7 @@ def evaluate_select(
         list[str] | None,
         typer.Option(metavar="NAME", help="description, embedding, centred, random or fitted; may be repeated."),
     ] = None,
-    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N, evenly drawn.")] = None,
+    limit_queries: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most N, evenly sampled.")] = None,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per label, if there are any.")] = 20,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
@@ -465,7 +463,7 @@ def config(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every setting, where it comes from, and which language models there are.
+    """Show every setting and its origin, and the available language models.
 
     Settings come from variables such as POINTSMAN_BM25_K1, then from pointsman.toml, then from the defaults.
     """
@@ -477,12 +475,12 @@ def config(
 @app.command()
 def demo(
     workspace: Annotated[
-        str, typer.Option("--workspace", "-w", metavar="DIR|URL", help="Made when missing.")
+        str, typer.Option("--workspace", "-w", metavar="DIR|URL", help="Created if missing.")
     ] = "demo-workspace",
 ) -> None:
-    """Index what every machine has, and ask it questions.
+    """Index documentation that every machine has, and search it.
 
-    That is the documentation of Python's standard library, the descriptions of the installed packages, and
+    It consists of the documentation of Python's standard library, the descriptions of the installed packages, and
     Pointsman's own pages.
     """
     from pointsman.cli.demo import run_demo

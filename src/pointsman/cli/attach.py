@@ -24,7 +24,9 @@ def attach(
     vector: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="The column or field with the vectors; keyword search without.", show_default=False
+            metavar="COLUMN",
+            help="The column or field with the vectors; default: keyword search only.",
+            show_default=False,
         ),
     ] = None,
     metadata: Annotated[
@@ -35,17 +37,19 @@ def attach(
         str | None,
         typer.Option(metavar="SPEC", help="Embedder of its vectors, if not the workspace's.", show_default=False),
     ] = None,
-    description: Annotated[str, typer.Option(metavar="TEXT", help="What is in it.", show_default=False)] = "",
+    description: Annotated[
+        str, typer.Option(metavar="TEXT", help="Description of its contents.", show_default=False)
+    ] = "",
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Search a collection that exists already beside the datasets.
+    """Search an existing collection together with the datasets.
 
-    It is a table of PostgreSQL, an index of OpenSearch or Meilisearch, a collection of Chroma, or a file of FAISS
-    (faiss:PATH, its documents as the table). It is only read. The URL is kept with the workspace as it is given: keep
-    its password elsewhere, as in ~/.pgpass.
+    It is a PostgreSQL table, an OpenSearch or Meilisearch index, a Chroma collection, or a FAISS file (faiss:PATH, with
+    its documents as the table). It is only read. The workspace stores the URL as given; keep the password elsewhere,
+    as in ~/.pgpass.
     """
     with workspace_at(workspace, embedder, create=True, service="attach collections") as opened:
         dataset = opened.attach(

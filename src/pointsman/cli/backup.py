@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def backup(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to; new or empty.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Target folder; new or empty.", show_default=False)],
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a workspace, also while it is served and written to.
+    """Copy a workspace, even while it is served and written to.
 
-    The copy has all documents and vectors, the fitted policy, the keys' hashes and saved evaluations, with checksums.
+    It contains all documents and vectors, the fitted policy, the keys' hashes and saved evaluations, with checksums.
     """
     from pointsman.backup import backup as copy
 
@@ -45,7 +45,7 @@ def restore(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a workspace out of a backup, in a new or empty folder, and verify it."""
+    """Restore a backup into a new or empty folder, and verify it."""
     from pointsman.backup import restore as copy
 
     with output.progress("Restoring") as on_progress:

@@ -17,17 +17,19 @@ from pointsman.types import Hit
 
 def text(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A file as its citations name it.")],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Where it was indexed into.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", metavar="NAME", help="Dataset of the file.")],
     hash: Annotated[  # noqa: A002  (the citation's word)
-        str | None, typer.Option(metavar="SHA256", help="As the citation has it.", show_default=False)
+        str | None, typer.Option(metavar="SHA256", help="As in the citation.", show_default=False)
     ] = None,
-    start: Annotated[int, typer.Option(metavar="N", min=0, help="The first character that is wanted.")] = 0,
-    end: Annotated[int | None, typer.Option(metavar="N", min=0, help="After the last one.", show_default=False)] = None,
+    start: Annotated[int, typer.Option(metavar="N", min=0, help="First character to print.")] = 0,
+    end: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Position after the last one.", show_default=False)
+    ] = None,
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the text of a file, in which the offsets of citations count."""
+    """Print the text of a file, to which citation offsets refer."""
     with workspace_at(workspace) as opened:
         part = opened.dataset(dataset, create=False).text(source, hash=hash, start=start, end=end)
     output.source_text(part, as_json=as_json)
@@ -35,10 +37,10 @@ def text(
 
 def verify_answer(
     answer: Annotated[Path, typer.Argument(metavar="FILE", help="A language model's answer; - is standard input.")],
-    hits: Annotated[Path, typer.Option(metavar="FILE", help="What 'pointsman search --json' printed.")],
+    hits: Annotated[Path, typer.Option(metavar="FILE", help="Output of 'pointsman search --json'.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Look up every quote and number of an answer in the hits that it was given; exit 1 if one is in none of them."""
+    """Look up every quote and number of an answer in its sources; exit 1 if any is missing."""
     from pointsman.citations import verify
 
     check = verify(sys.stdin.read() if str(answer) == "-" else _read(answer), _hits(hits))
@@ -51,7 +53,7 @@ def _hits(path: Path) -> list[Hit]:
     try:
         return [Hit.from_dict(hit) for hit in json.loads(_read(path))["hits"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not what 'pointsman search --json' prints: {error}") from None
+        raise InputError(f"{path} is not output of 'pointsman search --json': {error}") from None
 
 
 def _read(path: Path) -> str:

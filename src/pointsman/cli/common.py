@@ -44,7 +44,7 @@ EmbedderOption = Annotated[
     typer.Option(
         envvar="POINTSMAN_EMBEDDER",
         metavar="SPEC",
-        help="default, onnx:DIR, sentence-transformers:NAME or openai:MODEL@URL; fixed once a dataset has begun.",
+        help="default, onnx:DIR, sentence-transformers:NAME or openai:MODEL@URL; fixed once a dataset has vectors.",
     ),
 ]
 
@@ -69,7 +69,7 @@ def workspace_at(
     from pointsman.settings import Settings
 
     if is_service(where) and service is not None:
-        raise InputError(f"clients of a service cannot {service}; run this where its workspace is")
+        raise InputError(f"this command cannot {service} through a service; run it where the workspace is")
     if not create:
         check_workspace(where)
     settings = Settings.load()

@@ -21,10 +21,10 @@ def copy(
     dataset: DatasetsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy datasets from one place to another, vectors included: nothing is embedded again.
+    """Copy datasets with their vectors; nothing is embedded again.
 
-    Every document is compared at the end. A copy that was cut short goes on where it was when it is begun again. The
-    fitted policy goes along with all datasets; keys and evaluations stay.
+    At the end, every document is compared. An interrupted copy continues when run again. If all datasets are copied, so
+    is the fitted policy; keys and evaluations are not.
     """
     from pointsman.copying import copy as copy_datasets
 

@@ -66,7 +66,7 @@ def run_demo(path: str) -> None:
             context = workspace.search(question, 3, datasets=datasets)
             output.search_results(context, explain=False, as_json=False)
     out.print()
-    out.print("Go on by hand:", style="bold")
+    out.print("Next steps:", style="bold")
     for line in (
         f"pointsman search 'your own question' --workspace {redacted(path)} --explain",
         f"pointsman status --workspace {redacted(path)}",

@@ -55,9 +55,9 @@ def create(
     workspace: WorkspaceOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key and print it, this once.
+    """Create a key and print it once.
 
-    A running service takes it at once. Without --dataset it is for all datasets, also those that are made later.
+    A running service accepts it at once. Without --dataset it covers all datasets, including later ones.
     """
     from pointsman.server.keys import ALL, SCOPES
 
@@ -76,7 +76,7 @@ def create(
 
 @app.command("list")
 def list_keys(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
-    """List the keys, also those that have expired or were revoked."""
+    """List the keys, including expired and revoked ones."""
     with _keys(workspace) as store:
         keys = store.list()
     if as_json:
@@ -101,7 +101,7 @@ def list_keys(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> Non
 
 @app.command()
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="As 'pointsman keys list' shows it.", show_default=False)],
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="Id from 'pointsman keys list'.", show_default=False)],
     *,
     workspace: WorkspaceOption,
     as_json: JsonOption = False,

@@ -16,45 +16,43 @@ def mcp(
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; other machines need keys.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any that is free.")] = 8081,
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any free port.")] = 8081,
     keyless: Annotated[bool, typer.Option("--open", help="Allow requests from this machine without a key.")] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Host name to answer to, besides localhost; may be repeated."),
+        typer.Option(metavar="NAME", help="Host name to accept besides localhost; may be repeated."),
     ] = None,
     dataset: DatasetsOption = None,
     tools: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="Stand in front of the servers in its mcpServers instead, and find the right tool."
-        ),
+        typer.Option(metavar="FILE", help="Serve the tools of the servers in this file (mcpServers) instead."),
     ] = None,
     fitted: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="With --tools: what a DescriptionSelector has learned, as it was saved."),
+        typer.Option(metavar="FILE", help="With --tools: a saved fit of a DescriptionSelector."),
     ] = None,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
 ) -> None:
-    """Let agents search the workspace, by the Model Context Protocol.
+    """Let agents search the workspace over the Model Context Protocol.
 
-    Started by an agent, it speaks over standard input and output; with --http it listens, at /mcp. It only reads. Over
-    HTTP it needs keys ('pointsman keys create') to listen beyond this machine.
+    An agent starts it and uses standard input and output; with --http it listens at /mcp. It only reads. To listen to
+    other machines it needs keys ('pointsman keys create').
 
-    With --tools it offers find_tools and call_tool over the tools of other servers, and no documents; the workspace has
-    the keys then, and is not needed over standard input and output.
+    With --tools it offers find_tools and call_tool for the tools of other servers, and no documents; the workspace then
+    only stores the keys, and is not needed over standard input and output.
     """
     if fitted is not None and tools is None:
-        raise InputError("--fitted says what is known of tools; it goes with --tools")
+        raise InputError("--fitted needs --tools")
     if tools is not None:
         if dataset:
-            raise InputError("--tools offers tools of other servers and no datasets; run another for --dataset")
+            raise InputError("--tools serves tools of other servers and no datasets; run another server for --dataset")
         _front(tools, fitted, embedder, workspace, host, port, allow_host or (), http=http, keyless=keyless)
         return
     from pointsman.integrations.mcp import serve_http, serve_stdio
 
-    with workspace_at(workspace, embedder, service="speak MCP") as opened:
+    with workspace_at(workspace, embedder, service="serve MCP") as opened:
         if http:
             serve_http(
                 opened,
@@ -95,7 +93,7 @@ def _front(
     if not http:
         serve_tools_stdio(tools, selector)
         return
-    with workspace_at(workspace, embedder, service="speak MCP") as opened:
+    with workspace_at(workspace, embedder, service="serve MCP") as opened:
         serve_tools_http(
             tools,
             selector,

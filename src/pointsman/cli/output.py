@@ -46,7 +46,7 @@ def print_json(value: object, indent: int | None = 2) -> None:
 
 
 def say(value: object, sentence: str, *, as_json: bool) -> None:
-    """A plain result: JSON, or a text whose lines stay as they are."""
+    """Print a plain result: JSON, or a text whose lines are not wrapped."""
     if as_json:
         print_json(value)
     else:
@@ -80,7 +80,7 @@ def progress(what: str) -> Iterator[Callable[[int, int, str], None]]:
 
 @contextmanager
 def indexing_progress() -> Iterator[Callable[[IndexProgress], None]]:
-    """A bar on standard error: passages, then vectors, with the time left; silent where that is no terminal."""
+    """A progress bar on standard error: passages, then vectors, with the time left; silent without a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
     from rich.text import Text
@@ -116,7 +116,7 @@ def indexing_progress() -> Iterator[Callable[[IndexProgress], None]]:
 
 
 def _time_left(seconds: float | None) -> str:
-    """A time as somebody who waits wants it.
+    """Format the time left, rounded for people.
 
     >>> [_time_left(seconds) for seconds in (None, 3.2, 41, 130, 5000)]
     ['time left unknown', 'about 5 s left', 'about 45 s left', 'about 3 min left', 'about 84 min left']
@@ -129,7 +129,7 @@ def _time_left(seconds: float | None) -> str:
 def index_report(
     report: IndexReport, dataset: Dataset, *, as_json: bool, interrupted: bool = False, one_line: bool = False
 ) -> None:
-    """What `pointsman index` did, to its end or until Ctrl-C; as JSON on one line where more are to come."""
+    """Print the result of `pointsman index`, complete or until Ctrl-C; JSON is on one line if more will follow."""
     passages = report.passages
     if as_json:
         print_json(
@@ -162,7 +162,7 @@ def index_report(
         soft_wrap=True,
     )
     if report.vectors_due:
-        out.print(f"  Words find all of them; the vectors of {report.vectors_due:,} are still to come.", markup=False)
+        out.print(f"  Keyword search finds all of them; {report.vectors_due:,} have no vector yet.", markup=False)
     for problem in report.problems[:20]:
         out.print(f"  not read: {problem.path}: {problem.reason}", style="yellow", markup=False)
     if len(report.problems) > 20:
@@ -334,7 +334,7 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
 
 
 def status(workspace: Workspace, *, as_json: bool) -> None:
-    """What the workspace holds, and how it is kept."""
+    """Print the contents of the workspace and how they are stored."""
     rows = [workspace.status(name) for name in workspace.names()]
     place = workspace.place if is_url(workspace.place) else str(Path(workspace.place).resolve())
     value = {"workspace": place, "datasets": rows}
@@ -353,7 +353,7 @@ def status(workspace: Workspace, *, as_json: bool) -> None:
                 row["embedder"] or "none",
                 "behind; the next write updates it"
                 if row["sequence"] != row["keyword_index_sequence"]
-                else f"{row['vectors_due']:,} vectors to come; index again"
+                else f"{row['vectors_due']:,} vectors missing; index again"
                 if row.get("vectors_due")
                 else "up to date",
             ]
@@ -396,7 +396,7 @@ def repairs(results: Mapping[str, Repair], *, as_json: bool) -> None:
     out = console()
     for name, repair in results.items():
         if not repair.problems:
-            out.print(f"[bold]{name}[/]: {repair.documents} documents, [green]sound[/]")
+            out.print(f"[bold]{name}[/]: {repair.documents} documents, [green]intact[/]")
             continue
         out.print(f"[bold]{name}[/]: {repair.documents} documents saved, {repair.lost} lost")
         for problem in repair.problems:
@@ -437,7 +437,7 @@ def settings(values: Settings, *, as_json: bool) -> None:
 
 
 def tuning(result: Tuning, *, kept: bool, as_json: bool) -> None:
-    """What `pointsman tune` found, and whether it was kept."""
+    """Print the result of `pointsman tune`, and whether it was stored."""
     value = {
         "chosen": result.chosen,
         "reason": result.reason,
@@ -450,11 +450,11 @@ def tuning(result: Tuning, *, kept: bool, as_json: bool) -> None:
         "kept": kept,
     }
     said = f"{result.chosen}: {result.reason}" + (f"; {result.reranking.reason}" if result.reranking else "")
-    say(value, said + ("" if kept else " (nothing was kept)"), as_json=as_json)
+    say(value, said + ("" if kept else " (nothing was stored)"), as_json=as_json)
 
 
 def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
-    """What `pointsman calibrate` came to, and whether it was kept."""
+    """Print the result of `pointsman calibrate`, and whether it was stored."""
     coverage = None if done.calibration is None else done.calibration.coverage
     value = {
         "questions": done.questions,
@@ -464,7 +464,7 @@ def calibrating(done: Calibrating, *, kept: bool, as_json: bool) -> None:
         "reason": done.reason,
         "kept": kept,
     }
-    say(value, done.reason + ("" if kept else " (nothing was kept)"), as_json=as_json)
+    say(value, done.reason + ("" if kept else " (nothing was stored)"), as_json=as_json)
 
 
 def selection(reports: Sequence[SelectorReport], *, as_json: bool) -> None:
@@ -533,7 +533,7 @@ def _print_explanation(out: Console, explanation: Explanation) -> None:
         ]
         for step in explanation.steps
     ]
-    table(["stage", "rank", "score", "the last has", "reason"], rows, right=(2, 3))
+    table(["stage", "rank", "score", "lowest", "reason"], rows, right=(2, 3))
 
 
 def table(headings: list[str], rows: list[list[Any]], right: Sequence[int] = ()) -> None:

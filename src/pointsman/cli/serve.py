@@ -17,12 +17,12 @@ def serve(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on; other machines need keys.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any that is free.")] = 8080,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that take requests.")] = 1,
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any free port.")] = 8080,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Number of worker processes.")] = 1,
     keyless: Annotated[bool, typer.Option("--open", help="Allow requests from this machine without a key.")] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Host name to answer to, besides localhost; may be repeated."),
+        typer.Option(metavar="NAME", help="Host name to accept besides localhost; may be repeated."),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
@@ -36,16 +36,16 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="Settings file instead of ./pointsman.toml.", show_default=False)
     ] = None,
     log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
-    log_text: Annotated[bool, typer.Option("--log-text", help="Log text rather than JSON.")] = False,
+    log_text: Annotated[bool, typer.Option("--log-text", help="Log text instead of JSON.")] = False,
     *,
     workspace: WorkspaceOption,
     embedder: EmbedderOption = "default",
 ) -> None:
     """Serve the workspace over HTTP, with a console at /.
 
-    It listens to this machine alone unless told otherwise, and needs keys ('pointsman keys create') to listen beyond
-    it. Once there have been keys, every request needs one, unless --open says otherwise. SIGTERM lets requests end
-    first; SIGHUP reads the settings again.
+    By default it listens only to this machine; to listen to others it needs keys ('pointsman keys create'). Once a key
+    has existed, every request needs one, unless --open is given. SIGTERM stops it when running requests have ended;
+    SIGHUP reloads the settings.
     """
     if is_service(workspace):
         raise InputError(f"{redacted(workspace)} is already a service; give the location of its workspace")

@@ -15,6 +15,7 @@ const EMPTY = new Set(
 const HAN_EMPTY = /[的了吗呢吧是在和与及或我你他她它们这那哪么什怎]/u;
 const WORD = /[\p{L}\p{N}\p{M}_]+/gu;
 const HAN = /\p{Script=Han}+/gu;
+const ENGLISH_ENDING = /^(?:e|s|es|ed|d|ings?|ers?|ors?|ly|y|ies|ied|ions?|ations?|able|al|ments?)$/u;
 const CYRILLIC = /\p{Script=Cyrillic}/u;
 const ENDING =
   /(?:иями|ями|ами|ыми|ими|ого|его|ому|ему|ть|ая|яя|ое|ее|ые|ие|ый|ий|ой|ом|ем|ах|ях|ов|ев|ей|ам|ям|ую|юю|ия|ии|ию|[аеиоуыюяьй])$/u;
@@ -122,9 +123,13 @@ function stem(word) {
 
 function matches(word, stems) {
   if (stems.has(word)) return true;
-  const least = CYRILLIC.test(word) ? 3 : 4;
-  for (let length = word.length - 1; length >= Math.max(least, word.length - 5); length--)
-    if (stems.has(word.slice(0, length))) return true;
+  const cyrillic = CYRILLIC.test(word);
+  for (let length = word.length - 1; length >= Math.max(cyrillic ? 3 : 4, word.length - 6); length--) {
+    const rest = word.slice(length);
+    const doubled = rest[0] === word[length - 1] ? rest.slice(1) : rest; // stop, stopped
+    if (stems.has(word.slice(0, length)))
+      return cyrillic ? rest.length <= 5 : ENGLISH_ENDING.test(rest) || ENGLISH_ENDING.test(doubled);
+  }
   return false;
 }
 

@@ -371,8 +371,8 @@ const TEXTS = {
   "said.both_scores": ["the calibrated sum of the two raw scores of {n} hits", "{n} 条结果两种原始分数的校准总和", "калиброванная сумма двух исходных оценок ({n})"],
   "said.answerable": ["there is an answer with probability {chance}, and {wanted} is needed", "有答案的概率为 {chance}，需要 {wanted}", "ответ есть с вероятностью {chance}, а нужно {wanted}"],
   "said.refused": ["refused: {chance}, and {wanted} is needed", "拒答：{chance}，需要 {wanted}", "отказ: {chance}, а нужно {wanted}"],
-  "said.due": ["{name}: the vectors of {due} of {all} documents are still to come", "{name}：{all} 篇文档中还有 {due} 篇没有向量", "{name}: векторов пока нет у документов: {due} из {all}"],
-  "said.until": ["words alone find those until then", "在此之前只能按词语找到它们", "до тех пор их находят только по словам"],
+  "said.due": ["{name}: {due} of {all} documents have no vector yet", "{name}：{all} 篇文档中还有 {due} 篇没有向量", "{name}: векторов пока нет у документов: {due} из {all}"],
+  "said.until": ["until then only words find those", "在此之前只能按词语找到它们", "до тех пор их находят только по словам"],
   "said.cut": ["below the cut", "未进入前列", "ниже границы"],
 };
 
@@ -401,8 +401,8 @@ export const SAID = [
   [/^nothing was searched$/, "said.nothing"],
   [/^the question has no words$/, "said.no_word"],
   [/^below the cut$/, "said.cut"],
-  [/^(?<name>.+): the vectors of (?<due>\d+) of (?<all>\d+) documents are still to come$/, "said.due"],
-  [/^words alone find those until then$/, "said.until"],
+  [/^(?<name>.+): (?<due>\d+) of (?<all>\d+) documents have no vector yet$/, "said.due"],
+  [/^until then only words find those$/, "said.until"],
   [/^(?:calibrated(?: with variants)?: )?the best vector lies (?<span>[\d.]+) σ above chance$/, "said.span"],
   [/^documents$/, "said.documents"],
   [/^the scores are the calibrated sum already$/, "said.already"],

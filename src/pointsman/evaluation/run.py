@@ -17,8 +17,8 @@ from pointsman.evaluation.metrics import measure
 from pointsman.evaluation.report import Report, StrategyReport
 from pointsman.registry import STRATEGIES as STRATEGY_NAMES
 from pointsman.request import RegisteredStrategy
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.pool import DEPTH, LISTS
+from pointsman.types import check_top_k
 from pointsman.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def evaluate(
     for name in names:
         if name != "auto" and name not in LISTS and name not in STRATEGY_NAMES.names():
             raise UnknownNameError("strategy", name, ("all", "auto", *LISTS, *STRATEGY_NAMES.names()))
-    checked(k)
+    check_top_k(k)
     measure({}, {}, k)  # report a missing package now, not after an hour of embedding
     collection = read_collection(folder).first(limit_queries)
     words_only = names == ("bm25",)
@@ -127,7 +127,7 @@ def indexed(
         on_progress: called with the number of documents done.
         words_only: build no vectors and load no embedder.
     """
-    report = on_progress or _untold
+    report = on_progress or (lambda *_: None)
     total = len(collection.documents)
     with (
         tempfile.TemporaryDirectory(prefix="pointsman-eval-") as folder,
@@ -167,7 +167,7 @@ def evaluate_workspace(
         timed_with: the embedder for timed queries: the same one without a cache; by default the default embedder.
         rerank: as for `Workspace.search`; True means the default.
     """
-    report = on_progress or _untold
+    report = on_progress or (lambda *_: None)
     rerank = None if rerank is True else rerank
     reports = {}
     for strategy in strategies:
@@ -188,7 +188,7 @@ def rankings(
     rerank: bool | BaseRefiner | None = None,
 ) -> dict[str, list[str]]:
     """Return the ids that a strategy finds for each query, best first, as input for `measure`."""
-    report = on_progress or _untold
+    report = on_progress or (lambda *_: None)
     results = {}
     for number, (query, text) in enumerate(collection.queries.items(), 1):
         context = workspace.search(text, depth, strategy=RegisteredStrategy(strategy), rerank=rerank, refuse=False)
@@ -237,7 +237,3 @@ def _cached(embedder: Embedder | None) -> Embedder:
 
     embedder = embedder or default_embedder()
     return embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
-
-
-def _untold(_: int, __: int, ___: str) -> None:
-    """Ignore progress."""

@@ -43,7 +43,7 @@ def latest(backend: Backend, most: int = MOST) -> list[dict[str, Any]]:
             if not isinstance(run, dict) or not isinstance(run.get("strategies"), dict):
                 raise ValueError("it has no strategies")  # noqa: TRY004  (about the file, not an argument)
         except (OSError, ValueError, RecursionError) as error:
-            log.warning("%s is no evaluation: %s", name, error)
+            log.warning("%s is not an evaluation: %s", name, error)
             continue
         runs.append(run)
     return runs

@@ -1,4 +1,4 @@
-"""How well a selector selects, on queries whose right choice is known."""
+"""Evaluates selectors on queries with known right choices."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from pointsman.errors import InputError, UnknownNameError
 from pointsman.evaluation.collection import read_collection
+from pointsman.retrieval.background import evenly
 from pointsman.selector.base import BaseSelector, ToolMetadata
 from pointsman.selector.combined import RandomSelector, ScoresChoices
 from pointsman.selector.description import DescriptionSelector
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pointsman.protocols import Embedder
 
 FITTED: Final = "fitted"
-"""The name under which a `DescriptionSelector` is fitted on other queries than it is asked."""
+"""The name of a `DescriptionSelector` that is fitted to other queries than those it is evaluated on."""
 
 _MAKE: Final[Mapping[str, Callable[[Any], BaseSelector]]] = {
     "description": DescriptionSelector,
@@ -36,7 +37,7 @@ _MAKE: Final[Mapping[str, Callable[[Any], BaseSelector]]] = {
     "random": lambda _: RandomSelector(0),
 }
 SELECTORS: Final = (*_MAKE, FITTED)
-"""What can be asked for by name."""
+"""The selectors that can be named."""
 
 _FOLDS: Final = 5
 _BINS: Final = 10
@@ -48,14 +49,14 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class SelectionTask:
-    """Choices, queries, and which choices are right for which query.
+    """Choices, queries, and the right choices of each query.
 
     Attributes:
         name: the folder's name.
-        choices: what there is to select from.
-        queries: what is asked.
-        right: for each query the indices of its right choices.
-        taught: labelled queries besides these, to learn from: text and index of the choice.
+        choices: the choices to select from.
+        queries: the queries to evaluate on.
+        right: for each query, the indices of its right choices.
+        taught: further labelled queries to learn from: text and index of the choice.
     """
 
     name: str
@@ -67,7 +68,7 @@ class SelectionTask:
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceBin:
-    """The queries whose confidence lies in one tenth: how many, their mean confidence, and how many were right."""
+    """The queries with a confidence in one tenth of the scale: their number, mean confidence and number right."""
 
     low: float
     high: float
@@ -78,22 +79,22 @@ class ConfidenceBin:
 
 @dataclass(frozen=True, slots=True)
 class SelectorReport:
-    """One selector on one task.
+    """The results of one selector on one task.
 
     Attributes:
         dataset: the task's name.
         selector: the selector's name.
-        choices: how many there are.
-        queries: how many were asked.
-        accuracy: the share of queries whose first selection is right (accuracy@1); abstaining is not.
-        recall: by k, the mean share of a query's right choices among the first k; only as deep as the selector goes.
-        abstained: the share of queries that no choice was selected for.
-        fallbacks: the share of queries that were decided by a fallback.
+        choices: the number of choices.
+        queries: the number of queries.
+        accuracy: the share of queries whose first selection is right (accuracy@1); abstaining counts as wrong.
+        recall: by k, the mean share of a query's right choices among the first k, for each k that the selector reaches.
+        abstained: the share of queries for which no choice was selected.
+        fallbacks: the share of queries decided by a fallback.
         calibration_error: ECE of the confidence over ten bins; None for a selector without confidence.
         bins: confidence against accuracy, bins without queries left out.
         p50: median milliseconds of a selection; without the query's embedding, if ``embedding_ms`` is known.
-        p95: what 95 of 100 selections stay below.
-        embedding_ms: median milliseconds that embedding a query takes on top; None where it is part of ``p50``.
+        p95: 95th percentile of the same times.
+        embedding_ms: median milliseconds for embedding a query; None if that is part of ``p50``.
     """
 
     dataset: str
@@ -111,7 +112,7 @@ class SelectorReport:
     embedding_ms: float | None = field(default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``pointsman eval-select --json`` prints: shares with 4 decimals, milliseconds with 3."""
+        """Return the values for ``pointsman eval-select --json``: shares with 4 decimals, milliseconds with 3."""
         return {
             "dataset": self.dataset,
             "selector": self.selector,
@@ -137,19 +138,19 @@ class SelectorReport:
 
 
 def read_selection(folder: str | Path, *, examples: int = 20, limit: int | None = None) -> SelectionTask:
-    """Read a folder that says which choices are right for which query.
+    """Read a folder with choices, queries, and the right choices of each query.
 
-    Two forms are known. ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.tsv``: each document is a choice, its title
-    the name. ``train.jsonl`` and ``test.jsonl`` with ``text`` and ``label``: each label is a choice, with queries of
-    the training part as examples; none that is asked as well is among them.
+    Two forms are supported. ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.tsv``: each document is a choice, named by
+    its title. ``train.jsonl`` and ``test.jsonl`` with ``text`` and ``label``: each label is a choice, with queries of
+    the training part as examples, except those that are also in the test part.
 
     Args:
         folder: the folder.
-        examples: how many examples a label gets at most, spread evenly over the file; 0 for none.
-        limit: ask at most so many queries, spread evenly over the file.
+        examples: the maximum number of examples per label, spread evenly over the file; 0 for none.
+        limit: the maximum number of queries, spread evenly over the file.
 
     Raises:
-        InputError: the folder has neither form, a line cannot be used, or a number is out of range.
+        InputError: the folder has neither form, a line is invalid, or a number is out of range.
     """
     folder = Path(folder)
     for name, number, least in (("examples", examples, 0), ("limit", limit, 1)):
@@ -167,7 +168,7 @@ def read_selection(folder: str | Path, *, examples: int = 20, limit: int | None 
     titled = len({document.title for document in documents} - {""}) == len(documents)
     choices = tuple(ToolMetadata(document.title if titled else document.id, document.text) for document in documents)
     places = {document.id: place for place, document in enumerate(documents)}
-    query_ids = _spread(list(collection.queries), limit)
+    query_ids = evenly(list(collection.queries), limit)
     right = tuple(
         frozenset(places[id_] for id_, grade in collection.qrels[query].items() if grade > 0 and id_ in places)
         for query in query_ids
@@ -184,23 +185,23 @@ def evaluate_selector(
     embedder: str | Embedder | None = None,
     on_progress: Progress | None = None,
 ) -> SelectorReport:
-    """Measure a selector on a folder.
+    """Evaluate a selector on a folder.
 
-    ``"fitted"`` learns from other queries than it is asked: from the examples of the labels where the folder has a
-    training part, else in five parts by turns, asked on one and fitted on the four others.
+    ``"fitted"`` learns from other queries than it is evaluated on: from the examples of the labels if the folder has a
+    training part, otherwise by five-fold cross-validation.
 
     Args:
         folder: see `read_selection`.
         selector: one of `SELECTORS`, or a selector.
-        limit: ask at most so many queries, spread evenly over the file.
-        examples: how many examples a label gets at most, where the folder has a training part.
-        embedder: for a selector asked for by name; an embedder or its name, the default one unless given. Its vectors
-            are kept on disk, so a second run is quick. Give it bare: a `CachedEmbedder` would hide what embedding a
-            query takes.
-        on_progress: called with how much is done, how much there is, and what is being done.
+        limit: the maximum number of queries, spread evenly over the file.
+        examples: the maximum number of examples per label, if the folder has a training part.
+        embedder: for a selector given by name; an embedder or its name, by default the default one. Its vectors are
+            cached on disk, so a second run is quick. Do not pass a `CachedEmbedder`: it would hide the time for
+            embedding a query.
+        on_progress: called with the amount done, the total, and the current activity.
 
     Raises:
-        InputError: folder, selector or numbers cannot be used.
+        InputError: the folder, the selector or a number is invalid.
     """
     if isinstance(selector, str) and selector not in SELECTORS:
         raise UnknownNameError("selector", selector, SELECTORS)
@@ -213,8 +214,8 @@ def evaluate_task(
     embedder: str | Embedder | None = None,
     on_progress: Progress | None = None,
 ) -> SelectorReport:
-    """`evaluate_selector` on a task that is in memory."""
-    report = on_progress or _untold
+    """Like `evaluate_selector`, for a task in memory."""
+    report = on_progress or (lambda *_: None)
     if isinstance(selector, BaseSelector):
         return _report(task, type(selector).__name__, [(selector, task.choices, range(len(task.queries)))], report)
     if selector == "random":
@@ -229,7 +230,7 @@ def evaluate_task(
 
 
 def render_selection(reports: SelectorReport | Sequence[SelectorReport]) -> Table:
-    """Reports on one task as a table for the terminal, one row per selector."""
+    """Format reports on one task as a table for the terminal, one row per selector."""
     from rich.table import Table
     from rich.text import Text
 
@@ -260,18 +261,18 @@ def render_selection(reports: SelectorReport | Sequence[SelectorReport]) -> Tabl
 
 
 Part = tuple[BaseSelector, tuple[ToolMetadata, ...], Sequence[int]]
-"""A selector, its choices, and which queries it is asked."""
+"""A selector, its choices, and the queries it is evaluated on."""
 
 
 def _fitted_parts(task: SelectionTask, embedder: _Prepared) -> Iterator[Part]:
     if task.taught:
-        # What the examples were taken from is learned from instead; as both they would be held out of nothing.
+        # The queries behind the examples are only learned from: as examples too, they would not be held out.
         bare = tuple(ToolMetadata(choice.name, choice.description) for choice in task.choices)
         texts, labels = zip(*task.taught, strict=True)
         fitted = DescriptionSelector(embedder).fit(texts, labels, bare)
         yield fitted, bare, range(len(task.queries))
         return
-    # Equal texts stay together, so that none is learned from and asked.
+    # Equal texts stay together, so that none is in both training and test.
     numbers: dict[str, int] = {}
     fold = [numbers.setdefault(text, len(numbers)) % _FOLDS for text in task.queries]
     for number in sorted(set(fold)):
@@ -283,7 +284,7 @@ def _fitted_parts(task: SelectionTask, embedder: _Prepared) -> Iterator[Part]:
             [tuple(task.right[place]) or None for place in others],
             task.choices,
         )
-        # A learned threshold would abstain; here the first selection is measured.
+        # A learned threshold would abstain, but the first selection is measured here.
         selector.threshold, selector.allow_abstain = None, False
         yield selector, task.choices, [place for place, its in enumerate(fold) if its == number]
 
@@ -297,7 +298,7 @@ def _report(
     recalls: dict[int, list[float]] = {}
     for selector, choices, places in parts:
         if isinstance(selector, ScoresChoices):
-            selector.scores(choices, "warm-up")  # what is worked out once per set of choices is not a query's time
+            selector.scores(choices, "warm-up")  # what is computed once per set of choices is not timed
         for place in places:
             query, right = Query(task.queries[place]), task.right[place]
             began = perf_counter()
@@ -339,7 +340,7 @@ def _recalls(
     selected: list[int],
     right: frozenset[int],
 ) -> Iterator[tuple[int, float]]:
-    """Recall by depth: as deep as scores go, else as deep as the selector is set to go."""
+    """Return recall by depth: for all choices if the selector gives scores, else to the selector's own limit."""
     if isinstance(selector, ScoresChoices):
         scores = np.array(selector.scores(choices, query))
         selected = [int(place) for place in np.argsort(-scores, kind="stable")[: max(_RECALL)]]
@@ -363,7 +364,7 @@ def _bins(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> tuple[
 
 
 class _Prepared:
-    """An embedder that has embedded all queries beforehand, in batches, so that a selection's own time can be told."""
+    """An embedder that has embedded all queries in advance, in batches, so that selections can be timed separately."""
 
     def __init__(self, bare: Embedder, queries: Sequence[str]) -> None:
         from pointsman.models import CachedEmbedder
@@ -385,10 +386,10 @@ class _Prepared:
         return self._embedder.embed_documents(texts)
 
     def milliseconds(self, queries: Sequence[str]) -> float:
-        """Median time to embed one query, without the memory on disk in front of the embedder."""
+        """Return the median time to embed one query, without the disk cache."""
         self._bare.embed_queries(["warm-up"])
         times = []
-        for text in _spread(list(queries), _EMBEDDED_ALONE):
+        for text in evenly(list(queries), _EMBEDDED_ALONE):
             began = perf_counter()
             self._bare.embed_queries([text])
             times.append((perf_counter() - began) * 1000)
@@ -396,7 +397,7 @@ class _Prepared:
 
 
 def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTask:
-    test_pairs = _spread(_labelled(folder / "test.jsonl"), limit)
+    test_pairs = evenly(_labelled(folder / "test.jsonl"), limit)
     asked_texts = {text for text, _ in test_pairs}
     by_label: dict[str, list[str]] = {}
     for text, label in _labelled(folder / "train.jsonl"):
@@ -407,7 +408,7 @@ def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTas
     places = {name: place for place, name in enumerate(names)}
     if strange := sorted({label for _, label in test_pairs} - places.keys()):
         raise InputError(f"{folder / 'test.jsonl'}: train.jsonl has no such label: {', '.join(strange):.80}")
-    training = {name: _spread(by_label[name], examples) if examples else [] for name in names}
+    training = {name: evenly(by_label[name], examples) if examples else [] for name in names}
     choices = tuple(ToolMetadata(name, "", {"examples": training[name]} if training[name] else None) for name in names)
     return SelectionTask(
         folder.resolve().name,
@@ -419,7 +420,7 @@ def _read_labels(folder: Path, examples: int, limit: int | None) -> SelectionTas
 
 
 def _labelled(path: Path) -> list[tuple[str, str]]:
-    """Text and label of each line."""
+    """Return the text and label of each line."""
     examples = []
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -442,18 +443,3 @@ def _loaded(embedder: str | Embedder | None) -> Embedder:
     from pointsman.models import default_embedder, load_embedder
 
     return load_embedder(embedder) if isinstance(embedder, str) else embedder or default_embedder()
-
-
-def _spread(items: list[Any], count: int | None) -> list[Any]:
-    """At most ``count`` of the items, evenly spread, in order.
-
-    >>> _spread([0, 1, 2, 3, 4, 5], 3)
-    [0, 2, 4]
-    """
-    if count is None or count >= len(items):
-        return items
-    return [items[place * len(items) // count] for place in range(count)]
-
-
-def _untold(_: int, __: int, ___: str) -> None:
-    """Progress that nobody asked for."""

@@ -11,15 +11,14 @@ import numpy as np
 
 from pointsman.errors import InputError
 from pointsman.reranking import labelled_questions, lower_end, measured_reranking, ndcg, without_models
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.policy import Policy, measured
-from pointsman.types import Query
+from pointsman.types import Query, check_top_k
 
 if TYPE_CHECKING:
     from pointsman.dataset import Dataset
     from pointsman.evaluation.run import Progress
-    from pointsman.retrieval.calibration import CosineSpread
     from pointsman.retrieval.dataset_calibration import Reranking
+    from pointsman.retrieval.fusion import CosineSpread
     from pointsman.retrieval.pool import Pool
 
 FEWEST: Final = 10
@@ -48,7 +47,7 @@ class Tuning:
         queries: number of labelled queries.
         ndcg: nDCG@k by candidate; that of the fitted one is measured on held-out queries.
         lower: lower end of the confidence interval of the gain over the default, by candidate.
-        reranking: whether the reranker named in the settings gains beyond that; None if they name none.
+        reranking: the further gain of the reranker named in the settings; None if they name none.
     """
 
     policy: Policy
@@ -73,8 +72,8 @@ def tune(
 
     One parameter is fitted, with a prior centred on the default: with fewer labels, a weight must win by more. It is
     evaluated by cross-validation and compared with the default and the fixed strategies query by query. The default is
-    kept unless the confidence interval of another candidate's gain is above zero. Then the reranker
-    named in the settings is measured over the outcome, on the same labels, to which nothing of it is fitted.
+    kept unless the confidence interval of another candidate's gain is above zero. Then the reranker named in the
+    settings is measured on top of the result, with the same labels; nothing of the reranker is fitted to them.
 
     Args:
         dataset: a dataset with both keyword and vector indexes.
@@ -88,7 +87,7 @@ def tune(
         InputError: ``k`` is not a positive int, the dataset has only one index, or fewer than ten queries have relevant
             documents in it.
     """
-    checked(k)
+    check_top_k(k)
     if dataset.lists_for("auto") != (True, True):
         raise InputError(f"dataset {dataset.name!r} keeps only one list; there is nothing to weigh")
     default = replace(policy or measured(), vector_weight=1.0, strategy=None)
@@ -149,7 +148,9 @@ def _decided(default: Policy, curves: Any, fixed: Mapping[str, Any]) -> Tuning:
     sure = [name for name in candidates if lower[name] > 0]
     figures = ", ".join(f"{name} {ndcg[name]:.4f} (gain at least {lower[name]:+.4f})" for name in candidates)
     if not sure:
-        reason = f"the default is kept: on {count} queries it has {ndcg['default']:.4f}, and no gain is sure: {figures}"
+        reason = (
+            f"the default is kept: on {count} queries it has {ndcg['default']:.4f}, no gain is significant: {figures}"
+        )
         return Tuning(default, "default", reason, count, ndcg, lower)
     best = max(sure, key=ndcg.__getitem__)
     if best == "fitted":

@@ -1,8 +1,8 @@
-"""Text in pictures and scanned pages, by whatever engine is here: rapidocr, tesseract, or both.
+"""Reads text in pictures and scanned pages with the installed OCR engines: rapidocr, tesseract, or both.
 
-``rapidocr`` is a package with its model inside: the more exact one for English and Chinese, turned or on its side. It
-does not read Russian, of which it gives blanks and dots without a word; that is noticed by how little it says for the
-width of a line. ``tesseract`` is a program of the system and reads the languages whose data are installed.
+``rapidocr`` is a package that includes its model. It is the more accurate engine for English and Chinese, also in
+rotated pictures. It cannot read Russian and returns only blanks and dots for it; such lines are recognised by having
+too little text for their width. ``tesseract`` is a system program that reads the languages whose data are installed.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ INSTALL = (
     "languages (on Debian: tesseract-ocr tesseract-ocr-rus tesseract-ocr-chi-sim)"
 )
 
-_MOST_PIXELS = 60_000_000  # a few kilobytes can say that they are a picture of gigabytes
-_LONGEST_SIDE = 4000  # pixels that engines are given
-_LEAST_SIDE = 8  # dots and lines that hold no letter
+_MOST_PIXELS = 60_000_000  # a file of a few kilobytes can claim to be a picture of gigabytes
+_LONGEST_SIDE = 4000  # pixels; larger pictures are scaled down for the engines
+_LEAST_SIDE = 8  # pixels; smaller pictures are dots and lines without letters
 _SECONDS = 20
 _LANGUAGES = ("eng", "rus", "chi_sim")
 _BETWEEN_HAN = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])[ \t]+(?=[\u3000-\u9fff\uff00-\uffef])")
 
 
 class Line(NamedTuple):
-    """A line that an engine read.
+    """A line of text as an engine read it.
 
     Attributes:
-        text: what it says.
-        confidence: the engine's own, from 0 to 1.
-        wordless: whether it says far less than a line of its width holds.
+        text: the text read.
+        confidence: the engine's confidence, from 0 to 1.
+        wordless: whether the text is far too short for the width of the line.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 class Words(tuple[Line, ...]):
-    """What an engine read."""
+    """The lines that an engine read."""
 
     __slots__ = ()
 
@@ -63,20 +63,20 @@ class Words(tuple[Line, ...]):
 
     @property
     def letters(self) -> float:
-        """How many letters and digits it is, each weighed with the engine's confidence."""
+        """The number of letters and digits, each weighted by the engine's confidence."""
         return sum(line.confidence * sum(map(str.isalnum, line.text)) for line in self if not line.wordless)
 
     @property
     def is_sure(self) -> bool:
-        """Whether the engine is sure of most of it."""
+        """Whether the engine is confident about most of the text."""
         return self.letters > max(10, 0.85 * sum(map(str.isalnum, self.text)))
 
 
 def picture(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
-    """The words in a picture.
+    """Read the words in a picture.
 
     Raises:
-        InputError: There are none, no engine is here, or it is no picture.
+        InputError: The picture has no words, no engine is installed, or the data are not a picture.
     """
     image = opened(data)
     words, reason = read_words(image)
@@ -88,11 +88,10 @@ def picture(path: str, data: bytes) -> Iterator[ParsedDocument | Problem]:
 
 
 def opened(data: bytes) -> Image:
-    """A picture, upright, of a size that engines can take.
+    """Open a picture, turn it upright, and scale it to a size that the engines accept.
 
     Raises:
-        InputError: It is damaged, or too large.
-        MissingDependencyError: Pillow is not here.
+        InputError: It is damaged or too large, or Pillow is not installed.
     """
     try:
         from PIL import Image as images  # noqa: N813  (a module)
@@ -104,7 +103,7 @@ def opened(data: bytes) -> Image:
         if image.width * image.height > _MOST_PIXELS:
             raise InputError(f"a picture of {image.width} × {image.height} pixels, more than {_MOST_PIXELS} in all")
         image = ImageOps.exif_transpose(image)
-        if "A" in image.getbands() or "transparency" in image.info:  # engines see what is see-through as black
+        if "A" in image.getbands() or "transparency" in image.info:  # engines take transparent pixels for black
             image = image.convert("RGBA")
             image = images.alpha_composite(images.new("RGBA", image.size, "white"), image)
         image = image.convert("RGB")
@@ -115,10 +114,10 @@ def opened(data: bytes) -> Image:
 
 
 def read_words(image: Image) -> tuple[Words, str | None]:
-    """What the engines here read, and what was not read and why, if anything.
+    """Return the words that the installed engines read, and a note about what they could not read; None if nothing.
 
-    rapidocr goes first; where there are lines without words, or it is not sure, tesseract reads as well, and what is
-    more, each letter weighed with the engine's confidence, counts.
+    rapidocr reads first. If it leaves lines without words or is not confident, tesseract reads the picture too, and the
+    reading with more letters, weighted by confidence, is returned.
     """
     if min(image.size) < _LEAST_SIDE:
         return Words(), None
@@ -139,18 +138,18 @@ def read_words(image: Image) -> tuple[Words, str | None]:
 
 
 def any_engine() -> bool:
-    """Whether pictures can be read here."""
+    """Whether an engine is installed."""
     return has_rapidocr() or bool(languages())
 
 
 def has_rapidocr() -> bool:
-    """Whether rapidocr is here, and what runs its model."""
+    """Whether rapidocr and the runtime of its model are installed."""
     return find_spec("rapidocr") is not None and find_spec("onnxruntime") is not None
 
 
 @cache
 def languages() -> tuple[str, ...]:
-    """The languages that tesseract has here, of ours; none where it is not installed."""
+    """The supported languages whose tesseract data are installed; empty if tesseract is not installed."""
     program = shutil.which("tesseract")
     if not program:
         return ()
@@ -161,8 +160,8 @@ def languages() -> tuple[str, ...]:
 
 
 def _by_tesseract(image: Image) -> Iterator[Words]:
-    """Readings of the picture, turned until tesseract is sure of one."""
-    enlarged = 2 if max(image.size) < _LONGEST_SIDE // 4 else 1  # it wants letters of twenty pixels and more
+    """Yield readings of the picture, rotated until tesseract is confident about one."""
+    enlarged = 2 if max(image.size) < _LONGEST_SIDE // 4 else 1  # tesseract needs letters at least twenty pixels high
     if enlarged > 1:
         image = image.resize((image.width * enlarged, image.height * enlarged))
     for angle in (0, 90, 270, 180):
@@ -173,7 +172,7 @@ def _by_tesseract(image: Image) -> Iterator[Words]:
 
 
 def _tesseract(image: Image) -> Words:
-    """One reading: words by line, those left out of which it is not sure at all."""
+    """Read the picture once; words with very low confidence are left out."""
     data = io.BytesIO()
     image.save(data, "PPM")
     command = ["tesseract", "stdin", "stdout", "-l", "+".join(languages()), "--psm", "3", "tsv"]
@@ -183,7 +182,7 @@ def _tesseract(image: Image) -> Words:
             command, input=data.getvalue(), capture_output=True, check=False, timeout=_SECONDS, env=one_thread
         )
     except subprocess.TimeoutExpired:
-        return Words()  # another engine may be quicker
+        return Words()  # another engine may be faster
     lines: dict[tuple[str, ...], list[tuple[str, float]]] = {}
     for row in process.stdout.decode("utf-8", "replace").splitlines()[1:]:
         fields = row.split("\t")
@@ -196,7 +195,7 @@ _LEAST_CONFIDENCE = 30.0
 
 
 def _line(words: list[tuple[str, float]]) -> Line:
-    text = _BETWEEN_HAN.sub("", clean(" ".join(word for word, _ in words)))  # it sets blanks between Chinese characters
+    text = _BETWEEN_HAN.sub("", clean(" ".join(word for word, _ in words)))  # it puts spaces between Chinese characters
     letters = sum(len(word) for word, _ in words)
     return Line(text, sum(len(word) * confidence for word, confidence in words) / letters)
 
@@ -211,7 +210,7 @@ def _rapidocr(image: Image) -> Words:
     result = _engine()(pixels, use_det=True, use_cls=True, use_rec=True)
     texts = () if result.txts is None else zip(result.txts, result.scores, result.boxes, strict=True)
     lines = [Line(clean(text).strip(), float(score), _is_wordless(text, box)) for text, score, box in texts]
-    # Lines that are blank to it are not among its results, so they are those that it saw and says nothing about.
+    # Its results omit lines that it reads as blank, so those are the detected boxes without a result.
     return Words([*lines, *[Line("", 0.0, wordless=True)] * (len(boxes) - len(lines))])
 
 
@@ -224,7 +223,7 @@ def _engine() -> Any:
             "Global.log_level": "error",
             "Global.text_score": 0.0,  # lines without words must be seen to be reported
             "Global.max_side_len": _LONGEST_SIDE,
-            # The least memory: the picture is not enlarged, lines are read one by one, no arena is kept.
+            # To save memory, the picture is not enlarged, lines are read one by one, and no arena is kept.
             "Det.limit_type": "max",
             "Det.limit_side_len": 1280,
             "Cls.cls_batch_num": 1,
@@ -236,7 +235,7 @@ def _engine() -> Any:
 
 
 def _is_wordless(text: str, box: Any) -> bool:
-    """Whether a line says less than a third of what letters of its height would make on its width."""
+    """Whether a line has less than 35 % of the letters that fit its width at its height."""
     sides = sorted(float(((box[corner] - box[corner - 1]) ** 2).sum()) ** 0.5 for corner in range(4))
     height, width = max(sides[0], 1.0), sides[3]
     letters = sum(2 if char >= "\u2e80" else 1 for char in text if char.isalnum())

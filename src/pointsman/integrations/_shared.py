@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, ModelError, PointsmanError, UnmetNeedError
 from pointsman.models.base import BaseEmbedder, EmbedFunction, Progress
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.diversity import mmr
 from pointsman.retrieval.foreign import failed
-from pointsman.types import Document, Hit, Query
+from pointsman.types import Document, Hit, Query, check_top_k
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,7 +152,7 @@ def add_in_order(
 def diverse(
     dataset: Dataset, vector: Sequence[float], k: int, fetch: int, weight: float, filters: Filters = None
 ) -> list[Hit]:
-    """Returns the nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
+    """Return the nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
 
     Args:
         dataset: the dataset to search.
@@ -165,7 +164,7 @@ def diverse(
     """
     import numpy as np
 
-    hits = dataset.search_vector(vector, max(fetch, checked(k)), filters=filters)
+    hits = dataset.search_vector(vector, max(fetch, check_top_k(k)), filters=filters)
     vectors = dataset.get_vectors([hit.id for hit in hits])
     pairs = [(hit, row) for hit, row in zip(hits, vectors, strict=True) if row is not None]  # None: deleted since
     if not pairs:
@@ -218,7 +217,7 @@ class _Embeddings:
 
 
 def offline_reranker() -> BaseReranker:
-    """Returns the reranker that needs no network, over the default embedder."""
+    """Return the reranker that needs no network, over the default embedder."""
     from pointsman.models import default_embedder
     from pointsman.retrieval.rerank.calibrated import CalibratedReranker
 

@@ -40,9 +40,8 @@ from pointsman.integrations._shared import (
 )
 from pointsman.llm import BaseLLM, Completion, Usage
 from pointsman.models.base import as_embedder
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.foreign import ForeignRetriever, id_for
-from pointsman.types import Document, Hit
+from pointsman.types import Document, Hit, check_top_k
 
 try:
     from langchain_core import documents as theirs
@@ -109,7 +108,7 @@ class PointsmanRetriever(TheirRetriever):
         """
         super().model_post_init(context)
         check_source(self.source)
-        checked(self.k)
+        check_top_k(self.k)
 
     def _get_relevant_documents(
         self,
@@ -203,7 +202,7 @@ class PointsmanVectorStore(VectorStore):
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[theirs.Document]:
-        """Returns those documents of these ids that exist."""
+        """Return those documents of these ids that exist."""
         return [_theirs(document) for document in self.dataset.get_many(list(ids)) if document is not None]
 
     def similarity_search(
@@ -214,7 +213,7 @@ class PointsmanVectorStore(VectorStore):
         filter: Filters = None,  # noqa: A002  (LangChain's name)
         **options: Any,
     ) -> list[theirs.Document]:
-        """Returns the best documents for a text.
+        """Return the best documents for a text.
 
         Args:
             query: the query.
@@ -275,7 +274,7 @@ class PointsmanVectorStore(VectorStore):
         filter: Filters = None,  # noqa: A002  (LangChain's name)
         **_: Any,
     ) -> list[theirs.Document]:
-        """Returns the documents whose vectors are nearest to a vector."""
+        """Return the documents whose vectors are nearest to a vector."""
         return [_theirs(hit.document) for hit in self.dataset.search_vector(embedding, k, filters=filter)]
 
     def max_marginal_relevance_search(
@@ -286,7 +285,7 @@ class PointsmanVectorStore(VectorStore):
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[theirs.Document]:
-        """Returns nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
+        """Return nearest documents, each unlike those before it; see `max_marginal_relevance_search_by_vector`."""
         vector = self.dataset.embedder.embed_queries([query])[0]
         return self.max_marginal_relevance_search_by_vector(vector.tolist(), k, fetch_k, lambda_mult, **kwargs)
 
@@ -300,7 +299,7 @@ class PointsmanVectorStore(VectorStore):
         filter: Filters = None,  # noqa: A002  (LangChain's name)
         **_: Any,
     ) -> list[theirs.Document]:
-        """Returns the nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
+        """Return the nearest documents, each unlike those before it (Carbonell and Goldstein 1998).
 
         Args:
             embedding: the query vector.
@@ -373,7 +372,7 @@ class PointsmanDocumentIndex(PointsmanRetriever, DocumentIndex):
         return {"num_deleted": number, "num_failed": 0, "succeeded": there, "failed": []}
 
     def get(self, ids: Sequence[str], /, **_: Any) -> list[theirs.Document]:
-        """Returns those documents of these ids that exist."""
+        """Return those documents of these ids that exist."""
         return [_theirs(document) for document in self.source.get_many(list(ids)) if document is not None]
 
 
@@ -390,12 +389,12 @@ class PointsmanEmbeddings(Embeddings):
         self.embedder = default_embedder() if embedder is None else as_embedder(embedder)
 
     def embed_query(self, text: str) -> list[float]:
-        """Returns the vector of a query, of length 1."""
+        """Return the vector of a query, of length 1."""
         vector: list[float] = self.embedder.embed_queries([text])[0].tolist()
         return vector
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Returns the vectors of documents, each of length 1."""
+        """Return the vectors of documents, each of length 1."""
         vectors: list[list[float]] = self.embedder.embed_documents(texts).tolist()
         return vectors
 
@@ -430,7 +429,7 @@ class PointsmanReranker(BaseDocumentCompressor):
         query: str,
         callbacks: Callbacks | None = None,  # noqa: ARG002  (LangChain's interface)
     ) -> list[theirs.Document]:
-        """Returns the most relevant documents, best first."""
+        """Return the most relevant documents, best first."""
         return _reranked(documents, self.reranker.rerank(query, _numbered(documents), self.top_n))
 
     async def acompress_documents(
@@ -488,7 +487,7 @@ class PointsmanTranslator(Visitor):
         return Range(key, **{name.value: value})
 
     def visit_structured_query(self, structured_query: StructuredQuery) -> tuple[str, dict[str, Any]]:
-        """Returns the text to search for, and arguments of ``similarity_search``."""
+        """Return the text to search for, and arguments of ``similarity_search``."""
         arguments: dict[str, Any] = {}
         if structured_query.filter is not None:
             arguments["filter"] = structured_query.filter.accept(self)

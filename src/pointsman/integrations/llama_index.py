@@ -29,10 +29,9 @@ from pointsman.integrations._shared import (
     offline_reranker,
 )
 from pointsman.models.base import as_embedder
-from pointsman.retrieval.base import checked
 from pointsman.retrieval.foreign import ForeignRetriever
 from pointsman.retrieval.fusion import fuse
-from pointsman.types import Document, Hit, Provenance, Query, Ranked
+from pointsman.types import Document, Hit, Provenance, Query, Ranked, check_top_k
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever as TheirRetriever
@@ -132,7 +131,7 @@ class PointsmanRetriever(TheirRetriever):
         **options: Any,
     ) -> None:
         check_source(source)
-        self.source, self.similarity_top_k, self.options = source, checked(similarity_top_k), options
+        self.source, self.similarity_top_k, self.options = source, check_top_k(similarity_top_k), options
         self.filters = _filter(filters) if isinstance(filters, MetadataFilters) else filters
         super().__init__()
 
@@ -388,7 +387,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         await in_thread(self.clear)
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """Returns the nodes with these ids that match; without ids, all that match."""
+        """Return the nodes with these ids that match; without ids, all that match."""
         condition = None if filters is None else _filter(filters)
         if node_ids:
             documents = [document for document in self._dataset.get_many(node_ids) if document is not None]
@@ -404,7 +403,7 @@ class PointsmanVectorStore(BasePydanticVectorStore):
         return await in_thread(self.get_nodes, node_ids, filters)
 
     def query(self, query: VectorStoreQuery, **_: Any) -> VectorStoreQueryResult:
-        """Returns the nearest nodes; empty ``node_ids`` and ``doc_ids`` do not restrict the search.
+        """Return the nearest nodes; empty ``node_ids`` and ``doc_ids`` do not restrict the search.
 
         Raises:
             UnmetNeedError: the mode is not one of default, sparse, text search, hybrid, semantic hybrid and MMR.
@@ -533,7 +532,7 @@ def _document(node: BaseNode) -> Document:
 
 
 def _node(document: Document) -> BaseNode:
-    """Returns the node that a document was made from; a new one if it was not made from a node."""
+    """Return the node that a document was made from; a new one if it was not made from a node."""
     rest = document.metadata.get(_NODE)
     if not isinstance(rest, dict) or not {"content", "type"} <= rest.keys():
         return TextNode(id_=document.id, text=document.text, metadata=dict(document.metadata))

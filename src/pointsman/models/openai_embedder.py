@@ -109,9 +109,7 @@ class OpenAIEmbedder(PrefixedEmbedder):
         try:
             vectors = np.array([by_index[index] for index in range(len(batch))], np.float64)
         except (TypeError, ValueError) as error:
-            raise ModelError(
-                f"{source} gave vectors of different lengths or of something else than numbers: {error}"
-            ) from error
+            raise ModelError(f"{source} returned vectors of different lengths, or not of numbers: {error}") from error
         with self._lock:
             length = vectors.shape[1] if vectors.ndim == 2 else 0
             if not length or length != (self._dimensions or length):

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ATTACHED: Final = "attached"
-"""The kind of their records in a workspace."""
+"""The kind of the collections' records in a workspace."""
 TEXT: Final = "text"
-"""The list by the words of a collection, as its database tokenises them."""
+"""The keyword list of a collection, as its database tokenises words."""
 BOTH: Final = "text and vector"
-"""Both lists as one: a collection has one vote among sources, however many ways it can be searched."""
+"""Both lists as one: a collection has one vote among sources, however many lists it has."""
 _RRF_K: Final = 60
 _TOGETHER: Final = 1000
 """Documents read at a time."""
@@ -55,7 +55,7 @@ class Attachment:
         table: the table or view (``orders``, ``sales.orders``), the index or the collection.
         id: the column or field that identifies documents; ``_id`` in an OpenSearch index.
         text: the column or field that holds the text.
-        vector: the one that holds the vectors; None: search by words alone.
+        vector: the column or field that holds the vectors; None: search by words alone.
         metadata: columns or fields available to filters; the keys of a JSON column count as columns.
         embedder: the name of the embedder that made the vectors.
         spec: how to load that embedder; None: use the workspace's.
@@ -80,7 +80,7 @@ class Attachment:
         return f"{redacted(self.url)} {self.table}"
 
     def to_json(self) -> str:
-        """Returns the JSON form that is stored."""
+        """Return the JSON form that is stored."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
@@ -93,15 +93,17 @@ class Attachment:
         try:
             value = json.loads(text)
             if not isinstance(value, Mapping) or value.keys() != {item.name for item in fields(cls)}:
-                raise ValueError("other fields than it has")
+                raise ValueError("missing or unexpected fields")
             spread = None if value["spread"] is None else (float(value["spread"][0]), float(value["spread"][1]))
             return cls(**{**value, "metadata": tuple(value["metadata"]), "spread": spread})
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            message = f"what is attached as {name!r} cannot be read ({error}); detach it, and attach it again"
+            message = (
+                f"the record of the attached collection {name!r} is invalid ({error}); detach it and attach it again"
+            )
             raise CorruptStoreError(message) from error
 
     def open(self) -> AttachedStore:
-        """Returns the collection as a store; connects to its server on first use.
+        """Return the collection as a store; connect to its server on first use.
 
         Raises:
             InputError: this kind of collection cannot be attached, or the URL is invalid.
@@ -120,17 +122,17 @@ _SCALES: Final[Mapping[str, Mapping[str, Scale]]] = {
     "keyword": {TEXT: Scale.FOREIGN},
     "vector": {NEAR: Scale.FOREIGN},
 }
-"""What the scores of a collection's lists are, by what it is searched by."""
+"""The scales of a collection's lists, by search technique."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionFacts:
-    """What its database says of a collection.
+    """What the database reports about a collection.
 
     Attributes:
         fingerprint: a text that differs between collections.
-        dimensions: of the vectors; None where there are none, or nobody says.
-        readable: whether vectors come back.
+        dimensions: of the vectors; None if there are none, or if not reported.
+        readable: whether the database returns vectors.
     """
 
     fingerprint: str
@@ -139,7 +141,7 @@ class CollectionFacts:
 
 
 class AttachedStore(BaseStore):
-    """What the stores of attached collections share: they are only read.
+    """The base class of stores over attached collections, which are only read.
 
     Args:
         attachment: the location of the collection, and the roles of its columns.
@@ -149,14 +151,14 @@ class AttachedStore(BaseStore):
     by_words: ClassVar[bool] = True
     """Whether such collections can be searched by words."""
     further: ClassVar[frozenset[Capability]] = frozenset()
-    """What they can do besides filtering, and reading vectors where those come back."""
+    """Capabilities besides filtering and, if the database returns them, reading vectors."""
 
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment
 
     @property
     def technique(self) -> Literal["hybrid", "keyword", "vector"]:
-        """The lists by which it can be searched."""
+        """The indexing technique that describes how the collection can be searched."""
         if not self.by_words:
             return "vector"
         return "keyword" if self._attachment.vector is None else "hybrid"
@@ -164,10 +166,10 @@ class AttachedStore(BaseStore):
     @property
     @abstractmethod
     def _facts(self) -> CollectionFacts:
-        """What its database says about it.
+        """What the database reports about the collection.
 
         Raises:
-            InputError: there is no such collection, or what the attachment names is not in it.
+            InputError: there is no such collection, or it lacks a column or field of the attachment.
         """
 
     @property
@@ -175,7 +177,7 @@ class AttachedStore(BaseStore):
         """See `Store`.
 
         Raises:
-            InputError: there is no such collection, or what the attachment names is not in it.
+            InputError: there is no such collection, or it lacks a column or field of the attachment.
         """
         facts = self._facts
         return StoreInfo(
@@ -187,7 +189,7 @@ class AttachedStore(BaseStore):
             self.further | {Capability.FILTERS, *([Capability.VECTORS] if facts.readable else [])},
         )
 
-    def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (asked before embedding)
+    def unchanged(self, documents: Sequence[Document]) -> list[bool]:  # noqa: ARG002  (called before embedding)
         """See `Store`; always raises, because the caller is about to write, which is not possible here."""
         raise self._cannot(Capability.WRITE)
 
@@ -201,7 +203,7 @@ class AttachedStore(BaseStore):
 def unit_rows(
     vectors: Mapping[str, Sequence[float]], keys: Sequence[str] | None, dimensions: int | None
 ) -> NDArray[np.float32]:
-    """Vectors by key as rows of length 1, in the order of ``keys`` if given."""
+    """Return vectors as rows of length 1, in the order of ``keys`` if given; missing keys are skipped."""
     order = list(vectors) if keys is None else [key for key in keys if key in vectors]
     rows = np.array([vectors[key] for key in order], np.float32).reshape(len(order), dimensions or 0)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -228,7 +230,7 @@ def keys_of(filters: Filter | None) -> Iterator[str]:
 
 
 def as_written(condition: Equals | In) -> list[Typed]:
-    """The values of a condition, with texts as originally given: a collection has its own format for instants."""
+    """Return the values of a condition, with texts as given too: a collection has its own format for instants."""
     values = (condition.value,) if isinstance(condition, Equals) else condition.values
     compared = [condition.typed] if isinstance(condition, Equals) else list(condition.typed)
     return list(dict.fromkeys([*compared, *(("string", value) for value in values if isinstance(value, str))]))
@@ -239,7 +241,7 @@ Row = tuple[str, float, "Document"]
 
 
 def narrowed(filters: Filter | None, leaf: Callable[[Filter], T | None], both: Callable[[str, list[T]], T]) -> T | None:
-    """The database query that lets through at least all matches; None if that means no restriction.
+    """Return a database query that lets through at least all matches; None if that means no restriction.
 
     Args:
         filters: the filter.
@@ -258,7 +260,7 @@ def narrowed(filters: Filter | None, leaf: Callable[[Filter], T | None], both: C
 def matching(
     filters: Filter | None, depth: int, most: int, ask: Callable[[int], Sequence[Sequence[Row]]]
 ) -> tuple[list[list[Row]], bool]:
-    """The best matches from lists of a database whose filters have other semantics.
+    """Return the best matches from lists of a database whose filters have other semantics.
 
     Args:
         filters: the filter, evaluated here.
@@ -284,7 +286,7 @@ def matching(
 def page_of(
     documents: Callable[[int, int], Sequence[Document]], after: str | None, limit: int, filters: Filter | None
 ) -> Page:
-    """A page of a collection that returns its documents by number.
+    """Return a page of a collection that returns its documents by number.
 
     Args:
         documents: returns documents from a number on, at most a given count.
@@ -308,7 +310,7 @@ def page_of(
 
 
 def one_list(rankings: Mapping[str, Ranking], depth: int) -> dict[str, Ranking]:
-    """The lists of a collection as one, fused by reciprocal rank if there are two."""
+    """Return the lists of a collection as one, fused by reciprocal rank if there are two."""
     if len(rankings) < 2:
         return dict(rankings)
     sums: dict[Any, float] = {}

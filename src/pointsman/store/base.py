@@ -48,7 +48,7 @@ SPREAD_NOTE: Final = "cosine_spread"
 """The note that holds the mean and deviation of the cosines, as a JSON list."""
 
 WORDS_FIRST: Final = "words_first"
-"""The note of a dataset whose documents are stored before their vectors: each that is without one is to get it."""
+"""The note of a dataset that stores documents before their vectors: every document without one is due to get it."""
 
 
 class Scale(StrEnum):
@@ -83,7 +83,7 @@ class Capability(StrEnum):
     TERMS = "terms"
     """`Store.frequencies`: how many documents contain a word."""
     LATER = "later"
-    """`Store.bare`, and `Store.write` with ``stored_only``: vectors can follow their documents."""
+    """`Store.bare`, and `Store.write` with ``stored_only``: vectors can be added after their documents."""
     CHANGES = "changes"
     """`Store.changes`: what was written since a sequence number."""
     LOCAL = "local"
@@ -144,7 +144,7 @@ class Lists:
         rankings: by list name, at most ``depth`` candidates each.
         scores: by list name, the raw scores of *every* candidate of the union, if the store can compute them.
         documents: by key, those returned in the same round trip; the others are fetched.
-        degraded: what did not work as it should, such as shards that did not answer.
+        degraded: what went wrong, such as shards that did not answer.
         idf: the sum of the idf of the look's words, counting repeats: an upper bound of BM25, 0 without words; None if
             the store needs another round trip to compute it.
     """
@@ -172,8 +172,8 @@ class Statistics:
         sequence: grows with every write, so that values computed from the store can be dated.
         documents: their number.
         notes: small texts saved with `Store.annotate`, such as the spread of cosines.
-        vectors_due: documents whose vector is still to come; 0 without the note `WORDS_FIRST`. If it is above 0,
-            ``documents`` is known too.
+        vectors_due: number of documents that still lack their vector; 0 without the note `WORDS_FIRST`. If it is above
+            0, ``documents`` is known too.
     """
 
     sequence: int
@@ -190,7 +190,7 @@ class Store(Protocol):
 
     @property
     def info(self) -> StoreInfo:
-        """Returns identity, embedder, scales and capabilities."""
+        """Return identity, embedder, scales and capabilities."""
         ...
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
@@ -202,11 +202,11 @@ class Store(Protocol):
         ...
 
     def fetch(self, keys: Sequence[Any]) -> list[Document | None]:
-        """Returns the documents with these keys in order, None for deleted ones."""
+        """Return the documents with these keys in order, None for deleted ones."""
         ...
 
     def keys(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Returns the keys of those documents of these ids that exist, by id."""
+        """Return the keys of existing documents by id."""
         ...
 
     def write(
@@ -229,11 +229,11 @@ class Store(Protocol):
         ...
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
-        """Whether each document is already stored identically and completely, so that it need not be embedded again."""
+        """Return whether each document is stored identically and completely, so that it need not be embedded again."""
         ...
 
     def bare(self, limit: int) -> list[Document]:
-        """At most ``limit`` documents that have no vector, those that came first (``LATER``)."""
+        """Return at most ``limit`` documents without a vector, in order of first arrival (``LATER``)."""
         ...
 
     def delete(self, ids: Sequence[str] | None = None, filters: Filter | None = None) -> int:
@@ -241,11 +241,11 @@ class Store(Protocol):
         ...
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """Returns the documents with these ids in order, None for unknown ids."""
+        """Return the documents with these ids in order, None for unknown ids."""
         ...
 
     def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:
-        """Returns at most ``limit`` documents in a stable order; ``after`` is where the previous page ended."""
+        """Return at most ``limit`` documents in a stable order; ``after`` is where the previous page ended."""
         ...
 
     def documents(self, filters: Filter | None = None) -> Iterator[Document]:
@@ -253,23 +253,23 @@ class Store(Protocol):
         ...
 
     def ids(self, *, source: str | None = None, filters: Filter | None = None) -> list[str]:
-        """Returns all ids in the order of `page`, or those of documents with this ``source``, or that match."""
+        """Return all ids in the order of `page`, or those of documents with this ``source``, or that match."""
         ...
 
     def count(self, filters: Filter | None = None) -> int:
-        """Returns the number of documents, or of those that match."""
+        """Return the number of documents, or of those that match."""
         ...
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """Returns stored vectors: of those of these keys that have one, in order, or an even sample (``VECTORS``)."""
+        """Return the stored vectors of these keys in order, skipping missing ones, or an even sample (``VECTORS``)."""
         ...
 
     def frequencies(self, words: Sequence[str]) -> list[int]:
-        """Returns how many documents contain each word; for a word of several tokens, its rarest (``TERMS``)."""
+        """Return how many documents contain each word; for a word of several tokens, its rarest (``TERMS``)."""
         ...
 
     def statistics(self) -> Statistics:
-        """Returns sequence number, size and notes: current, or up to a second old if asking takes a round trip."""
+        """Return sequence number, size and notes: current, or up to a second old if asking takes a round trip."""
         ...
 
     def annotate(self, **notes: str) -> None:
@@ -302,9 +302,9 @@ class Store(Protocol):
 
 
 class BaseStore(ABC):
-    """What implementations share: the async versions, and methods that are derived from others.
+    """The base class of stores: the async versions, and methods derived from others.
 
-    A subclass implements the abstract methods; those it does not support stay as here and raise `UnmetNeedError`.
+    A subclass implements the abstract methods; unsupported optional methods raise `UnmetNeedError`.
     """
 
     @property
@@ -382,7 +382,7 @@ class BaseStore(ABC):
         raise self._cannot(Capability.WRITE)
 
     def unchanged(self, documents: Sequence[Document]) -> list[bool]:
-        """See `Store`; here every document counts as changed unless known otherwise."""
+        """See `Store`; by default every document counts as changed."""
         return [False] * len(documents)
 
     def bare(self, limit: int) -> list[Document]:  # noqa: ARG002

@@ -1,8 +1,8 @@
-"""A collection of Chroma, searched as it is and never written to (B4).
+"""A Chroma collection, searched unchanged and never written to (B4).
 
 Chroma compares vectors and has no keyword index, so a collection has one list. Its dimensions and its distance are read
-from the server. Of a filter, the server is asked what certainly lets all matching documents through; the rest is
-compared here, over as many of the nearest as it takes.
+from the server. A filter is sent only as far as the server certainly lets all matching documents through; the rest is
+evaluated here, over as many of the nearest documents as necessary.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ VECTOR: Final = "embedding"
 
 _PORT: Final = 8000
 _MOST: Final = 16_384
-"""Nearest documents that a filter is looked for among."""
+"""Number of nearest documents that a filter is applied to at most."""
 _TOGETHER: Final = 1000
-"""Documents in one answer."""
+"""Documents per response."""
 _SCORES: Final[dict[str, Callable[[float], float]]] = {
     "cosine": lambda d: 1 - d,
     "ip": lambda d: 1 - d,
     "l2": lambda d: -d,
 }
-"""By the name of a distance: what makes a score of it. That of ``l2`` is squared."""
-_EXACT: Final = 2.0**53  # beyond it whole numbers and doubles differ
+"""The conversion to a score by the name of a distance; ``l2`` distances are squared."""
+_EXACT: Final = 2.0**53  # above this, not every integer is a double
 _DOCUMENTS: Final = ["documents", "metadatas"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Collection:
-    """What the server says of it."""
+    """What the server reports about the collection."""
 
     path: str
     space: str
@@ -66,14 +66,14 @@ class _Collection:
 
 
 class ChromaStore(AttachedStore):
-    """A collection as a store that only reads; keys are ids.
+    """A collection as a read-only store; keys are ids.
 
     Args:
-        attachment: where it is: ``chroma+https://:token@host:8000/database?tenant=…``, or ``chroma://`` without TLS;
-            its ``table`` is the collection, its ``text`` is ``"document"`` or a key of the metadata.
+        attachment: the URL is ``chroma+https://:token@host:8000/database?tenant=…``, or ``chroma://`` without TLS;
+            ``table`` is the collection, ``text`` is ``"document"`` or a key of the metadata.
 
     Raises:
-        InputError: the URL cannot be used, or a field is not one that Chroma has.
+        InputError: the URL is invalid, or Chroma has no such field.
     """
 
     kind = "chroma collection"
@@ -84,7 +84,7 @@ class ChromaStore(AttachedStore):
         if attachment.id != ID or attachment.vector != VECTOR:
             raise InputError(
                 f"in Chroma the id is {ID!r} and the vector {VECTOR!r}, not {attachment.id!r:.80} and "
-                f"{attachment.vector!r:.80}; it is searched by vectors alone"
+                f"{attachment.vector!r:.80}; only vectors are searched"
             )
         if not attachment.table or not storable(attachment.table):
             raise InputError(f"a collection of Chroma is named by a text, not {attachment.table!r:.80}")
@@ -105,7 +105,7 @@ class ChromaStore(AttachedStore):
         return CollectionFacts(place, self._collection.dimensions, readable=True)
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
-        """See `Store`; looks of one depth and one filter are one request."""
+        """See `Store`; looks with the same depth and filter share a request."""
         answers: dict[int, Lists] = {}
         groups: dict[tuple[int, str], list[int]] = {}
         for number, look in enumerate(looks):
@@ -119,7 +119,7 @@ class ChromaStore(AttachedStore):
         return [answers[number] for number in range(len(looks))]
 
     def _nearest(self, looks: Sequence[Look]) -> list[Lists]:
-        """The nearest for looks of the same depth and filter."""
+        """Return the nearest documents for looks with the same depth and filter."""
         first = looks[0]
         body: dict[str, Any] = {
             "query_embeddings": [look.vector.tolist() for look in looks if look.vector is not None],
@@ -146,7 +146,9 @@ class ChromaStore(AttachedStore):
         place, fields = self._attachment.place, self._attachment.metadata
         notes = list(unknown_keys(first.filters, fields, place)) if fields else []
         if more:
-            notes.append(f"{place}: the filter was looked for among the nearest {_MOST:,} documents")
+            notes.append(
+                f"{place}: the filter was applied to the nearest {_MOST:,} documents only; there may be more matches"
+            )
         return [
             Lists(
                 {NEAR: [(key, value) for key, value, _ in rows]},
@@ -175,7 +177,7 @@ class ChromaStore(AttachedStore):
         return int(self._server.ask("GET", f"{self._collection.path}/count"))
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """See `Store`; brought to length 1."""
+        """See `Store`; scaled to length 1."""
         total = self.count()
         requests: list[dict[str, Any]]
         if keys is not None:
@@ -216,7 +218,7 @@ class ChromaStore(AttachedStore):
 
     @property
     def _collection(self) -> _Collection:
-        """What the server says of the collection; asked again while there are no vectors."""
+        """What the server reports about the collection; requested again while it has no vectors."""
         with self._opening:
             if self._read is None or self._read.dimensions is None:
                 name = self._attachment.table
@@ -233,7 +235,7 @@ class ChromaStore(AttachedStore):
 
 
 def _where(filters: Filter | None) -> dict[str, Any]:
-    """The part of a request that leaves out what certainly does not match."""
+    """Return the part of a request that excludes documents which certainly do not match."""
     condition = narrowed(filters, _condition, _both)
     return {} if condition is None else {"where": condition}
 
@@ -243,7 +245,7 @@ def _both(word: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _condition(leaf: Filter) -> dict[str, Any] | None:
-    """Of a part on one key; a comparison of Chroma's does not see lists, so ranges are compared here."""
+    """Return the condition for a part on one key; Chroma's comparisons ignore lists, so ranges are evaluated here."""
     if not isinstance(leaf, Equals | In) or leaf.key.startswith(("$", "#", "chroma:")):
         return None
     values = [leaf.typed] if isinstance(leaf, Equals) else sorted(leaf.typed, key=str)
@@ -257,7 +259,7 @@ def _condition(leaf: Filter) -> dict[str, Any] | None:
 
 
 def _forms(value: Typed) -> list[Any]:
-    """A value as Chroma may keep it, whole numbers in two types; nothing where it cannot be asked for."""
+    """Return the forms in which Chroma may store a value, two for whole numbers; none if it cannot be queried."""
     kind, content = value
     if kind == "boolean":
         return [bool(content)]

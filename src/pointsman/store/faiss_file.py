@@ -1,8 +1,8 @@
-"""A file of FAISS with a file of its documents, searched as they are and never written to (B4).
+"""A FAISS file with a file of its documents, searched unchanged and never written to (B4).
 
-The documents are lines of JSON with an id, a text and whatever else there is, which is their metadata. The first line
-is the first vector's; where the index has ids of its own (``IndexIDMap``), a vector is that of the document whose id
-is the same number. Both files are read when they are first needed, and again when one of them has changed.
+The documents are lines of JSON with an id, a text and, as metadata, any other keys. The first line belongs to the first
+vector; if the index has its own ids (``IndexIDMap``), a vector belongs to the document whose id is the same number.
+Both files are read on first use, and again when one of them has changed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """What was read.
+    """The contents of both files.
 
     Attributes:
-        stamp: tells whether one of the files has changed.
-        index: of FAISS.
+        stamp: changes when one of the files changes.
+        index: the FAISS index.
         documents: by id, in the order of their lines.
         ids: by the label of their vectors.
-        cosine: whether scores grow with the likeness; else they are squared distances.
-        readable: whether the index gives its vectors back.
+        cosine: whether scores grow with similarity; otherwise they are squared distances.
+        readable: whether the index returns its vectors.
     """
 
     stamp: tuple[tuple[int, int], ...]
@@ -51,12 +51,12 @@ class _Files:
 
 
 class FaissStore(AttachedStore):
-    """Two files as a store that only reads; keys are ids.
+    """Two files as a read-only store; keys are ids.
 
     Args:
-        attachment: the ``url`` is ``faiss:`` with the path of the index, the ``table`` the path of the documents,
-            beside the index unless it is absolute; ``id`` and ``text`` are keys of its lines. Read no index from
-            somebody that you do not trust: FAISS checks little of what it reads.
+        attachment: ``url`` is ``faiss:`` with the path of the index, ``table`` the path of the documents, relative to
+            the index's folder unless absolute; ``id`` and ``text`` are keys of its lines. Only read indexes from
+            sources you trust: FAISS checks little of what it reads.
 
     Raises:
         InputError: a path or a name is missing.
@@ -86,14 +86,14 @@ class FaissStore(AttachedStore):
         """See `AttachedStore`.
 
         Raises:
-            InputError: a file is not there.
-            CorruptStoreError: one cannot be read, or they do not belong together.
+            InputError: a file is missing.
+            CorruptStoreError: a file cannot be read, or the two do not belong together.
         """
         files = self._files
         return CollectionFacts(f"{self._path.absolute()} {files.stamp}", files.index.d, files.readable)
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
-        """See `Store`; filters are compared here, over as many of the nearest as it takes."""
+        """See `Store`; filters are evaluated here, over as many of the nearest documents as necessary."""
         return [self._search(look) for look in looks]
 
     def _search(self, look: Look) -> Lists:
@@ -132,7 +132,7 @@ class FaissStore(AttachedStore):
         return Page(page, None)
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """See `Store`; brought to length 1."""
+        """See `Store`; scaled to length 1."""
         files = self._files
         if not files.readable:
             raise self._cannot(Capability.VECTORS)
@@ -167,7 +167,7 @@ class FaissStore(AttachedStore):
         try:
             index = faiss.read_index(str(self._path))
         except RuntimeError as error:
-            raise CorruptStoreError(f"{self._path} is no index of FAISS that can be read; write it anew") from error
+            raise CorruptStoreError(f"{self._path} is not a readable FAISS index; create it again") from error
         documents = {document.id: document for document in self._lines()}
         if hasattr(index, "id_map"):
             ids = {label: str(label) for label in faiss.vector_to_array(index.id_map).tolist()}
@@ -182,7 +182,7 @@ class FaissStore(AttachedStore):
         try:
             if ids:
                 index.reconstruct(next(iter(ids)))
-        except RuntimeError:  # an index that does not keep its vectors so that they can be read
+        except RuntimeError:  # an index that cannot return its vectors
             readable = False
         return _Files(stamp, index, documents, ids, index.metric_type == faiss.METRIC_INNER_PRODUCT, readable)
 
@@ -195,7 +195,7 @@ class FaissStore(AttachedStore):
                 name, words = str(value.pop(id_)), str(value.pop(text))
             except (ValueError, KeyError, AttributeError, TypeError) as error:
                 raise CorruptStoreError(
-                    f"{self._listing}, line {number}: it is no JSON object with {id_!r:.40} and {text!r:.40}"
+                    f"{self._listing}, line {number}: this is not a JSON object with {id_!r:.40} and {text!r:.40}"
                 ) from error
             documents.append(Document(name, words, {key: value[key] for key in value if not seen or key in seen}))
         return documents

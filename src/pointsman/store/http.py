@@ -1,4 +1,4 @@
-"""JSON over HTTP with the server of a database: its address, its errors, and second attempts."""
+"""JSON over HTTP with a database server: addresses, errors and retries."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-PATIENCE: Final = 5.0  # seconds for which what fails for a moment is tried again
-_SECONDS: Final = 30.0  # for one answer
+PATIENCE: Final = 5.0  # seconds for which temporary failures are retried
+_SECONDS: Final = 30.0  # per response
 _PAUSE: Final = 0.1  # seconds before the second attempt; doubled before each further one
 _BUSY: Final = frozenset({429, 502, 503, 504})
 
 
 class Address:
-    """The URL of a server, taken apart: ``chroma+https://:key@host:8000/path?option=value``.
+    """The parsed URL of a server: ``chroma+https://:key@host:8000/path?option=value``.
 
     Args:
-        url: the scheme ends with ``+https``, or there is no TLS: on this machine, or with ``insecure=true``.
-        port: unless the URL has one.
-        options: that it may have besides ``insecure``.
+        url: a scheme that ends with ``+https`` uses TLS; others are for this machine, or need ``insecure=true``.
+        port: used if the URL has none.
+        options: options allowed besides ``insecure``.
 
     Raises:
-        InputError: it cannot be read, or is not encrypted and goes elsewhere.
+        InputError: it is invalid, or would connect to another machine without encryption.
     """
 
     def __init__(self, url: str, port: int, options: Collection[str] = ()) -> None:
@@ -58,8 +58,8 @@ class Server:
     """Requests to one server; threads may share it.
 
     Args:
-        address: where it is.
-        headers: of every request, such as a key.
+        address: the server's address.
+        headers: sent with every request, such as a key.
     """
 
     def __init__(self, address: Address, headers: Mapping[str, str]) -> None:
@@ -72,11 +72,11 @@ class Server:
         return f"Server({self.label!r})"
 
     def ask(self, method: str, path: str, body: object = None, *, accepted: Collection[int] = ()) -> Any:
-        """The answer to a request; None where its status is one of those ``accepted``.
+        """Return the answer to a request; None if its status is one of ``accepted``.
 
         Raises:
-            StoreUnavailableError: the server does not answer, or is too busy for too long.
-            StoreError: anything else that it complains of.
+            StoreUnavailableError: the server does not answer, or is busy for too long.
+            StoreError: any other error of the server.
         """
         until, pause = time.monotonic() + PATIENCE, _PAUSE
         while True:
@@ -90,24 +90,23 @@ class Server:
                 message = str(error) or type(error).__name__
             if time.monotonic() >= until:
                 raise StoreUnavailableError(
-                    f"{self.label} does not answer ({self._clean(message)}); check that it runs and lets you in"
+                    f"{self.label} does not answer ({self._clean(message)}); check that it is running and that you "
+                    "have access"
                 )
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (spread, not secrecy)
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  (jitter, not cryptography)
             pause = min(2 * pause, 1.0)
 
     def _value(self, answer: httpx.Response, accepted: Collection[int]) -> Any:
         if answer.status_code in accepted:
             return None
         if answer.status_code in {401, 403}:
-            raise StoreError(f"{self.label} lets nobody in with this key ({answer.status_code}); give another one")
+            raise StoreError(f"{self.label} rejects this API key ({answer.status_code}); check the key")
         if not answer.is_success:
             raise StoreError(f"{self.label}: status {answer.status_code}: {self._clean(answer.text)}")
         try:
             return answer.json()
         except ValueError as error:
-            raise StoreError(
-                f"{self.label} answers with something else than JSON: {self._clean(answer.text)}"
-            ) from error
+            raise StoreError(f"{self.label} returned invalid JSON: {self._clean(answer.text)}") from error
 
     def _clean(self, text: str) -> str:
         line = one_line(text, 300)

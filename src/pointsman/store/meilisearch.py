@@ -1,8 +1,8 @@
-"""An index of Meilisearch, searched as it is and never written to (B4). Experimental.
+"""A Meilisearch index, searched unchanged and never written to (B4). Experimental.
 
-It is written after the documented HTTP API of Meilisearch 1.16 and was never run against a server. Meilisearch ranks
-by buckets of its own, so its lists are fused by rank. Its filters ignore case and take ``"1"`` for 1: the server is
-asked what certainly lets all matching documents through, and what comes is compared here.
+It follows the documented HTTP API of Meilisearch 1.16 and has never been run against a server. Meilisearch ranks by
+its own buckets, so its lists are fused by rank. Its filters ignore case and treat ``"1"`` as 1: the server gets a
+filter that certainly lets all matching documents through, and the results are filtered again here.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 _PORT: Final = 7700
 _EXACT: Final = 2.0**53
 _LONGEST: Final = 100
-"""Characters of a value that is asked for; Meilisearch cuts long ones."""
+"""Maximum characters of a value in a filter; Meilisearch cuts long values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What the server says of it.
+    """What the server reports about the index.
 
     Attributes:
-        filterable: the fields that it can filter by.
-        dimensions: of the embedder's vectors; None where that is not said.
-        most: how many it brings at most.
+        filterable: the fields available to filters.
+        dimensions: of the embedder's vectors; None if not reported.
+        most: maximum number of results.
     """
 
     filterable: frozenset[str]
@@ -62,14 +62,14 @@ class _Index:
 
 
 class MeilisearchStore(AttachedStore):
-    """An index as a store that only reads; keys are ids.
+    """An index as a read-only store; keys are ids.
 
     Args:
-        attachment: where it is: ``meilisearch+https://:key@host:7700``, or ``meilisearch://`` without TLS; its
-            ``table`` is the index, its ``id`` the primary key, its ``vector`` the name of an embedder of the index.
+        attachment: the URL is ``meilisearch+https://:key@host:7700``, or ``meilisearch://`` without TLS; ``table`` is
+            the index, ``id`` the primary key, ``vector`` the name of an embedder of the index.
 
     Raises:
-        InputError: the URL cannot be used.
+        InputError: the URL is invalid.
     """
 
     kind = "meilisearch index"
@@ -94,7 +94,7 @@ class MeilisearchStore(AttachedStore):
         return CollectionFacts(fingerprint, self._index.dimensions, readable=attachment.vector is not None)
 
     def search(self, looks: Sequence[Look]) -> list[Lists]:
-        """See `Store`; one request for both lists of a look, unless its filter wants a further one."""
+        """See `Store`; one request for both lists of a look, unless its filter needs another one."""
         return [self._search(look) for look in looks]
 
     def _search(self, look: Look) -> Lists:
@@ -117,7 +117,10 @@ class MeilisearchStore(AttachedStore):
         place = self._attachment.place
         notes = list(unknown_keys(look.filters, self._attachment.metadata, place))
         if more:
-            notes.append(f"{place}: the filter was looked for among the first {self._index.most:,} documents")
+            notes.append(
+                f"{place}: the filter was applied to the first {self._index.most:,} documents only; there may be more "
+                "matches"
+            )
         rankings: dict[str, Ranking] = {
             name: [(key, score) for key, score, _ in rows] for name, rows in zip(queries, lists, strict=True)
         }
@@ -146,7 +149,7 @@ class MeilisearchStore(AttachedStore):
         return int(self._server.ask("GET", f"{self._path}/stats")["numberOfDocuments"])
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """See `Store`; brought to length 1. A sample is that of the first documents."""
+        """See `Store`; scaled to length 1. A sample consists of the first documents."""
         name = self._attachment.vector
         if name is None:
             raise self._cannot(Capability.VECTORS)
@@ -166,7 +169,7 @@ class MeilisearchStore(AttachedStore):
         return list(dict.fromkeys((self._attachment.id, self._attachment.text, *self._attachment.metadata)))
 
     def _queries(self, look: Look) -> dict[str, dict[str, Any]]:
-        """What is asked for each list."""
+        """Return the query for each list."""
         common: dict[str, Any] = {
             "indexUid": self._attachment.table,
             "attributesToRetrieve": self._fields,
@@ -184,7 +187,7 @@ class MeilisearchStore(AttachedStore):
         return queries
 
     def _condition(self, leaf: Filter) -> str | None:
-        """What to ask the server of a part on one key; what has a quote or a backslash is compared here."""
+        """Return the condition for a part on one key; values with a quote or a backslash are compared here."""
         key = getattr(leaf, "key", "")
         if key not in self._index.filterable or not _simple(key):
             return None
@@ -220,7 +223,7 @@ class MeilisearchStore(AttachedStore):
             return self._read
 
     def _reads(self) -> _Index:
-        """What the server says of the index.
+        """Return what the server reports about the index.
 
         Raises:
             InputError: there is no such index, field or embedder.
@@ -251,7 +254,7 @@ class MeilisearchStore(AttachedStore):
 
 
 def _literal(value: Typed) -> str | None:
-    """A value in the language of its filters; None where it cannot be asked for."""
+    """Return a value in Meilisearch's filter syntax; None if it cannot be queried."""
     kind, content = value
     if kind == "boolean":
         return "true" if content else "false"
@@ -261,12 +264,12 @@ def _literal(value: Typed) -> str | None:
 
 
 def _simple(text: str) -> bool:
-    """Whether a text can stand between quotes as it is."""
+    """Whether a text can be quoted without escapes."""
     return bool(text) and len(text) <= _LONGEST and text.isprintable() and '"' not in text and "\\" not in text
 
 
 def _vector(document: Mapping[str, Any], embedder: str) -> Sequence[float] | None:
-    """The first vector that a document has by an embedder."""
+    """Return the first vector of a document by an embedder; None if it has none."""
     stored = (document.get("_vectors") or {}).get(embedder)
     rows = stored.get("embeddings") if isinstance(stored, Mapping) else stored
     if not rows:

@@ -43,12 +43,12 @@ _encode_plain = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=F
 
 
 def digest(text: str, metadata: str) -> bytes:
-    """Fingerprint of a document's content: 16 bytes of BLAKE2b over text and metadata as stored."""
+    """Return the fingerprint of a document's content: 16 bytes of BLAKE2b over text and metadata as stored."""
     return hashlib.blake2b(f"{len(text)}\n{text}{metadata}".encode(), digest_size=16).digest()
 
 
 def prepare(document: Document) -> Prepared:
-    """Check a document and make it storable.
+    """Check a document and return it in storable form.
 
     Lone surrogates, which no UTF-8 store can hold, become U+FFFD in text and metadata; in an id they are rejected,
     since an id must be returned unchanged. Dates, UUIDs, decimals and numpy scalars become JSON.
@@ -107,7 +107,7 @@ def _check_nesting(metadata: Mapping[str, Any]) -> None:
 
 
 def storable(text: str) -> bool:
-    r"""Whether a text can be stored unchanged; no document has an id that cannot.
+    r"""Whether a text can be stored unchanged, as every document id can.
 
     >>> storable("信号"), storable("\ud800")
     (True, False)
@@ -120,7 +120,7 @@ def storable(text: str) -> bool:
 
 
 def metadata_of(text: str) -> Any:
-    """Decode JSON of our own encoder; takes a quarter of the time of ``json.loads``, which first skips white space."""
+    """Decode JSON of our own encoder, in a quarter of the time of ``json.loads``, which first skips white space."""
     try:
         value, end = _scan(text, 0)
     except StopIteration:
@@ -131,7 +131,7 @@ def metadata_of(text: str) -> Any:
 
 
 def query_terms(text: str) -> dict[str, int]:
-    """The tokens of a query with their counts; only the first 512, so that a pasted page stays affordable.
+    """Return the distinct tokens of a query with their counts; only the first 512, so that a pasted page stays cheap.
 
     >>> query_terms("signal lamp, signals")
     {'signal': 2, 'lamp': 1}
@@ -141,7 +141,7 @@ def query_terms(text: str) -> dict[str, int]:
 
 
 def idf(documents: int, holding: int) -> float:
-    """Lucene's idf of a word that ``holding`` of so many documents have: ln(1 + (N - n + 1/2) / (n + 1/2)).
+    """Return Lucene's idf of a word that ``holding`` of N documents contain: ln(1 + (N - n + 1/2) / (n + 1/2)).
 
     >>> round(idf(10, 1), 3), round(idf(10, 0), 3)
     (1.992, 3.091)
@@ -150,7 +150,7 @@ def idf(documents: int, holding: int) -> float:
 
 
 def directions(vectors: NDArray[np.float32], prepared: Sequence[Prepared]) -> NDArray[np.float32]:
-    """Check vectors and normalise those whose length is not 1 yet."""
+    """Check vectors, one row per document, and return them normalised to length 1."""
     try:
         rows = np.ascontiguousarray(vectors, np.float32)
     except (TypeError, ValueError) as error:
@@ -186,7 +186,7 @@ def direction(vector: NDArray[np.float32], dimensions: int) -> NDArray[np.float3
 
 
 def position(after: str | None) -> int:
-    """The number after which a page begins.
+    """Return the number after which a page begins.
 
     Raises:
         InputError: ``after`` is not such a number.
@@ -196,5 +196,5 @@ def position(after: str | None) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < 2**63:
-        raise InputError(f"a page begins after what the page before said, or after nothing, not after {after!r:.80}")
+        raise InputError(f"after is the cursor returned with the previous page, or None, not {after!r:.80}")
     return number

@@ -131,7 +131,7 @@ class BaseRetrievalStrategy(BaseRetriever):
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def search(self, query: str | Query, k: int = 5) -> Hits:
-        """Returns at most ``k`` hits, best first, as `Hits`: with the trace and any degradation.
+        """Return at most ``k`` hits, best first, as `Hits`: with the trace and any degradation.
 
         A strategy by itself only ranks and never refuses; a workspace, dataset or service that uses it does.
 

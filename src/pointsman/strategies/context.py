@@ -88,7 +88,7 @@ def _whole(refined: Ranked, ranked: Ranked) -> Ranked:
 
 
 class ContextualCompressionStrategy(BaseRetrievalStrategy):
-    """Three times as many hits are fetched, compressed, reranked by what is left of them, and cut (I3).
+    """Fetches three times as many hits, compresses them, reranks the compressed texts, and cuts (I3).
 
     In the end all texts of the answer together have at most ``max_length`` characters: each third of the hits first
     gets that much, and the hits that remain are cut to it. A hit without bearing on the query may be dropped.
@@ -173,7 +173,7 @@ class AutoMerger(ParentExpander):
 
 
 class ParentChildStrategy(BaseRetrievalStrategy):
-    """Small passages are searched, and more is answered: their parent where many of them were found, or a window.
+    """Searches small passages and returns their parent if enough of them are found, or the passages around them.
 
     The metadata of passages says where they belong, as ``pointsman index`` writes it: ``parent``, or ``source`` and
     ``position``; see `pointsman.retrieval.compress.ParentExpander` and `WindowExpander`. Other hits stay unchanged.

@@ -14,7 +14,7 @@ from pointsman.strategies.generated import at_least_one
 
 
 class DecompositionStrategy(BaseRetrievalStrategy):
-    """Sub-questions are searched beside the question; every document is ranked by the whole and its best part.
+    """Searches sub-questions along with the question; ranks documents by the question and the best part.
 
     With a model, the model decomposes questions. Without one, rules do (en, zh, ru), and `BridgeFinder` follows chains
     of questions. A simple question is searched unchanged.

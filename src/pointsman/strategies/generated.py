@@ -99,7 +99,7 @@ def _prompt(query: Query) -> tuple[str, str]:
 
 
 class HyDEStrategy(BaseRetrievalStrategy):
-    """Hypothetical document embeddings: the model writes what an answer might read like, and its vector searches.
+    """Hypothetical document embeddings: a model writes a hypothetical answer, whose vector is searched too.
 
     Gao et al., "Precise Zero-Shot Dense Retrieval without Relevance Labels", 2022, https://arxiv.org/abs/2212.10496.
     There the hypothetical passages replace the query; here they are searched beside it, so that a wrong one cannot
@@ -136,7 +136,7 @@ class HyDEStrategy(BaseRetrievalStrategy):
 
 
 class Query2DocStrategy(BaseRetrievalStrategy):
-    """The model expands the query: into several queries, or by a passage that is put behind it.
+    """A model expands the query into several queries, or by a passage appended to it.
 
     *Queries*: other wordings, each searched, all fused. *Document*: Wang et al., "Query2doc: Query Expansion with Large
     Language Models", 2023, https://arxiv.org/abs/2303.07678: keyword search uses the query five times and then the

@@ -52,7 +52,7 @@ class CorpusExpander(BaseTransformer):
 
 
 class MultiQueryStrategy(BaseRetrievalStrategy):
-    """Variants of the query, made by rules, are searched beside it: synonym, paraphrase, correction.
+    """Also searches variants of the query made by rules: synonyms, paraphrases, corrections.
 
     Corrections use the words that the datasets themselves contain (en, ru), counted at the first search and after
     changes. Synonyms come from a thesaurus or a function that knows related words, such as

@@ -8,21 +8,21 @@ from pointsman.strategies.base import BaseRetrievalStrategy
 
 
 class VectorStrategy(BaseRetrievalStrategy):
-    """By meaning alone: the cosine of the embeddings."""
+    """Vectors only: cosine similarity of the embeddings."""
 
     name: ClassVar[str] = "vector"
     method: ClassVar[str] = "vector"
 
 
 class BM25Strategy(BaseRetrievalStrategy):
-    """By words alone."""
+    """Keywords only (BM25)."""
 
     name: ClassVar[str] = "bm25"
     method: ClassVar[str] = "bm25"
 
 
 class HybridStrategy(BaseRetrievalStrategy):
-    """By words and meaning together, weighed by the policy, wherever a dataset keeps both indexes.
+    """Keywords and vectors combined, weighted by the policy, in datasets with both indexes.
 
     `Workspace.search` with ``strategy="hybrid"`` does the same without the policy: the plain calibrated sum.
     """

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checka
 
 from pointsman._batched import batched
 from pointsman.errors import InputError, ModelError, UnmetNeedError
-from pointsman.retrieval.base import BaseRetriever, checked
+from pointsman.retrieval.base import BaseRetriever
 from pointsman.retrieval.source import Source
 from pointsman.store.base import WORDS, Capability, Look, Store
 from pointsman.strategies.base import BaseRetrievalStrategy
-from pointsman.types import Document, Hit, Provenance, Query
+from pointsman.types import Document, Hit, Provenance, Query, check_top_k
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,11 +46,11 @@ class SparseEmbedder(Protocol):
         ...
 
     def encode_queries(self, texts: Sequence[str]) -> Sequence[SparseVector]:
-        """Returns one vector per text."""
+        """Return one vector per text."""
         ...
 
     def encode_documents(self, texts: Sequence[str]) -> Sequence[SparseVector]:
-        """Returns one vector per text."""
+        """Return one vector per text."""
         ...
 
 
@@ -75,7 +75,7 @@ class SparseIndex:
         self._guard = threading.Lock()
 
     def search(self, query: Query, k: int) -> list[tuple[int, float]]:
-        """Returns at most ``k`` document keys with their inner products, best first; only those above 0.
+        """Return at most ``k`` document keys with their inner products, best first; only those above 0.
 
         Raises:
             ModelError: the model returned something that is not a sparse vector.
@@ -203,7 +203,7 @@ class _Postings:
 
 
 def _vector(vector: SparseVector, model: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Returns token ids, ascending, and their weights.
+    """Return token ids, ascending, and their weights.
 
     Raises:
         ModelError: an id or a weight is invalid.
@@ -247,16 +247,16 @@ class SparseRetriever(BaseRetriever):
         self._index = None if model is None else SparseIndex(dataset, model, path)
 
     def retrieve(self, query: str | Query, top_k: int = 10) -> list[Hit]:
-        """Returns at most ``top_k`` hits, best first.
+        """Return at most ``top_k`` hits, best first.
 
         Raises:
             ModelError: the model failed.
         """
         query, store = Query.of(query), self.dataset.store
         if self._index is not None:
-            ranking = self._index.search(query, checked(top_k))
+            ranking = self._index.search(query, check_top_k(top_k))
         else:
-            look = Look(query.text, None, checked(top_k), query.filters)
+            look = Look(query.text, None, check_top_k(top_k), query.filters)
             ranking = [(key, score or 0.0) for key, score in store.search([look])[0].rankings.get(WORDS, ())]
         documents = store.fetch([key for key, _ in ranking])
         return [
@@ -267,7 +267,7 @@ class SparseRetriever(BaseRetriever):
 
 
 class SparseStrategy(BaseRetrievalStrategy):
-    """Sparse vectors as one more list beside each dataset's hybrid ranking, fused by rank.
+    """Adds a list from sparse vectors to each dataset's hybrid ranking, fused by rank.
 
     With a model, documents are encoded at the first search, and changed ones at the next; pass ``folder`` to keep the
     vectors. Without a model the BM25 weights are the sparse vectors, and the plan says so.

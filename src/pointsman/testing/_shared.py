@@ -148,11 +148,11 @@ class Conformance:
     deterministic: bool = True
 
     def make(self) -> Any:
-        """Returns an instance of your implementation, ready to use."""
+        """Return an instance of your implementation, ready to use."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns what is to be tested")
 
     def query(self) -> str:
-        """Returns a text for which your implementation has an answer."""
+        """Return a text for which your implementation has an answer."""
         return QUERY
 
     def _ask(self, subject: Any, text: str) -> Any:

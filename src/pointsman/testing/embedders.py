@@ -28,11 +28,11 @@ class EmbedderConformance(TextConformance):
     tolerance: float = 1e-5
 
     def make(self) -> Embedder:
-        """Returns an instance of your implementation."""
+        """Return an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns an embedder")
 
     def texts(self) -> Sequence[str]:
-        """Returns different texts of different lengths, which yours can tell apart."""
+        """Return different texts of different lengths, which yours can tell apart."""
         return [QUERY, "steam", "паровоз и пар", "铁路信号灯", "The bridge over the river carries two tracks. " * 20]
 
     def _ask(self, subject: Any, text: str) -> Any:

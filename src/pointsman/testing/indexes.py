@@ -24,15 +24,15 @@ class _StoreConformance(Conformance):
     """For stores that are created with documents in them; ``make`` returns the store and the key of each document."""
 
     def make(self) -> tuple[Any, Sequence[Any]]:
-        """Returns the store with `documents` in it, and their keys, in the same order."""
+        """Return the store with `documents` in it, and their keys, in the same order."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a store and the documents' keys")
 
     def documents(self) -> Sequence[Document]:
-        """Returns the documents to be in the store."""
+        """Return the documents to be in the store."""
         return DOCUMENTS
 
     def unknown_key(self) -> Any:
-        """Returns a key of the right type that no document has."""
+        """Return a key of the right type that no document has."""
         return 10**9
 
 
@@ -43,11 +43,11 @@ class DocumentStoreConformance(_StoreConformance):
     """
 
     def make(self) -> tuple[DocumentStore[Any], Sequence[Any]]:
-        """Returns the store with `documents` in it, and their keys, in the same order."""
+        """Return the store with `documents` in it, and their keys, in the same order."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a store and the documents' keys")
 
     def documents(self) -> Sequence[Document]:
-        """Returns the documents to be in the store: ordinary, empty and odd texts, metadata of every kind."""
+        """Return the documents to be in the store: ordinary, empty and odd texts, metadata of every kind."""
         odd = [Document(f"odd {name}", text) for name, text in ODD_TEXTS.items() if name != "lone surrogates"]
         return [*DOCUMENTS, *odd, Document("nested", "text", {"a": {"b": [1, 2.5, None, "в", {"c": True}]}, "空": ""})]
 
@@ -213,15 +213,15 @@ class KeywordIndexConformance(_IndexConformance, TextConformance):
     """
 
     def make(self) -> tuple[KeywordIndex[Any], Sequence[Any]]:
-        """Returns an index of `documents`, and their keys, in the same order."""
+        """Return an index of `documents`, and their keys, in the same order."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns an index and its keys")
 
     def query(self) -> str:
-        """Returns words of all three languages, so that filters have something to choose from."""
+        """Return words of all three languages, so that filters have something to choose from."""
         return "red signal track engine bridge 信号 大桥 锅炉 фонарь мост пар"
 
     def words(self) -> Mapping[str, str]:
-        """Returns queries, each with the id of the only document that it should find first."""
+        """Return queries, each with the id of the only document that it should find first."""
         return {
             "boiler": "en-3",
             "signals": "en-1",
@@ -273,11 +273,11 @@ class VectorIndexConformance(_IndexConformance):
     """
 
     def make(self) -> tuple[VectorIndex[Any], Sequence[Any]]:
-        """Returns an index of `vectors`, with the metadata of `documents`, and their keys, in the same order."""
+        """Return an index of `vectors`, with the metadata of `documents`, and their keys, in the same order."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns an index and its keys")
 
     def vectors(self) -> NDArray[np.float32]:
-        """Returns a vector of length 1 for each of `documents`, shape ``(len(documents), 16)``."""
+        """Return a vector of length 1 for each of `documents`, shape ``(len(documents), 16)``."""
         return np.concatenate([self._wanted(document.text)[None] for document in self.documents()])
 
     def _wanted(self, text: str) -> Any:

@@ -21,11 +21,11 @@ class LLMConformance(Conformance):
     deterministic = False
 
     def make(self) -> LLM:
-        """Returns an instance of your implementation."""
+        """Return an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a language model")
 
     def query(self) -> str:
-        """Returns a prompt."""
+        """Return a prompt."""
         return "Answer with one word: which colour means stop?"
 
     def _ask(self, subject: Any, text: str) -> Any:

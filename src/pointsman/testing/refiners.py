@@ -39,11 +39,11 @@ class RefinerConformance(TwinConformance):
     """
 
     def make(self) -> BaseRefiner:
-        """Returns an instance of your implementation."""
+        """Return an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a refiner")
 
     def ranked(self) -> Ranked:
-        """Returns the ranking to refine: both raw scores of ten documents, added up."""
+        """Return the ranking to refine: both raw scores of ten documents, added up."""
         hits = [
             Hit(
                 document,
@@ -136,15 +136,15 @@ class RerankerConformance(RefinerConformance):
     """
 
     def make(self) -> BaseReranker:
-        """Returns an instance of your implementation."""
+        """Return an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a reranker")
 
     def documents(self) -> Sequence[Document]:
-        """Returns the documents to rerank: at least three, with different texts."""
+        """Return the documents to rerank: at least three, with different texts."""
         return DOCUMENTS
 
     def ranked(self) -> Ranked:
-        """Returns the documents as hits of a retriever with its own scores."""
+        """Return the documents as hits of a retriever with its own scores."""
         hits = [
             Hit(document, 1 / rank, None, (Provenance("foreign", rank, 1 / rank),))
             for rank, document in enumerate(self.documents(), 1)

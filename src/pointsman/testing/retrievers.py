@@ -24,15 +24,15 @@ class RetrieverConformance(TwinConformance):
     """
 
     def make(self) -> Retriever:
-        """Returns an instance of your implementation, with documents to find."""
+        """Return an instance of your implementation, with documents to find."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a retriever")
 
     def answerable_query(self) -> str:
-        """Returns a query for which yours finds at least two documents."""
+        """Return a query for which yours finds at least two documents."""
         return QUERY
 
     def filters(self) -> Sequence[Filter]:
-        """Returns filters met by some but not all documents found for `answerable_query`; empty: not tested."""
+        """Return filters met by some but not all documents found for `answerable_query`; empty: not tested."""
         return ()
 
     def query(self) -> str:

@@ -25,11 +25,11 @@ class RouterConformance(TwinConformance):
     _shared: Sequence[Dataset] | None = None
 
     def make(self) -> BaseRouter:
-        """Returns an instance of your implementation."""
+        """Return an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a router")
 
     def datasets(self) -> Sequence[Dataset]:
-        """Returns at least two datasets with different names; by default, three small keyword datasets."""
+        """Return at least two datasets with different names; by default, three small keyword datasets."""
         if RouterConformance._shared is None:
             from pointsman.dataset import Dataset
 

@@ -37,11 +37,11 @@ class SelectorConformance(TwinConformance):
     """
 
     def make(self) -> BaseSelector:
-        """Returns an instance of your implementation."""
+        """Return an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a selector")
 
     def choices(self) -> Sequence[ToolMetadata]:
-        """Returns at least two choices that yours can choose among."""
+        """Return at least two choices that yours can choose among."""
         return (
             ToolMetadata("signals", "Lamps, colours and rules of railway signals."),
             ToolMetadata("steam", "Паровозы: котёл, пар, вода и уголь."),
@@ -49,7 +49,7 @@ class SelectorConformance(TwinConformance):
         )
 
     def calls(self, selector: BaseSelector) -> int:  # noqa: ARG002  (used by subclasses)
-        """Returns the number of model calls by this selector so far; 0 if unknown."""
+        """Return the number of model calls by this selector so far; 0 if unknown."""
         return 0
 
     def _ask(self, subject: Any, text: str) -> Any:

@@ -223,19 +223,19 @@ class StoreConformance(TwinConformance):
     _filled: Store | None = None
 
     def make_store(self) -> Store:
-        """Returns a new empty store of yours, for words and vectors if it supports both."""
+        """Return a new empty store of yours, for words and vectors if it supports both."""
         raise NotImplementedError(f"{type(self).__name__} overrides make_store() and returns an empty store")
 
     def again(self, store: Store) -> Store:  # noqa: ARG002  (used by subclasses)
-        """Returns a second store over the same dataset, as another process would open it; SkipTest if impossible."""
+        """Return a second store over the same dataset, as another process would open it; SkipTest if impossible."""
         raise SkipTest("override again() to test what a second process sees")
 
     def documents(self) -> Sequence[Document]:
-        """Returns the documents in the store that searches are tested with."""
+        """Return the documents in the store that searches are tested with."""
         return odd_documents()
 
     def make(self) -> Store:
-        """Returns the store with `documents` in it; one for all tests that only read."""
+        """Return the store with `documents` in it; one for all tests that only read."""
         cls = type(self)
         if cls._filled is None:
             store = self.make_store()
@@ -248,11 +248,11 @@ class StoreConformance(TwinConformance):
         return True
 
     def query(self) -> str:
-        """Returns words of all three languages."""
+        """Return words of all three languages."""
         return "red signal track engine bridge 信号灯 大桥 锅炉 фонарь мост пар"
 
     def queries(self) -> Sequence[str]:
-        """Returns queries whose keyword lists are compared with the formula."""
+        """Return queries whose keyword lists are compared with the formula."""
         return (
             *(self.query(), "signal", "信号灯 大桥", "Где станция и паровоз?", "tunnel tunnel tunnel guard river"),
             *("the lamp of the engine", "to be or not to be", "steam 车站 рельсы nobodyhasthis"),
@@ -286,7 +286,7 @@ class StoreConformance(TwinConformance):
             assert len(keys) <= depth, f"{what}: {name} has {len(keys)} candidates, more than {depth}"
             if scale in {Scale.BM25, Scale.COSINE}:
                 scores: list[Any] = [score for _, score in ranking if is_number(score)]
-                assert len(scores) == len(keys), f"{what}: a score in {name} is no finite number: {ranking!r:.200}"
+                assert len(scores) == len(keys), f"{what}: a score in {name} is not a finite number: {ranking!r:.200}"
                 assert scores == sorted(scores, reverse=True), f"{what}: {name} is not best first: {scores}"
         for key, document in answer.documents.items():
             assert isinstance(document, Document), f"{what} brings {document!r:.80} for {key!r}"
@@ -376,7 +376,7 @@ class StoreConformance(TwinConformance):
         )
 
     def test_the_weight_of_words(self) -> None:
-        """What a store tells of the idf of a look's words is that of its documents, absent words included."""
+        """The idf that a store returns for a look's words is that of its documents, absent words included."""
         documents, store = self.documents(), self.make()
         self._scale(store, WORDS, Scale.BM25)
         for query in (*self.queries(), "signal signal lamp xyzzyq"):
@@ -813,7 +813,7 @@ class StoreConformance(TwinConformance):
         assert lengths == [0, 1, 0], f"without, with and without a vector it is found {lengths} times"
 
     def test_vectors_follow(self) -> None:
-        """Documents without a vector are known, and get it only as long as they are what they were."""
+        """Documents without a vector are listed; they get one only if they have not changed meanwhile."""
         store = self._empty()
         self._needs(store, Capability.LATER)
         same, changed, gone, other = (Document(str(n), f"signal {n}") for n in range(4))

@@ -20,7 +20,7 @@ class TransformerConformance(TwinConformance):
     """
 
     def make(self) -> BaseTransformer:
-        """Returns an instance of your implementation."""
+        """Return an instance of your implementation."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a transformer")
 
     def _ask(self, subject: Any, text: str) -> Any:

@@ -32,15 +32,15 @@ class WorkspaceConformance(TwinConformance):
     """
 
     def make(self) -> Any:
-        """Returns an instance of yours, with a dataset named `filled` that contains exactly `DOCUMENTS`."""
+        """Return an instance of yours, with a dataset named `filled` that contains exactly `DOCUMENTS`."""
         raise NotImplementedError(f"{type(self).__name__} overrides make() and returns a workspace")
 
     def filled(self) -> str:
-        """Returns the name of the existing dataset."""
+        """Return the name of the existing dataset."""
         return "filled"
 
     def scratch(self) -> str:
-        """Returns the name of a dataset that does not exist, and may be created and dropped."""
+        """Return the name of a dataset that does not exist, and may be created and dropped."""
         return "scratch"
 
     def _ask(self, subject: Any, text: str) -> Any:
@@ -267,7 +267,7 @@ class WorkspaceConformance(TwinConformance):
             assert dataset.verify().problems == (), f"the stores do not agree: {dataset.verify()}"
 
     def test_metadata_is_changed_alone(self) -> None:
-        """Keys are set and taken away, texts stay; where an id is unknown nothing is changed."""
+        """Keys are set and removed, texts stay; if an id is unknown, nothing is changed."""
         subject, (first, second, *_) = self.make(), DOCUMENTS
         with answering("changing metadata"), self._made(subject, indexing_technique="keyword") as dataset:
             dataset.add([first, second])
@@ -317,8 +317,8 @@ class WorkspaceConformance(TwinConformance):
         with answering("adding 700 documents"), self._made(subject, indexing_technique="keyword") as dataset:
             result = dataset.add(many, on_progress=counts.append)
         assert result == AddResult(added=700), f"adding 700 documents is {result}"
-        assert sum(counts) == 700, f"of 700 documents {sum(counts)} were told of"
-        assert len(counts) > 1, "all 700 documents were told of at once"
+        assert sum(counts) == 700, f"progress covered {sum(counts)} of 700 documents"
+        assert len(counts) > 1, "progress was reported only once"
 
     def test_datasets_are_kept(self) -> None:
         """By name, with their descriptions, until they are dropped."""

@@ -1,20 +1,20 @@
-"""Corrects the spelling of queries against the words that a corpus itself uses; English and Russian.
+"""Corrects the spelling of English and Russian queries, using the words of the corpus.
 
-A word is changed only when it cannot be meant: it does not occur in the corpus, neither does another form of it (the
-Snowball stem decides), it is no word of its language, no code and no short word, and a word that does occur is one slip
-away: a letter too many, too few or wrong, or two neighbours swapped (optimal string alignment distance); two slips in
-long words. What word lists made from the web hold is no word of the language where it is `_RARER` orders of magnitude
-rarer than what it would be corrected to.
+A word is corrected only if it is almost certainly a typo. Neither it nor another form of it (with the same Snowball
+stem) occurs in the corpus; it is not a word of its language, a code, or a short word; and a word of the corpus is one
+slip away: a letter too many, too few or wrong, or two neighbours swapped (optimal string alignment distance). Long
+words may have two slips. Word lists made from the web contain typos, so a listed word counts as a word of the language
+only if it is less than `_RARER` orders of magnitude rarer than its correction.
 
-The correction is unsure, and both forms are to be searched, where a name may be meant, and where only the language
-speaks for it: a word in no list one slip away from a common one, be its first letter wrong, be it short, or be the
-common one in no document but in another form, or in none at all, as happens in a language of many forms. Chinese is
-left alone: what is typed wrongly there is another real character.
+A correction is unsure if the word may be a name, or if only the language supports it: the word is in no list and one
+slip away from a common word, even if its first letter is wrong, it is short, or the corpus has the common word only in
+another form or not at all, as happens in languages with many forms. Both words are then searched. Chinese is not
+corrected, because a typo there is another real character.
 
 The neighbours of a word are found by symmetric deletion (SymSpell, W. Garbe, https://github.com/wolfgarbe/SymSpell):
-two words within distance two share a string that is left of their beginnings when two letters at most are deleted from
-each. Here these strings are hashes in one sorted array, worked out by columns in numpy: against a dictionary of strings
-the index is a sixteenth as large and built some ten times as fast.
+if at most two letters are deleted from the beginnings of two words within distance two, both can become the same
+string. Here these strings are hashes in one sorted array, computed by columns in numpy: the index is a sixteenth as
+large as a dictionary of strings, and is built some ten times as fast.
 """
 
 from __future__ import annotations
@@ -46,43 +46,43 @@ if TYPE_CHECKING:
 
 
 _PREFIX = 7
-"""Letters of a word that go into the index; slips after them are found all the same, as the beginning is equal."""
+"""The number of letters of a word that are indexed; slips after them are found too, as the beginning is equal."""
 
 _SHORTEST = 4
-"""Letters of the shortest word that is corrected."""
+"""The minimum length of a word to correct, in letters."""
 
 _LONGEST = 40
-"""Letters of the longest."""
+"""The maximum length of a word to correct, in letters."""
 
 _ENDINGS = frozenset("аеиоуыюяйь")
-"""Letters that a Russian form may have more than another one."""
+"""Final letters that one form of a Russian word may have and another may lack."""
 
 _PREFIXES = frozenset("aeiаовсу")
-"""Letters that make another word when put before one."""
+"""Letters that make another word when put before a word."""
 
 _LONG = 8
-"""Letters from which on two slips are believed."""
+"""The minimum length of a word with two slips, in letters."""
 
 _LISTED = 5
-"""Letters of the shortest word that is corrected to one that the corpus has in another form only."""
+"""The minimum length of a word to correct to one that the corpus has only in another form, in letters."""
 
 _RARER = 2.5
 """Orders of magnitude by which a listed word must be rarer than another to count as a slip of it."""
 
 _BY_LANGUAGE = 0.1
-"""What a tenfold frequency in the language is worth, in slips."""
+"""The value of a tenfold frequency in the language, in slips."""
 
 _ABSENT = 0.3
-"""What it costs that no document has any form of a word."""
+"""The penalty for a word of which no document has any form, in slips."""
 
 _MOST_UNSURE = 2
-"""Unsure corrections of one text; where there are more it is of another language, most likely."""
+"""The maximum number of unsure corrections of one text; a text with more is probably in another language."""
 
 _COMMON = 3.0
-"""How common a word must be that no document has; lists of hashes take some strings for rarer words."""
+"""The minimum frequency of a word that no document has; lists of hashes take some strings for rarer words."""
 
 _MOST_LOOKUPS = 200
-"""Different unknown words of one text that are looked up: a query has a few, and a megabyte must not take minutes."""
+"""The maximum number of unknown words to look up per text: a query has a few, and a megabyte must not take minutes."""
 
 _WORD = re.compile(r"[^\W\d_]+(?!['’ʼ]t)")  # doesn't: "doesn" is no word
 _CHUNK = re.compile(r"\S{1,200}")
@@ -105,21 +105,21 @@ _FACTOR = 0x9E3779B97F4A7C15
 
 
 _LookedUp = dict[tuple[str, bool], tuple[str, bool] | None]
-"""By an unknown word, and whether it may be a name: what it stands for, and whether that is sure."""
+"""By unknown word, and whether it may be a name: the correction, and whether it is sure."""
 
 
 class HasFrequencies(Protocol):
-    """What tells how common a word is: `pointsman.text.lexicon.Lexicon`, or several of them."""
+    """Word frequencies of a language: `pointsman.text.lexicon.Lexicon`, or several of them."""
 
     def zipf(self, word: str) -> float:
-        """The decimal logarithm of how often a folded word occurs in a billion; 0 where it is unknown."""
+        """Return the decimal logarithm of a folded word's frequency per billion words; 0 if the word is unknown."""
         ...
 
 
 class Change(NamedTuple):
-    """One word that was corrected: ``text[start:end] == old`` in the text as it was given.
+    """The correction of one word: ``text[start:end] == old`` in the original text.
 
-    ``sure`` is False where the word may be a name; then it is not changed in `Correction.text`.
+    ``sure`` is False if the correction is unsure; the word then stays unchanged in `Correction.text`.
     """
 
     start: int
@@ -131,12 +131,13 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A text as it was probably meant.
+    """A text with its probable corrections.
 
     Attributes:
-        text: the text with what is surely a slip corrected; the very text given where nothing is.
-        changes: what was changed, sure or not, in the order of the text.
-        alternative: the text with the unsure changes made as well, to be searched beside ``text``; None without any.
+        text: the text with the sure corrections; the same string if there are none.
+        changes: all corrections, sure or not, in the order of the text.
+        alternative: the text with the unsure corrections as well, to be searched beside ``text``; None if there are
+            none.
     """
 
     text: str
@@ -148,10 +149,10 @@ class Correction:
 
 
 class Speller:
-    """Knows the words of a corpus, and what a word that is not among them was meant to be.
+    """Holds the words of a corpus and corrects words that are not among them.
 
-    It is deterministic: the same words and frequencies give the same corrections, in whatever order they came. Not
-    safe to ``add`` to while another thread corrects.
+    It is deterministic: the same words and frequencies give the same corrections, in whatever order they were added.
+    ``add`` must not run while another thread corrects.
 
     Example:
         >>> speller = Speller({"retrieval": 9, "neural": 7, "погода": 5})
@@ -164,14 +165,13 @@ class Speller:
     def __init__(
         self, frequencies: Mapping[str, int], *, known: Container[str] = (), lexicon: HasFrequencies | None = None
     ) -> None:
-        """Take the words of a corpus.
+        """Set up the words of a corpus.
 
         Args:
-            frequencies: how often each word occurs. Words are folded (case, accents, ё as е); what is no single word
-                of Latin or Cyrillic letters is ignored.
-            known: further words, folded, that are right though the corpus does not use them: a word list. They are left
-                alone and nothing is corrected to them.
-            lexicon: how common words are in their language; without it any word that the corpus lacks may be a slip.
+            frequencies: how often each word occurs. Words are folded (case, accents, ё as е); anything but a single
+                word of Latin or Cyrillic letters is ignored.
+            known: a list of further correct words, folded. They are not corrected, and nothing is corrected to them.
+            lexicon: word frequencies of the languages; without it, any word that the corpus lacks may be a slip.
 
         Raises:
             InputError: a frequency is not positive.
@@ -193,11 +193,11 @@ class Speller:
     def from_texts(
         cls, texts: Iterable[str], *, known: Container[str] = (), lexicon: HasFrequencies | None = None
     ) -> Self:
-        """Take the words of these texts."""
+        """Create a corrector from the words of these texts."""
         return cls(_count(texts), known=known, lexicon=lexicon)
 
     def add(self, texts: Iterable[str]) -> None:
-        """Take the words of more texts; costs as much as counting them, and the index is built again when needed."""
+        """Add the words of more texts; takes as long as counting them, and the index is rebuilt when needed."""
         counts = _count(texts)
         for word, count in counts.items():
             self._counts[word] = self._counts.get(word, 0) + count
@@ -213,18 +213,18 @@ class Speller:
 
     @property
     def frequencies(self) -> Mapping[str, int]:
-        """How often each word occurs in the corpus, by its folded form."""
+        """The number of occurrences of each folded word in the corpus."""
         return MappingProxyType(self._counts)
 
     def build(self) -> None:
-        """Build the index now and not at the first unknown word (some .1 s for 50,000 words)."""
+        """Build the index now instead of at the first unknown word (some .1 s for 50,000 words)."""
         _ = self._index, self._known_stems
 
     def correct(self, text: str) -> Correction:
-        """A query as it was probably meant.
+        """Correct a query.
 
         Args:
-            text: a query. Of a very long text the first 200 different unknown words are looked up.
+            text: a query. In a very long text, only the first 200 different unknown words are looked up.
         """
         changes: list[Change] = []
         looked_up: _LookedUp = {}
@@ -240,7 +240,7 @@ class Speller:
         return Correction(_with(text, sure), tuple(changes), alternative)
 
     def _misspelt(self, chunk: re.Match[str], looked_up: _LookedUp) -> Iterator[Change]:
-        """The words of a chunk that are not what was meant; ``looked_up`` remembers those of the whole text."""
+        """Return the corrections of a chunk; ``looked_up`` collects the words looked up in the whole text."""
         for match in _WORD.finditer(chunk[0]):
             word = match[0]
             if not _correctable(word) or self._knows(folded := fold(word)):
@@ -256,9 +256,9 @@ class Speller:
                 yield Change(start, start + len(word), word, _cased(best, word), sure=sure)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the words and their frequencies (some 3 bytes a word); the index is not written, it is quick to build.
+        """Write the words and their frequencies (some 3 bytes a word), without the index, which is quick to build.
 
-        The file is written aside and renamed, so a reader sees the old one or the new one.
+        The file is replaced atomically, so a reader sees the old or the new version.
         """
         path = Path(path)
         lines = "".join(f"{word}\t{count}\n" for word, count in sorted(self._counts.items()))
@@ -280,7 +280,7 @@ class Speller:
         """Read what ``save`` wrote; ``known`` words and the lexicon are not in it.
 
         Raises:
-            FormatVersionError: it is no file of words, or of another version.
+            FormatVersionError: it is not a file of words, or has another version.
             StoreError: it is damaged.
         """
         data = Path(path).read_bytes()
@@ -313,9 +313,9 @@ class Speller:
         return self._built
 
     def _correction(self, word: str, *, named: bool) -> tuple[str, bool] | None:
-        """What an unknown word probably stands for, and whether there is little doubt.
+        """Return the probable correction of an unknown word, and whether it is sure.
 
-        A word of the corpus, or a common one of the language.
+        The correction is a word of the corpus, or a common word of the language.
         """
         slips = 2 if len(word) >= _LONG else 1
         candidates: list[tuple[float, str, bool]] = []
@@ -333,12 +333,12 @@ class Speller:
         return best, sure and not named
 
     def _doubt(self, candidate: str, cost: float) -> float:
-        """The lower, the likelier; one slip more outweighs any frequency."""
+        """Return the cost of a correction; lower is likelier, and one more slip outweighs any frequency."""
         common = 0.0 if self._lexicon is None else self._lexicon.zipf(candidate)
         return cost - 0.12 * math.log(self._counts.get(candidate, 0) + 1) - _BY_LANGUAGE * common
 
     def _possible(self, word: str, candidate: str, cost: float, *, named: bool) -> bool:
-        """Whether a word may stand for a far commoner one of its language: then both are searched for."""
+        """Whether a word may be a typo of a far more common word of its language; both are then searched."""
         if self._lexicon is None or cost > 1 or (named and len(word) < _LISTED):
             return False
         if word in (candidate[:-1], candidate + word[-1]):
@@ -346,7 +346,7 @@ class Speller:
         return self._lexicon.zipf(candidate) - self._lexicon.zipf(word) >= _RARER
 
     def _listed_near(self, word: str, *, named: bool) -> Iterator[tuple[float, str, bool]]:
-        """Common words of the language, one slip away, of which the corpus has at most another form."""
+        """Yield common words of the language, one slip away, that the corpus has only in another form or not at all."""
         if self._lexicon is None:
             return
         least = self._lexicon.zipf(word) + _RARER
@@ -386,7 +386,7 @@ class Speller:
         return True
 
     def _other_layout(self, chunk: str, offset: int) -> Change | None:
-        """A word typed with the keyboard set to the other script."""
+        """Convert a word that was typed with the keyboard set to the other script."""
         for typed, table, possible in (
             (_TYPED_LATIN, _TO_CYRILLIC, self._cyrillic),
             (_CYRILLIC, _TO_LATIN, self._latin),
@@ -405,7 +405,7 @@ class Speller:
 
 
 def _with(text: str, changes: Sequence[Change]) -> str:
-    """The text with these changes made."""
+    """Return the text with these changes applied."""
     pieces: list[str] = []
     end = 0
     for change in changes:
@@ -415,7 +415,7 @@ def _with(text: str, changes: Sequence[Change]) -> str:
 
 
 class _Neighbours:
-    """Words by the hashes of what is left of their beginnings when letters are deleted."""
+    """An index of words by the hashes of their beginnings with letters deleted."""
 
     def __init__(self, words: list[str]) -> None:
         self._words = words
@@ -443,7 +443,7 @@ class _Neighbours:
         self._owners = np.concatenate(owners)[order] if owners else np.empty(0, np.uint32)
 
     def near(self, word: str, slips: int) -> list[str]:
-        """Every word within ``slips`` of it, and some others, of about its length; sorted."""
+        """Return all words within ``slips`` of the word, and some others of similar length; sorted."""
         prefix = word[:_PREFIX]
         hashes = np.array([_hash(prefix, positions) for positions in _positions(len(prefix), slips)], np.uint32)
         starts = np.searchsorted(self._keys, hashes, "left")
@@ -458,7 +458,7 @@ class _Neighbours:
 
 @lru_cache(maxsize=64)
 def _positions(length: int, deleted: int) -> tuple[tuple[int, ...], ...]:
-    """The positions that are left when at most so many of so many are deleted."""
+    """Return the remaining positions for every way to delete at most so many of so many."""
     return tuple(
         positions
         for count in range(length, length - deleted - 1, -1)
@@ -475,7 +475,7 @@ def _hash(letters: str, positions: tuple[int, ...]) -> int:
 
 
 def _cost(word: str, candidate: str, most: int) -> float | None:
-    """How many slips lead from one word to the other, likely ones a little cheaper; None: too many to be believed."""
+    """Return the number of slips between two words, likely ones a little cheaper; None if there are too many."""
     start, end, other_end = 0, len(word), len(candidate)
     while start < end and start < other_end and word[start] == candidate[start]:
         start += 1
@@ -491,7 +491,7 @@ def _cost(word: str, candidate: str, most: int) -> float | None:
 
 
 def _one_slip_away(word: str) -> set[str]:
-    """All strings that one slip leads to: a letter dropped, added or replaced, or two swapped."""
+    """Return all strings one slip away: a letter dropped, added or replaced, or two swapped."""
     letters = _RUSSIAN if _is_cyrillic(word) else string.ascii_lowercase
     parts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     found = {a + b[1:] for a, b in parts if b} | {a + b[1] + b[0] + b[2:] for a, b in parts if len(b) > 1}
@@ -501,7 +501,7 @@ def _one_slip_away(word: str) -> set[str]:
 
 
 def _likely(word: str, start: int, wrong: str, right: str) -> float:
-    """What makes one slip more likely than others."""
+    """Return the discount of a slip that is more likely than others."""
     if len(wrong) == len(right) == 2:
         return 0.3  # swapped
     if len(wrong) == len(right) == 1:
@@ -512,7 +512,7 @@ def _likely(word: str, start: int, wrong: str, right: str) -> float:
 
 
 def _letters_apart(first: str, second: str) -> int:
-    """How many letters one has more than the other, either way."""
+    """Return the number of letters, with repeats, that only one of the words has."""
     mine, theirs = Counter(first), Counter(second)
     return (mine - theirs).total() + (theirs - mine).total()
 
@@ -523,7 +523,7 @@ def _beside(first: str, second: str) -> bool:
 
 
 def _alignment(first: str, second: str, most: int) -> int | None:
-    """The optimal string alignment distance; None where it is above ``most``."""
+    """Return the optimal string alignment distance; None if it is above ``most``."""
     before: list[int] = []
     row = list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):

@@ -96,7 +96,9 @@ class Library:
         datasets = [self.dataset(name) for name in access.visible(self.workspace.names())]
         documents = [(dataset, document) for dataset in datasets if (document := dataset.get(id_)) is not None]
         if not documents:
-            raise Problem("not-found", f"there is no document {id_!r:.80}; ids are such as search gives: DATASET/ID")
+            raise Problem(
+                "not-found", f"there is no document {id_!r:.80}; ids have the form DATASET/ID, as in search results"
+            )
         if len(documents) > 1:
             ids = ", ".join(id_of(dataset.name, id_) for dataset, _ in documents[:5])
             raise InputError(f"{len(documents)} datasets have a document {id_!r:.80}; name one of them: {ids:.400}")
@@ -111,7 +113,7 @@ class Library:
         names = self.chosen(access, arguments.datasets)
         if arguments.strategy not in self.strategies:
             raise InputError(
-                f"there is no strategy {arguments.strategy!r:.80} here; take one of {', '.join(self.strategies)}"
+                f"there is no strategy {arguments.strategy!r:.80} here; use one of {', '.join(self.strategies)}"
             )
         longest = self.workspace.workflow.timeout
         hurried = arguments.timeout is not None and (longest is None or arguments.timeout < longest)

@@ -56,29 +56,27 @@ _Datasets = Annotated[
     Field(
         min_length=1,
         max_length=MAX_DATASETS,
-        description="Only these datasets, by the names that list_datasets gives. Leave it out for all of them.",
+        description="Only these datasets, by their names from list_datasets. Default: all.",
     ),
 ]
-_Id = Annotated[
-    str, Field(min_length=1, max_length=1200, description="The id of a document, as search, grep and outline give it.")
-]
+_Id = Annotated[str, Field(min_length=1, max_length=1200, description="A document's id, from search, grep or outline.")]
 _Filters = Annotated[
     str | dict[str, Any] | None,
     Field(
-        description='Only documents whose metadata fits: an expression such as year >= 2020 and lang = "ru", or '
+        description='Only documents whose metadata matches: an expression such as year >= 2020 and lang = "ru", or '
         'an object such as {"lang": "ru", "year": {"gte": 2020}}. list_datasets shows the keys.'
     ),
 ]
 
 
 class Arguments(BaseModel):
-    """Of a call."""
+    """Arguments of a call."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Searching(Arguments):
-    """What a search takes."""
+    """Arguments of a search."""
 
     query: _Question
     datasets: _Datasets = None
@@ -87,7 +85,7 @@ class Searching(Arguments):
         str,
         Field(
             max_length=64,
-            description="How to search. 'auto' is right unless there is a reason: 'bm25' for exact words, codes and "
+            description="How to search. Prefer 'auto'; 'bm25' is for exact words, codes and "
             "identifiers, 'vector' for meaning and across languages, 'hybrid' for both, 'decomposition' for questions "
             "that need several facts.",
         ),
@@ -99,99 +97,104 @@ class Searching(Arguments):
     ] = None
     coverage: Annotated[
         float | None,
-        Field(gt=0, lt=1, description="Instead of k results, the fewest that hold an answer with this probability."),
+        Field(
+            gt=0,
+            lt=1,
+            description="Return the fewest results that contain an answer with this probability, instead of k.",
+        ),
     ] = None
-    spelling: Annotated[bool, Field(description="false: search for the question as it is written.")] = True
-    rerank: Annotated[bool | None, Field(description="Leave it out, unless the order itself is in question.")] = None
+    spelling: Annotated[bool, Field(description="false: search for the question exactly as written.")] = True
+    rerank: Annotated[bool | None, Field(description="Omit, unless the order itself is in question.")] = None
     effort: Annotated[
-        EffortName, Field(description="'thorough' for questions of several parts; 'fast' keeps words as written.")
+        EffortName, Field(description="'thorough' for questions with several parts; 'fast' keeps words as written.")
     ] = "balanced"
     timeout: Annotated[
-        float | None, Field(ge=0.001, le=600, description="Time limit in seconds; what was found by then is returned.")
+        float | None,
+        Field(ge=0.001, le=600, description="Time limit in seconds; the results found by then are returned."),
     ] = None
 
 
 class SearchArguments(Searching):
-    """Of `search`."""
+    """Arguments of `search`."""
 
     max_chars: Annotated[
         int,
-        Field(ge=100, le=MAX_CHARS, description="How many characters of each result's text to return; longer is cut."),
+        Field(ge=100, le=MAX_CHARS, description="Maximum characters of each result's text; longer texts are cut."),
     ] = _USUAL_CHARS
 
 
 class ExplainArguments(Searching):
-    """Of `explain`."""
+    """Arguments of `explain`."""
 
     id: _Id
 
 
 class RouteArguments(Arguments):
-    """Of `route`."""
+    """Arguments of `route`."""
 
     query: _Question
     datasets: _Datasets = None
 
 
 class ListArguments(Arguments):
-    """Of `list_datasets`."""
+    """Arguments of `list_datasets`."""
 
     contains: Annotated[
         str | None,
-        Field(max_length=100, description="Only datasets whose name or description contains this, in any case."),
+        Field(max_length=100, description="Only datasets whose name or description contains this, ignoring case."),
     ] = None
 
 
 class FetchArguments(Arguments):
-    """Of `fetch`."""
+    """Arguments of `fetch`."""
 
     id: _Id
 
 
 class ReadArguments(Arguments):
-    """Of `read`."""
+    """Arguments of `read`."""
 
     id: _Id
-    before: Annotated[int, Field(ge=0, le=100, description="Passages of the same source before it, at most.")] = 1
-    after: Annotated[int, Field(ge=0, le=100, description="Passages after it, at most.")] = 1
-    max_chars: Annotated[int, Field(ge=100, le=READ_CHARS, description="Characters of the text, at most.")] = MAX_CHARS
+    before: Annotated[int, Field(ge=0, le=100, description="Maximum passages before it, from the same source.")] = 1
+    after: Annotated[int, Field(ge=0, le=100, description="Maximum passages after it.")] = 1
+    max_chars: Annotated[int, Field(ge=100, le=READ_CHARS, description="Maximum characters of text.")] = MAX_CHARS
     max_tokens: Annotated[
-        int | None, Field(ge=50, le=READ_CHARS, description="Tokens of the text, at most: three bytes are one.")
+        int | None, Field(ge=50, le=READ_CHARS, description="Maximum tokens of text; three bytes count as one.")
     ] = None
     offset: Annotated[
         int,
-        Field(ge=0, description="Begin so many characters into the document's text, as next_offset says; alone then."),
+        Field(ge=0, description="Start at this character of the document (see next_offset), without its neighbours."),
     ] = 0
 
 
 class OutlineArguments(Arguments):
-    """Of `outline`."""
+    """Arguments of `outline`."""
 
-    dataset: Annotated[_Dataset, Field(description="The dataset, by the name that list_datasets gives.")]
+    dataset: Annotated[_Dataset, Field(description="A dataset's name, from list_datasets.")]
     source: Annotated[
-        str | None, Field(max_length=4_096, description="A source, as outline of the dataset gives it: its headings.")
+        str | None, Field(max_length=4_096, description="A source from the dataset's outline: lists its headings.")
     ] = None
-    offset: Annotated[int, Field(ge=0, description="Leave out so many entries, as next_offset says.")] = 0
-    limit: Annotated[int, Field(ge=1, le=MAX_ENTRIES, description="How many entries at most.")] = 100
+    offset: Annotated[int, Field(ge=0, description="Entries to skip (see next_offset).")] = 0
+    limit: Annotated[int, Field(ge=1, le=MAX_ENTRIES, description="Maximum number of entries.")] = 100
 
 
 class GrepArguments(Arguments):
-    """Of `grep`."""
+    """Arguments of `grep`."""
 
     pattern: Annotated[
-        str, Field(min_length=1, max_length=MAX_PATTERN, description="The text, or the regular expression, to find.")
+        str, Field(min_length=1, max_length=MAX_PATTERN, description="The text or regular expression to find.")
     ]
     regex: Annotated[
-        bool, Field(description="true: pattern is a regular expression in RE2's syntax, without back references.")
+        bool, Field(description="true: pattern is a regular expression (RE2 syntax, no back references).")
     ] = False
-    ignore_case: Annotated[bool, Field(description="true: upper and lower case are the same.")] = False
+    ignore_case: Annotated[bool, Field(description="true: ignore case.")] = False
     datasets: _Datasets = None
-    k: Annotated[int, Field(ge=1, le=MAX_MATCHES, description="How many documents at most.")] = 10
+    k: Annotated[int, Field(ge=1, le=MAX_MATCHES, description="Maximum number of documents.")] = 10
     context: Annotated[int, Field(ge=0, le=1_000, description="Characters shown on each side of a match.")] = 100
 
 
 class VerifyArguments(Arguments):
-    """Of `verify`."""
+    """Arguments of `verify`."""
 
     answer: Annotated[
         str, Field(min_length=1, max_length=_ANSWER_CHARS, description="The answer, with its quotes and numbers.")
@@ -201,14 +204,14 @@ class VerifyArguments(Arguments):
         Field(
             min_length=1,
             max_length=MAX_SOURCES,
-            description="The documents that it rests on, by their ids; a mark such as [2] in the answer names the "
-            "second of them.",
+            description="Ids of the documents it is based on; a mark such as [2] in the answer refers to the second "
+            "one.",
         ),
     ]
 
 
 class Answer(BaseModel):
-    """Of a call."""
+    """The answer to a call."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -220,11 +223,11 @@ class Noticed(Answer):
 
 
 Metadata = dict[str, str | int | float | bool | None]
-_IdOf = Annotated[str, Field(description="Names the document in all tools.")]
+_IdOf = Annotated[str, Field(description="Identifies the document in all tools.")]
 
 
 class Result(Answer):
-    """A document that was searched for."""
+    """A search result."""
 
     rank: int
     dataset: str
@@ -232,15 +235,15 @@ class Result(Answer):
     title: str
     url: str
     score: Annotated[float | None, Field(description="Comparable within this answer only.")]
-    relevance: Annotated[float | None, Field(description="The probability that it is relevant, where that is known.")]
+    relevance: Annotated[float | None, Field(description="Probability that it is relevant, if known.")]
     text: Annotated[str, Field(description="Quoted from the document.")]
-    characters: Annotated[int, Field(description="Of the whole text; more than here where it was cut.")]
-    cut: Annotated[bool, Field(description="Whether text is not all of it; read and fetch give more.")]
+    characters: Annotated[int, Field(description="Length of the whole text.")]
+    cut: Annotated[bool, Field(description="Whether text was cut; read and fetch return more.")]
     metadata: Metadata
 
 
 class Nearest(Answer):
-    """What was nearest to a question that nothing answers."""
+    """The closest document, if none is relevant enough."""
 
     dataset: str
     id: str
@@ -255,13 +258,11 @@ class Refused(Answer):
 
 
 class SearchAnswer(Noticed):
-    """Of `search`."""
+    """Answer of `search`."""
 
     results: list[Result]
-    confidence: Annotated[
-        float | None, Field(description="The probability that one of the results is relevant, where that is known.")
-    ]
-    coverage: Annotated[float | None, Field(description="The coverage asked for, where it can be promised.")]
+    confidence: Annotated[float | None, Field(description="Probability that one of the results is relevant, if known.")]
+    coverage: Annotated[float | None, Field(description="The requested coverage, if it can be guaranteed.")]
     refused: Annotated[
         Refused | None,
         Field(
@@ -272,43 +273,42 @@ class SearchAnswer(Noticed):
     query: Annotated[
         str | None,
         Field(
-            description="What was searched for instead of the question, where that had slips; spelling false searches "
-            "for the question as it is."
+            description="The corrected question, if yours had typos; the search used it. spelling: false searches for "
+            "yours as written."
         ),
     ]
-    strategy: Annotated[str, Field(description="How it was searched.")]
-    reason: Annotated[str, Field(description="Why so.")]
-    datasets: Annotated[list[str], Field(description="Where it was searched.")]
+    strategy: Annotated[str, Field(description="The strategy used.")]
+    reason: Annotated[str, Field(description="Why this strategy and these datasets.")]
+    datasets: Annotated[list[str], Field(description="The datasets searched.")]
     incomplete: Annotated[
         list[str],
-        Field(
-            description="Parts of the search that failed, and datasets whose vectors are still being made; normally "
-            "empty."
-        ),
+        Field(description="Parts of the search that failed, and datasets with vectors still missing; normally empty."),
     ]
 
 
 class Choice(Answer):
-    """A dataset that bears on a question."""
+    """A dataset relevant to a question."""
 
     dataset: str
     score: float | None
 
 
 class RouteAnswer(Answer):
-    """Of `route`."""
+    """Answer of `route`."""
 
-    strategy: Annotated[str | None, Field(description="What search would do for 'auto'.")]
+    strategy: Annotated[str | None, Field(description="What 'auto' would choose.")]
     strategy_reason: str | None
-    look: Annotated[str, Field(description="What the query asks for by its look: bm25, dense or hybrid.")]
+    look: Annotated[str, Field(description="The route suggested by the query's form: bm25, dense or hybrid.")]
     look_reasons: list[str]
-    datasets: Annotated[list[Choice], Field(description="Those whose content bears on the query, best first.")]
+    datasets: Annotated[list[Choice], Field(description="Datasets relevant to the query, best first.")]
     datasets_reason: str | None
-    confidence: Annotated[float | None, Field(description="0 to 1: that the first dataset is the right one.")]
+    confidence: Annotated[
+        float | None, Field(description="Confidence, 0 to 1, that the first dataset is the right one.")
+    ]
 
 
 class Key(Answer):
-    """A key of the metadata that filters can name."""
+    """A metadata key for filters."""
 
     key: str
     types: list[str]
@@ -321,21 +321,21 @@ class About(Answer):
     name: str
     description: str
     documents: int
-    search: Annotated[str, Field(description="hybrid, keyword (no 'vector' there) or vector (no 'bm25' there).")]
-    keys: Annotated[list[Key], Field(description="What filters can name, out of a sample of the documents.")]
+    search: Annotated[str, Field(description="hybrid, keyword (without 'vector') or vector (without 'bm25').")]
+    keys: Annotated[list[Key], Field(description="Metadata keys for filters, from a sample of the documents.")]
 
 
 class ListAnswer(Noticed):
-    """Of `list_datasets`."""
+    """Answer of `list_datasets`."""
 
     datasets: list[About]
     total: Annotated[
-        int, Field(description="How many there are; where it is more than are listed, 'contains' narrows the list.")
+        int, Field(description="Number of matching datasets; if not all are listed, narrow the list with 'contains'.")
     ]
 
 
 class Step(Answer):
-    """Where a document stood."""
+    """A document's rank in a list or after a stage."""
 
     stage: str
     source: str
@@ -347,7 +347,7 @@ class Step(Answer):
 
 
 class ExplainAnswer(Answer):
-    """Of `explain`."""
+    """Answer of `explain`."""
 
     id: str
     dataset: str | None
@@ -357,7 +357,7 @@ class ExplainAnswer(Answer):
 
 
 class FetchAnswer(Answer):
-    """Of `fetch`: the members that ChatGPT asks for, and no others."""
+    """Answer of `fetch`, with only the members that ChatGPT requires."""
 
     id: str
     title: str
@@ -367,25 +367,25 @@ class FetchAnswer(Answer):
 
 
 class ReadAnswer(Noticed):
-    """Of `read`."""
+    """Answer of `read`."""
 
     id: _IdOf
     dataset: str
     title: str
     url: str
     source: str | None
-    text: Annotated[str, Field(description="Of the document and of its neighbours, in their order.")]
-    passages: Annotated[list[str], Field(description="The ids of the documents that text is from.")]
-    previous: Annotated[str | None, Field(description="The id of the passage before them.")]
-    next: Annotated[str | None, Field(description="The id of the passage after them.")]
-    next_offset: Annotated[int | None, Field(description="Where the rest of a document that was cut begins.")]
+    text: Annotated[str, Field(description="Text of the document and its neighbours, in order.")]
+    passages: Annotated[list[str], Field(description="Ids of the documents in text.")]
+    previous: Annotated[str | None, Field(description="Id of the previous passage.")]
+    next: Annotated[str | None, Field(description="Id of the next passage.")]
+    next_offset: Annotated[int | None, Field(description="Where the rest of a cut document starts.")]
     metadata: Metadata
 
 
 class Entry(Answer):
-    """A source of a dataset, a document that is from none, or a section of a source."""
+    """A source, a document without a source, or a section of a source."""
 
-    id: Annotated[str, Field(description="Of its first passage.")]
+    id: Annotated[str, Field(description="Id of its first passage.")]
     title: str
     source: str | None
     headings: list[str]
@@ -395,56 +395,56 @@ class Entry(Answer):
 
 
 class OutlineAnswer(Noticed):
-    """Of `outline`."""
+    """Answer of `outline`."""
 
     dataset: str
     source: str | None
     entries: list[Entry]
     total: int
-    next_offset: Annotated[int | None, Field(description="Where the entries that are left out begin.")]
+    next_offset: Annotated[int | None, Field(description="Where the remaining entries start.")]
 
 
 class Match(Answer):
-    """A document with the pattern in it."""
+    """A document that contains the pattern."""
 
     id: _IdOf
     dataset: str
     title: str
     url: str
-    text: Annotated[str, Field(description="The first match with what stands around it.")]
-    start: Annotated[int, Field(description="Of the match's characters in the document's text.")]
+    text: Annotated[str, Field(description="The first match, with its context.")]
+    start: Annotated[int, Field(description="Offset of the match in the document's text.")]
     end: int
-    count: Annotated[int, Field(description="Matches in this document; 100 where there are more.")]
+    count: Annotated[int, Field(description="Matches in this document, counted up to 100.")]
 
 
 class GrepAnswer(Noticed):
-    """Of `grep`."""
+    """Answer of `grep`."""
 
-    matches: Annotated[list[Match], Field(description="In the order in which documents were added.")]
-    more: Annotated[bool, Field(description="Whether other documents may match too: k are shown, or time was up.")]
-    incomplete: Annotated[list[str], Field(description="Datasets that were not read to their end; empty as a rule.")]
+    matches: Annotated[list[Match], Field(description="In the order the documents were added.")]
+    more: Annotated[bool, Field(description="Whether more documents may match: k was reached, or time ran out.")]
+    incomplete: Annotated[list[str], Field(description="Datasets not read completely; normally empty.")]
 
 
 class ClaimCheck(Answer):
-    """A quote or a number of an answer."""
+    """A quote or number in an answer."""
 
     kind: Literal["quote", "number", "date", "name"]
     text: str
     start: int
     end: int
     status: Annotated[
-        Literal["exact", "near", "unsupported"], Field(description="near: with small changes; unsupported: nowhere.")
+        Literal["exact", "near", "unsupported"], Field(description="near: with small changes; unsupported: not found.")
     ]
-    id: Annotated[str | None, Field(description="The document in which it stands.")]
-    misattributed: Annotated[bool, Field(description="Whether the answer names other documents for it.")]
+    id: Annotated[str | None, Field(description="The document that contains it.")]
+    misattributed: Annotated[bool, Field(description="Whether the answer cites other documents for it.")]
 
 
 class VerifyAnswer(Noticed):
-    """Of `verify`."""
+    """Answer of `verify`."""
 
     supported: Annotated[
         bool,
-        Field(description="Whether every quote and number stands in a document; other sentences are not looked into."),
+        Field(description="Whether every quote and number is in a document; other sentences are not checked."),
     ]
     claims: list[ClaimCheck]
 

@@ -118,7 +118,7 @@ class Upstream:
             AwayError: the server is unavailable, or does not answer in time.
         """
         if self._connection is None:
-            raise AwayError(f"server {self.name!r} is away: {self.why_away}")
+            raise AwayError(f"server {self.name!r} does not answer: {self.why_away}")
         try:
             with anyio.fail_after(self.timeout):
                 return await self._connection.call(tool, arguments)
@@ -128,13 +128,13 @@ class Upstream:
             if not sdk.is_answer(error):
                 self._away(error)
                 self._lost.set()
-                raise AwayError(f"server {self.name!r} is away: {self.why_away}") from error
+                raise AwayError(f"server {self.name!r} does not answer: {self.why_away}") from error
             return sdk.result(cut(str(error), 1_000), is_error=True)
 
     def _away(self, error: BaseException) -> None:
         while isinstance(error, BaseExceptionGroup):  # raised by several tasks of the SDK at once
             error = error.exceptions[0]
-        log.warning("server %s is away: %s: %s", self.name, type(error).__name__, error)
+        log.warning("server %s does not answer: %s: %s", self.name, type(error).__name__, error)
         self.why_away = "it does not answer" if isinstance(error, AwayError | TimeoutError) else _reason(error)
 
 

@@ -171,9 +171,9 @@ class Condition:
             if value is None:
                 continue
             if kind == "string" and (match := _SURROGATE.search(value)):
-                # No stored value contains one, so whatever sorts after it begins with what sorts after all surrogates.
+                # Stored values contain no surrogates, so the bound is moved to the first text after all of them.
                 value, included = value[: match.start()] + _AFTER_SURROGATES, name == "low"  # noqa: PLW2901
-            bounds[name] = escaped(value) if kind == "string" else value
+            bounds[name] = _plain((kind, value))
             tests.append(f"@ {sign}{'=' * included} ${name}")
         path = f"strict $[*] ? ({' && '.join(tests)})"
         values = self._values(condition.key)
@@ -189,7 +189,7 @@ class Condition:
         if not storable(condition.key) or not storable(condition.part):
             return "false"
         part, value = escaped(condition.part), "(e.v #>> '{}')"
-        # The second character of an escape must not be taken for one of its own: a match begins where a character does.
+        # A match must begin at a character's start, not at the second character of an escape.
         begin = "^" if isinstance(condition, StartsWith) else "^(?:\x01[\x01\x02]|[^\x01])*?"
         if condition.ignore_case or (not isinstance(condition, StartsWith) and part[:1] in {"\x01", "\x02"}):
             letters = "".join(map(_any_case, condition.part) if condition.ignore_case else map(_regular, part))
@@ -288,7 +288,7 @@ alter table {self.vec} alter v set storage external;
         return f'operator("{self.vectors}".<#>) %(v)s::float4[]::"{self.vectors}".vector'
 
     def _scored(self, k1: float, b: float) -> str:
-        """Every document that has a word of the query, with its score; ``q`` has all words, ``id`` null if in none."""
+        """Return SQL that scores all documents with a query word; ``q`` has all words, ``id`` null if in none."""
         return f"""
 q as materialized (
   select t.id, w.n * ln(1 + ((select documents from {self.row}) - coalesce(t.df, 0) + 0.5::float8)
@@ -307,8 +307,8 @@ scored as materialized (
 
         The last column is the sum of the idf of the query's words, the same in every row; null without words.
 
-        With a condition, the allowed documents are counted up to ``few``. Are they fewer, both lists are exact over
-        them; are they more, both are read in their order until enough of them are allowed.
+        With a condition, the allowed documents are counted up to ``few``. If there are fewer, both lists are exact
+        over them; otherwise both are read in order until enough documents are allowed.
         """
         parts, pool = [], []
         if condition is not None:

@@ -125,10 +125,10 @@ class PostgresStore(BaseStore):
         self._embedder, self._dimensions = about.embedder, about.dimensions
         self._documents = about.documents  # the last known number, which only affects speed
         self._statistics: tuple[float, Statistics] | None = None
-        self._due = -1, 0  # as of which sequence number, and how many
+        self._due = -1, 0  # sequence number of the count, and the count
         self._bulk = threading.local()
         if about.analyzer != DERIVED:
-            log.warning("%s: what is derived was made by other rules; it is made anew", connections.label)
+            log.warning("%s: the index data was made by another version; rebuilding it", connections.label)
             self.rebuild()
 
     def __repr__(self) -> str:
@@ -316,7 +316,7 @@ class PostgresStore(BaseStore):
         of_source = Equals("source", source)
         condition = self._condition(of_source if filters is None else of_source & filters)
         rows = self._rows(f"{self._select} where {condition.sql} order by d.id", **condition.parameters)
-        documents = (_document(*row[1:]) for row in rows)  # a list that holds it has passed too
+        documents = (_document(*row[1:]) for row in rows)  # lists that contain the source pass the filter too
         return [document.id for document in documents if document.metadata.get("source") == source]
 
     def _condition(self, filters: Filter | None) -> Condition:
@@ -410,7 +410,7 @@ class PostgresStore(BaseStore):
     def _embed(
         self, connection: Connection[Any], prepared: Sequence[Prepared], vectors: NDArray[np.float32], name: str
     ) -> AddResult:
-        """Write the vectors of those documents that are stored just so, and nothing else."""
+        """Write only vectors, and only of documents that are stored unchanged."""
         digests = [_vector_digest(row) for row in vectors]
         with connection.transaction(), connection.cursor(binary=True) as cursor:
             state = self._locked(cursor)
@@ -430,7 +430,7 @@ class PostgresStore(BaseStore):
         return AddResult(0, len(fresh), len(stored) - len(fresh))
 
     def _locked(self, cursor: Cursor[Any]) -> _State:
-        """Become the writer until the transaction ends."""
+        """Lock the dataset's row until the transaction ends, and return it."""
         cursor.execute(_sql(f"select seq, embedder, dimensions from {self._tables.row} for update"))
         return _State(*self._only_row(cursor.fetchall()))
 
@@ -465,7 +465,7 @@ class PostgresStore(BaseStore):
             )
 
     def _existing(self, cursor: Cursor[Any], prepared: Sequence[Prepared], *, with_vectors: bool) -> dict[str, _Row]:
-        """Return what is stored of these documents, by id."""
+        """Return the stored rows of these documents, by id."""
         tables = self._tables
         vector = f"(select e.digest from {tables.vec} e where e.id = d.id)" if with_vectors else "null::bytea"
         cursor.execute(
@@ -680,7 +680,7 @@ class PostgresStore(BaseStore):
         self._statistics = None
 
     def _tend(self) -> None:
-        """After writing, update the planner's statistics, and from 50,000 vectors on create an index; nobody waits."""
+        """Update the planner's statistics after a write; from 50,000 vectors on, create an index concurrently."""
         tables, schema = self._tables, self._tables.schema
 
         def tend(connection: Connection[Any]) -> None:
@@ -700,7 +700,7 @@ class PostgresStore(BaseStore):
         try:
             self._connections.run(tend)
         except StoreError as error:  # the written data is stored; the next write tries again
-            log.warning("%s: not tended: %s", self._connections.label, error)
+            log.warning("%s: maintenance after writing failed and will be retried: %s", self._connections.label, error)
 
     def _index(self, connection: Connection[Any]) -> None:
         tables, name = self._tables, self._tables.index_name
@@ -859,7 +859,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What is stored of a document."""
+    """The stored row of a document."""
 
     id: int
     digest: bytes

@@ -62,8 +62,8 @@ class _Columns:
         vector: the query vector in the column's type.
         operator: the distance operator between the two.
         score: a format that converts their distance to a score.
-        dimensions: of the vectors; None where there are none.
-        fingerprint: tells the table from others.
+        dimensions: of the vectors; None if there are none.
+        fingerprint: identifies the table.
         json: whether a JSON column is among the metadata.
     """
 
@@ -82,10 +82,10 @@ class TableStore(AttachedStore):
     """A table as a read-only store.
 
     Args:
-        attachment: where it is, and what is what in it.
+        attachment: the location of the table, and the roles of its columns.
 
     Raises:
-        InputError: the URL cannot be used.
+        InputError: the URL is invalid.
     """
 
     kind = "postgresql table"
@@ -143,7 +143,7 @@ class TableStore(AttachedStore):
         return int(self._rows(sql, **condition.parameters)[0][0])
 
     def vectors(self, keys: Sequence[Any] | None = None, *, sample: int = 0) -> NDArray[np.float32]:
-        """See `Store`; brought to length 1."""
+        """See `Store`; scaled to length 1."""
         if self._attachment.vector is None:
             raise self._cannot(Capability.VECTORS)
         columns = self._columns
@@ -184,7 +184,7 @@ class TableStore(AttachedStore):
         return " union all ".join(parts), parameters
 
     def _condition(self, filters: Filter | None) -> Condition:
-        """A filter as SQL.
+        """Return a filter as SQL.
 
         Raises:
             UnmetNeedError: a key may be a path in a JSON column.
@@ -217,7 +217,7 @@ class TableStore(AttachedStore):
             return self._known
 
     def _read(self, connection: Connection[Any]) -> _Columns:
-        """What the database says of the table.
+        """Return what the database reports about the table.
 
         Raises:
             InputError: there is no such table or column, or it is of a type that cannot be used.
@@ -265,7 +265,7 @@ class TableStore(AttachedStore):
             return _Columns(**fields)
         kind, schema, dimensions = types[vector][:3]
         if kind not in _VECTORS:
-            raise InputError(f"column {vector!r} of {attachment.table!r} is {types[vector][3]}, not one of pgvector")
+            raise InputError(f"column {vector!r} of {attachment.table!r} is {types[vector][3]}, not a pgvector type")
         if dimensions < 0:
             row = connection.execute(
                 f"select {_quoted(schema)}.vector_dims({_quoted(vector)}) from {table} "
