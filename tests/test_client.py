@@ -845,6 +845,29 @@ def test_keys(guarded: tuple[str, KeyStore]) -> None:
         assert reader not in str(refused.value)
 
 
+def test_a_key_for_writing_only_fills_a_dataset(guarded: tuple[str, KeyStore]) -> None:
+    url, keys = guarded
+    writer = keys.create("writer", scopes=["write"]).text
+    reader = keys.create("reader of all", scopes=["read"]).text
+    with Client(url, writer) as client, Client(url, reader) as reading:
+        filled = client.dataset("filled", description="Notes", indexing_technique="keyword")
+        assert filled.delete("en-1") == 0  # there is none yet
+        assert filled.add(DOCUMENTS) == AddResult(updated=len(DOCUMENTS))  # it does not learn which were stored
+        again = client.dataset("filled")
+        assert again.add(DOCUMENTS) == AddResult(updated=len(DOCUMENTS))
+        assert (again.description, again.indexing_technique) == ("Notes", "keyword")  # neither was given: both stay
+        assert reading.dataset("filled").count() == len(DOCUMENTS)
+        assert again.delete(["en-1"]) == 0
+        assert reading.dataset("filled").count() == len(DOCUMENTS) - 1
+        with pytest.raises(UnmetNeedError, match="made for 'keyword' search"):
+            client.dataset("filled", indexing_technique="hybrid").add(DOCUMENTS)
+        for call in (again.count, lambda: client.search("signal"), lambda: client.dataset("filled", create=False)):
+            with pytest.raises(ServiceError, match="for writing only"):
+                call()
+        client.drop("filled")
+        assert "filled" not in reading.names()
+
+
 @pytest.mark.parametrize(
     ("url", "options", "message"),
     [

@@ -151,6 +151,8 @@ class Client:
     ) -> RemoteDataset:
         """Return the dataset of this name; one that does not exist yet is created by the first write.
 
+        A key for writing only cannot ask whether it exists; the first write then creates it if needed.
+
         Args:
             name: see `Dataset`.
             description: the description to set.
@@ -164,11 +166,11 @@ class Client:
         """
         try:
             about = self.status(name)
-        except UnknownNameError:
-            if not create:
+        except (UnknownNameError, ServiceError) as error:
+            if not create or (isinstance(error, ServiceError) and error.status != 403):
                 raise
-            technique = indexing_technique or "hybrid"
-            return RemoteDataset(self, self._service, name, description or "", technique, exists=False)
+            new = {"description": description, "indexing_technique": indexing_technique}
+            return RemoteDataset(self, self._service, name, description or "", indexing_technique or "hybrid", new=new)
         current = about["indexing_technique"]
         if indexing_technique not in {None, current}:
             raise UnmetNeedError(
@@ -480,10 +482,10 @@ class RemoteDataset:
         description: str,
         indexing_technique: str,
         *,
-        exists: bool = True,
+        new: Mapping[str, str | None] | None = None,  # the settings with which the first write creates it
     ) -> None:
         self.name, self.description, self.indexing_technique = name, description, indexing_technique
-        self._client, self._service, self._exists = client, service, exists
+        self._client, self._service, self._exists, self._new = client, service, new is None, dict(new or {})
 
     def __repr__(self) -> str:
         return f"RemoteDataset({self.name!r}, indexing_technique={self.indexing_technique!r}, client={self._client!r})"
@@ -503,6 +505,7 @@ class RemoteDataset:
         Documents are taken from the iterable as they are sent, about a thousand or a megabyte per request, so any
         number needs little memory. After a broken connection, unacknowledged documents are resent; those whose
         acknowledgement was lost then count as unchanged. An id given twice counts once or twice; the last text is kept.
+        With a key for writing only, which does not learn what was stored, all documents count as updated.
 
         Args:
             documents: documents, or mappings with ``id``, ``text`` and optionally ``metadata``.
@@ -588,7 +591,7 @@ class RemoteDataset:
         """Delete documents by id, or those that match a filter; unknown ids are ignored.
 
         Returns:
-            How many there were.
+            How many there were; 0 with a key for writing only, which does not learn it.
 
         Raises:
             InputError: neither ids nor filters are given.
@@ -597,10 +600,10 @@ class RemoteDataset:
             raise InputError("give ids or filters of the documents to delete; Client.drop deletes a dataset")
         matching = {"filters": _sent_filter(parse_filter(filters))} if filters else {}
         if ids is None:
-            return self._deleted(matching) if self.exists else 0
+            return self._deleted(matching)
         id_list = [ids] if isinstance(ids, str) else ids
         valid = [id_ for id_ in id_list if not isinstance(id_, str) or _can_be_an_id(id_)]
-        if not valid or not self.exists:
+        if not valid:
             return 0
         limits, deleted = run(self._service.limits(Threads())), 0
         sizes = [len(as_json(id_)) + 2 for id_ in valid]
@@ -611,9 +614,14 @@ class RemoteDataset:
 
     def _deleted(self, body: Mapping[str, Any]) -> int:
         request = self._request("DELETE", "/documents", as_json(body), repeatable=False)
-        reply = self._service.call(request, self._quiet)
+        try:
+            reply = self._service.call(request, self._quiet)
+        except UnknownNameError:
+            if self._exists:
+                raise
+            return 0
         with self._service.reading("number of deletions"):
-            return number_of(reply["deleted"])
+            return 0 if reply["deleted"] is None else number_of(reply["deleted"])
 
     async def adelete(self, ids: str | Iterable[str] | None = None, **options: Any) -> int:
         """Async version of `delete`."""
@@ -848,13 +856,13 @@ class RemoteDataset:
         """Change the description; for a dataset that does not exist yet, it is kept until creation."""
         if self.exists:
             self._create({"name": self.name, "description": description})
-        self.description = description
+        self.description = self._new["description"] = description
 
     def make(self) -> None:
         """Create the dataset unless it exists."""
-        if not self.exists:
-            settings = {"description": self.description, "indexing_technique": self.indexing_technique}
-            self._create({"name": self.name, **settings})
+        if not self._exists:
+            about = self._create({"name": self.name, **self._new})
+            self.description, self.indexing_technique = about["description"], about["indexing_technique"]
             self._exists = True
 
     @property
@@ -891,9 +899,9 @@ class RemoteDataset:
         """Return the seconds that a write may stay silent: the service itself waits for other writers."""
         return self._service.timeout + _LOCK_SECONDS
 
-    def _create(self, about: Mapping[str, Any]) -> None:
-        """Create the dataset, or change its description."""
-        _described(self._service, self._service.call(Request("POST", "/api/datasets", as_json(about))))
+    def _create(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Create the dataset, or change its description; return its status."""
+        return _described(self._service, self._service.call(Request("POST", "/api/datasets", as_json(about))))
 
     def _request(self, method: str, path: str, body: bytes | None = None, *, repeatable: bool = True) -> Request:
         return Request(method, _path(self.name) + path, body, repeatable=repeatable)
@@ -934,7 +942,9 @@ class RemoteDataset:
                 with self._service.reading("report of documents added"):
                     report = json.loads(part)
                     now = number_of(report["done"])
-                    result = AddResult(*(number_of(report[name]) for name in ("added", "updated", "unchanged")))
+                    counts = [report[name] for name in ("added", "updated", "unchanged")]
+                    hidden = counts == [None, None, None]  # the key is for writing only
+                    result = AddResult(updated=now) if hidden else AddResult(*map(number_of, counts))
                     finished, problem = report.get("finished") is True, report.get("problem")
                     if not count_done <= now <= count or (finished and now < count) or place > count:
                         raise ValueError(f"{now} of {count} documents are reported after {count_done}")
@@ -1185,5 +1195,6 @@ def _described(service: Service, about: Any) -> dict[str, Any]:
         for name in ("name", "description", "indexing_technique"):
             if not isinstance(about[name], str):
                 raise TypeError(f"{name} of a dataset is {about[name]!r:.80}")
-        number_of(about["documents"])
+        if about["documents"] is not None:  # a key for writing only does not learn it
+            number_of(about["documents"])
         return dict(about)
