@@ -1,7 +1,7 @@
 """Stores against the exact answers, and against their bare clients: ``python benchmarks/stores.py``.
 
 ``--at`` names a workspace, such as a folder or ``postgresql://…``; with ``postgresql`` or ``opensearch`` a server, or a
-cluster of three nodes, is started for the run.
+cluster of ``--nodes``, is started for the run. A million passages need 12 GB of memory here, and ``--heap 2048``.
 Passages are made of real collections in English, Chinese and Russian (``POINTSMAN_TEST_DATA``, else
 ``../shared/data``); vectors are random, clustered, of 384 dimensions. Lists are compared with the exact formula and
 with NumPy, ties aware; times are those of the store, and of its bare client sending the same request, in turns in the
@@ -80,15 +80,16 @@ def clustered(count: int, seed: int) -> NDArray[np.float32]:
 
 
 class Formula:
-    """Exact BM25 over all documents."""
+    """Exact BM25 over all documents, for these questions."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[Document], questions: Sequence[str]) -> None:
         self.lengths = np.zeros(len(documents))
+        asked = {token for question in questions for token in DEFAULT_ANALYZER.query_tokens(question)}
         postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for place, document in enumerate(documents):
-            counts = Counter(DEFAULT_ANALYZER.tokens(document.searchable))
-            self.lengths[place] = counts.total()
-            for token, tf in counts.items():
+            tokens = DEFAULT_ANALYZER.tokens(document.searchable)
+            self.lengths[place] = len(tokens)
+            for token, tf in Counter(token for token in tokens if token in asked).items():
                 postings[token].append((place, tf))
         self.postings = {token: np.array(pairs).T for token, pairs in postings.items()}
 
@@ -140,6 +141,14 @@ def _bare_cluster(store: Any, look: Look) -> Callable[[], object]:
     return lambda: client.transport.perform_request("POST", f"/{alias}/_msearch", body=body)
 
 
+def size(store: Any) -> str:
+    """The bytes that a cluster keeps of a passage, in one copy."""
+    if store.info.kind != "opensearch":
+        return ""
+    primaries = store._cluster.ask("GET", f"/{store._alias}/_stats/docs,store")["_all"]["primaries"]
+    return f", {primaries['store']['size_in_bytes'] / primaries['docs']['count']:,.0f} bytes a passage in a copy"
+
+
 def quantiles(seconds: Sequence[float]) -> str:
     """p50 and p95 in milliseconds."""
     low, high = np.quantile(np.array(seconds) * 1000, (0.5, 0.95))
@@ -147,15 +156,16 @@ def quantiles(seconds: Sequence[float]) -> str:
 
 
 def lists(
-    store: Store, formula: Formula, matrix: NDArray[np.float32], alive: NDArray[np.bool_], questions: Sequence[str]
+    store: Store,
+    formula: Formula,
+    matrix: NDArray[np.float32],
+    bucket: NDArray[np.int_],
+    alive: NDArray[np.bool_],
+    questions: Sequence[str],
 ) -> Table:
     """Quality of both lists under each filter."""
     table = Table("filter", "words: top 10", "top 100", "largest error", "vectors: top 10", "top 100", title="Lists")
     vectors = clustered(len(questions), 9)
-    buckets = np.array([int(document.metadata["bucket"]) for document in store.documents()])
-    numbers = np.array([int(id_) for id_ in store.ids()])
-    bucket = np.zeros(len(alive), int)
-    bucket[numbers] = buckets
     limits = {"none": alive, "1 %": alive & (bucket == 7), "10 %": alive & (bucket < 10), "50 %": alive & (bucket < 50)}
     for name, filters in FILTERS.items():
         allowed, figures = limits[name], []
@@ -211,6 +221,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--at", default="postgresql", help="a workspace, or postgresql or opensearch")
+    parser.add_argument("--nodes", type=int, default=3, help="of OpenSearch; the dataset has a shard for each")
+    parser.add_argument("--heap", type=int, default=768, help="of a node of OpenSearch, in MB")
     options = parser.parse_args()
     console = Console()
     server: Any = None
@@ -222,8 +234,8 @@ def main() -> None:
     elif options.at == "opensearch":
         from opensearch_kit import Cluster
 
-        server = Cluster(3, heap=768)
-        options.at = f"{server.url}/benchmark?shards=3"
+        server = Cluster(options.nodes, heap=options.heap)
+        options.at = f"{server.url}/benchmark?shards={options.nodes}"
     try:
         documents, questions = corpus(options.passages)
         matrix = clustered(len(documents), 1)
@@ -237,17 +249,18 @@ def main() -> None:
             written = perf_counter()
         console.print(
             f"{store.info.kind}: {len(documents):,} passages, {len(documents) / (written - begun):,.0f} a second, "
-            f"indexes {perf_counter() - written:.0f} s more"
+            f"indexes {perf_counter() - written:.0f} s more{size(store)}"
         )
-        formula, alive = Formula(documents), np.ones(len(documents), bool)
-        console.print(lists(store, formula, matrix, alive, questions))
+        formula, alive = Formula(documents, questions), np.ones(len(documents), bool)
+        bucket = np.array([int(document.metadata["bucket"]) for document in documents])
+        console.print(lists(store, formula, matrix, bucket, alive, questions))
         console.print(times(store, questions))
         gone = [str(number) for number in range(0, len(documents), 7)]
         begun = perf_counter()
         store.delete(gone)
         console.print(f"1/7 deleted: {len(gone) / (perf_counter() - begun):,.0f} a second")
         alive[::7] = False
-        console.print(lists(store, formula, matrix, alive, questions))
+        console.print(lists(store, formula, matrix, bucket, alive, questions))
         store.drop()
         store.close()
         backend.close()
