@@ -72,7 +72,8 @@ def vector_field(dimensions: int) -> dict[str, Any]:
     """Return the mapping of vectors, compared by cosine in Lucene's HNSW."""
     parameters = {"m": 16, "ef_construction": 128}
     method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil", "parameters": parameters}
-    return {"type": "knn_vector", "dimension": dimensions, "method": method}
+    # Doc values would be a second copy, which only scripts read.
+    return {"type": "knn_vector", "dimension": dimensions, "method": method, "doc_values": False}
 
 
 def index(shards: int, replicas: int, k1: float, b: float) -> dict[str, Any]:
