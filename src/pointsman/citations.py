@@ -350,7 +350,8 @@ _LINE_MARK = re.compile(r"^[ ]{0,3}>[ ]?", re.MULTILINE)
 _SOURCE_MARK = re.compile(
     r"[\[【](\d{1,3}(?:\s?[,;–-]\s?\d{1,3})*)[\]】]|\((?:sources?|источник\w*|来源)\s(\d{1,3})\)", re.IGNORECASE
 )
-_LIST_MARK = re.compile(r"^[ \t]*(?:#{1,6}[ ]+)?\d{1,3}(?:\.\d{1,3})*[.)、]?[ \t]", re.MULTILINE)
+_NUMBERING = r"\d{1,3}(?:\.\d{1,3})*"
+_LIST_MARK = re.compile(rf"^[ \t]*(?:#{{1,6}}[ ]+{_NUMBERING}[.)、]?[ \t]|{_NUMBERING}(?:[.)][ \t]|、))", re.MULTILINE)
 _WORD = re.compile(r"\w")
 
 
