@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, overload
 
 from pointsman._values import ID, TEXT
@@ -95,6 +97,17 @@ class Query:
         """Convert a string to a query; ``filters``, if given, replace the query's own."""
         query = query if isinstance(query, Query) else cls(query)
         return query if filters is None else replace(query, filters=filters)
+
+    def for_method(self, method: Callable[..., Any]) -> str | Query:
+        """Return the query in the form that a user's method takes: the text, if its parameter is annotated ``str``."""
+        return self.text if _takes_text(method) else self
+
+
+@lru_cache(256)
+def _takes_text(method: Callable[..., Any]) -> bool:
+    """Whether the first parameter after ``self`` is annotated ``str``."""
+    parameters = list(inspect.signature(method).parameters.values())
+    return len(parameters) > 1 and parameters[1].annotation in {str, "str"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,8 @@ class SimpleHybridRetriever(BaseRetriever):
         fusion: a name of `pointsman.retrieval.fusion.METHODS`, or a user-defined function of that kind (F2); RRF by
             default, since scores of foreign retrievers share no scale.
         weights: one per retriever, 1 by default; 0 leaves its list out of the ranking.
-        dedupe: what makes two hits the same document: its ``"id"`` (within its dataset), or its ``"content"``.
+        dedupe: what makes two hits the same document: its ``"id"`` (in different datasets, with the same text), or its
+            ``"content"``.
         depth: how many hits to request from each retriever, if ``top_k`` is not larger.
         timeout: seconds after which the answer consists of the results so far; None waits indefinitely.
         breaker: when to skip a failing retriever.
@@ -97,8 +98,8 @@ class SimpleHybridRetriever(BaseRetriever):
         Deadline(timeout)
         self._fusion, self._depth, self._timeout = fusion, check_top_k(depth), timeout
         self._weights = dict(zip(self.names, weights, strict=True)) if weights is not None else None
-        key = None if dedupe == "id" else content_key
-        self._key = key
+        several = len({one.dataset.name for one in ours if hasattr(one, "dataset")}) > 1
+        self._key = content_key if dedupe == "content" else _node_key if several else None
         self._branches = self._asked({})
         self._breaker = breaker or Breaker()
 
@@ -274,6 +275,11 @@ class SimpleHybridRetriever(BaseRetriever):
             )
         retrievers = [make(folder / _folder(place)) for place, make in enumerate(makers)]
         return cls(*retrievers, **{"names": names, **saved, **options})
+
+
+def _node_key(hit: Hit) -> Hashable:
+    """A key that is equal for a node that several datasets hold, but not for their different nodes of the same id."""
+    return hit.document.id, hit.document.text
 
 
 def content_key(hit: Hit) -> Hashable:

@@ -64,7 +64,8 @@ _Ways = ("decide", "adecide", "route", "aroute")
 class BaseRouter(Twins, needs=_Ways):
     """Chooses datasets. Implement one of ``route``, ``aroute``, ``decide`` and ``adecide``.
 
-    An implementation may rely on: ``datasets`` is a tuple of at least two with different names, ``query`` is a `Query`.
+    An implementation may rely on: ``datasets`` is a tuple of at least two with different names, and ``query``
+    is a `Query`, or its text if the parameter is annotated ``str``.
     If it returns no dataset, all are searched: an undecidable query still needs an answer.
     """
 
@@ -108,7 +109,7 @@ def _guarded(implementation: Callable[..., Any], *, decides: bool) -> Callable[.
         sources = _checked_datasets(datasets)
         if len(sources) == 1:
             return _only(sources) if decides else list(sources)
-        return _sound(self, sources, implementation(self, Query.of(query), sources))
+        return _sound(self, sources, implementation(self, Query.of(query).for_method(implementation), sources))
 
     return guarded
 
@@ -121,7 +122,7 @@ def _aguarded(
         sources = _checked_datasets(datasets)
         if len(sources) == 1:
             return _only(sources) if decides else list(sources)
-        return _sound(self, sources, await implementation(self, Query.of(query), sources))
+        return _sound(self, sources, await implementation(self, Query.of(query).for_method(implementation), sources))
 
     return guarded
 

@@ -20,7 +20,7 @@ from pointsman.retrieval.hybrid import TIMEOUT
 from pointsman.retrieval.pool import SCALES
 from pointsman.retrieval.source import Source
 from pointsman.settings import Settings
-from pointsman.types import Hits, Query
+from pointsman.types import Document, Hit, Hits, Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,8 +153,11 @@ class BaseRetrievalStrategy(BaseRetriever):
 
     async def aretrieve(self, query: str | Query, top_k: int = 10) -> Hits:
         """Async version of `retrieve`."""
-        hits = await self.search(query, top_k)
-        return hits if isinstance(hits, Hits) else Hits(hits)  # a subclass's `search` may return a plain list
+        hits: Any = await self.search(Query.of(query).for_method(type(self).search), top_k)
+        if isinstance(hits, Hits):
+            return hits
+        # A subclass's `search` may return a plain list, and documents: those count by their places.
+        return Hits(Hit(hit, 1 / place) if isinstance(hit, Document) else hit for place, hit in enumerate(hits, 1))
 
     def _request(self, query: str | Query, k: int) -> SearchRequest:
         return SearchRequest.of(query, k, {"strategy": _ITSELF, "refuse": False})
