@@ -80,7 +80,9 @@ def datasets() -> Iterator[dict[str, Dataset]]:
     by_language = {}
     for language, texts in (("en", ENGLISH), ("ru", RUSSIAN), ("zh", CHINESE)):
         by_language[language] = Dataset(language)
-        by_language[language].add([Document(str(number), text) for number, text in enumerate(texts)])
+        by_language[language].add(
+            [Document(str(number), text, {"number": number}) for number, text in enumerate(texts)]
+        )
     yield by_language
     for dataset in by_language.values():
         dataset.close()
@@ -134,6 +136,20 @@ def test_a_question_in_another_language_finds_its_answer(
     answer = datasets[language].search(text)
     assert answer.refused is None, answer.refused
     assert answer.hits
+
+
+@pytest.mark.parametrize("language", list(UNANSWERABLE))
+@pytest.mark.parametrize("strategy", ["auto", "vector"])
+def test_a_single_candidate_is_judged_too(datasets: dict[str, Dataset], language: str, strategy: Any) -> None:
+    def asked(text: str, number: int) -> bool:
+        """Whether the only document that the filter leaves is an answer."""
+        return bool(datasets[language].search(text, strategy=strategy, filters={"number": number}))
+
+    first, right = ANSWERABLE[language][0], int(language == "en")  # how to reset a password
+    assert asked(first, right)
+    assert not asked(first, 3)
+    wrong = [(text, number) for text in UNANSWERABLE[language] for number in range(4) if asked(text, number)]
+    assert len(wrong) <= len(UNANSWERABLE[language]), wrong  # of four times as many
 
 
 # -- the probability of an answer --------------------------------------------------------------------------------------

@@ -56,6 +56,9 @@ ACROSS: Final = 0.1
 LEAST: Final = 100
 """The usual number of vector candidates besides the best one; fewer candidates are weighted up to this number."""
 
+FEW: Final = 4
+"""The number of candidates below which they do not show how much evidence irrelevant passages have."""
+
 PASSAGE: Final = 360
 """The minimum length of a passage, in letters; a Han character counts as three."""
 
@@ -522,8 +525,10 @@ class Candidates:
     def _competition(self, width: Literal[2, 4, 8]) -> float:
         """Return the logarithm of the evidence of all candidates, as a multiple of the best one's."""
         others = self._sums[width] - 1
-        if self.near is not None and 1 < len(self.scores) <= LEAST:  # in a dataset of five, few others compete
-            others *= LEAST / (len(self.scores) - 1)
+        if self.near is not None and len(self.scores) <= LEAST:  # in a dataset of five, few others compete
+            others *= LEAST / max(len(self.scores) - 1, 1)
+            if len(self.scores) < FEW:  # at least as much as passages of no evidence have
+                others = max(others, LEAST * math.exp(-max(self.best, 0.0) / width))
         return math.log1p(others)
 
     def hits(self, places: NDArray[np.int64], letters: NDArray[np.int64]) -> dict[str, Any]:
@@ -561,7 +566,9 @@ def _candidates(evidence: Evidence) -> int:
 
 
 def _tenth(near: NDArray[np.float64]) -> float:
-    """The tenth highest; of fewer than forty, the one a quarter of the way down."""
+    """Return the tenth highest; of fewer than forty, the one a quarter of the way down; of very few, no evidence: 0."""
+    if len(near) < FEW:
+        return 0.0
     rank = min(10, 1 + len(near) // 4)
     ordered = near.copy()
     ordered.partition(-rank)
