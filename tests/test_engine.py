@@ -11,7 +11,18 @@ from typing import Any, get_args
 import pytest
 
 import pointsman
-from pointsman import Dataset, Document, InputError, Query, RetrievalWorkflow, ScriptedLLM, Settings, Workspace
+from pointsman import (
+    Dataset,
+    Document,
+    InputError,
+    Message,
+    Query,
+    RetrievalWorkflow,
+    RuleExpander,
+    ScriptedLLM,
+    Settings,
+    Workspace,
+)
 from pointsman.engine import Engine, Stages
 from pointsman.errors import UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
@@ -22,7 +33,7 @@ from pointsman.retrieval.rerank import BaseReranker
 from pointsman.retrieval.router import BaseRouter
 from pointsman.service import EnhancedRetrievalService
 from pointsman.store.local.truth import Truth
-from pointsman.strategies import HybridStrategy
+from pointsman.strategies import BaseRetrievalStrategy, HybridStrategy
 from pointsman.types import AddResult
 
 TEXTS = {
@@ -269,8 +280,60 @@ class TestCost:
         assert len(statements) <= 4, statements
 
 
+class TestR8:
+    HISTORY = (Message("user", "Who wrote Emma?"), Message("assistant", "Emma was written by Jane Austen."))
+
+    def test_a_question_of_a_conversation_is_completed_from_it(self, workspace: Workspace) -> None:
+        follow_up = Query("When did she die?", history=self.HISTORY)
+        for options in ({}, {"strategy": "hybrid"}, {"strategy": "multi_query"}, {"effort": "fast"}):
+            answer = workspace.search(follow_up, 2, refuse=False, **options)  # type: ignore[arg-type]
+            assert answer.query.text == "When did Jane Austen die?"
+        alone, again = workspace.search_many([Query(follow_up.text), follow_up], 2, refuse=False)
+        assert (alone.query.text, again.query.text) == ("When did she die?", "When did Jane Austen die?")
+
+    def test_a_transformer_of_ones_own_decides(self, workspace: Workspace) -> None:
+        workspace.workflow = RetrievalWorkflow(transformer=RuleExpander())
+        follow_up = Query("When did she die?", history=self.HISTORY)
+        assert workspace.search(follow_up, 2, refuse=False).query.text == "When did she die?"
+
+
 class TestWhatUsersBring:
     """Rows of the seeds that a user implements with the seeds' own methods."""
+
+    def test_r2_a_router_that_reads_the_text(self, workspace: Workspace) -> None:
+        class ByDescription(BaseRouter):
+            def route(self, query: str, datasets: Sequence[Any]) -> list[Any]:  # type: ignore[override]
+                return [dataset for dataset in datasets if dataset.description.lower() in query.lower()]
+
+        class Awaited(BaseRouter):
+            async def aroute(self, query: str, datasets: Sequence[Any]) -> list[Any]:  # type: ignore[override]
+                return [dataset for dataset in datasets if dataset.description.lower() in query.lower()]
+
+        tea, rails = Dataset("drinks", "Tea"), Dataset("rails", "Rails")
+        for router in (ByDescription(), Awaited()):
+            assert router.route("Green TEA", [rails, tea]) == [tea]
+            assert router.decide(Query("green tea"), [rails, tea]).datasets == (tea,)
+
+    def test_i2_a_strategy_that_reads_the_text_and_returns_documents(self, workspace: Workspace) -> None:
+        class Echo(BaseRetrievalStrategy):
+            async def search(self, query: str, k: int) -> list[Document]:  # type: ignore[override]
+                return [Document("echo", query.upper()), Document("again", query.lower())]
+
+        echo = Echo(workspace.dataset("rails"))
+        assert [hit.text for hit in echo.retrieve(Query("Switch"), 2)] == ["SWITCH", "switch"]
+        hybrid = pointsman.SimpleHybridRetriever(echo, workspace.dataset("rails").retriever("bm25"))
+        assert hybrid.retrieve("Switch", 1)[0].id in {"echo", "switch"}
+
+    def test_f1_a_node_of_two_datasets_is_one_hit(self) -> None:
+        words, near = Dataset("words", indexing_technique="keyword"), Dataset("near", embedder=HashingEmbedder())
+        hybrid = pointsman.SimpleHybridRetriever(words.retriever(), near.retriever("vector"))
+        assert hybrid.add_nodes([Document("tea", "green tea"), Document("rail", "railway")])
+        near.add([Document("other", "black tea")])
+        words.add([Document("other", "another tea altogether")])
+        hits = hybrid.retrieve("green tea", 9)
+        assert sorted(hit.id for hit in hits) == ["other", "other", "rail", "tea"]  # the same id, different nodes
+        assert hits[0].id == "tea"
+        assert {"dataset", "dataset_2"} <= {way.source for way in hits[0].provenance}
 
     def test_f2_a_fusion_of_ones_own(self, workspace: Workspace) -> None:
         rails = workspace.dataset("rails")

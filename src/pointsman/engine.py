@@ -61,7 +61,8 @@ class Stages:
     Args:
         router: chooses among the sources; by default all are searched.
         reranker: reorders the results; by default the offline reranker.
-        transformer: rewrites the query, and may add variants that are searched beside it.
+        transformer: rewrites the query, and may add variants that are searched beside it; by default, a question that
+            follows a conversation is completed from it by rules.
         refiners: further refiners, run in order after the reranker: refuse, diversify, expand, compress …
         strategy: the strategy that ``"auto"`` stands for.
         depth: candidates per list.
@@ -231,6 +232,7 @@ class Engine:
             return self._resolve(request, sources)
         key = (
             *(getattr(request, name) for name in _DECIDING),
+            _in_conversation(request),
             *((id(source), getattr(source, "indexing_technique", None)) for source in sources),
         )
         recipe = self._recipes_made.get(key)
@@ -247,7 +249,7 @@ class Engine:
             _selection(by_name(sources), request.datasets),
             request.k,
             router=stages.router,
-            transformer=stages.transformer,
+            transformer=self._rewriter(request),
             refiners=stages.refiners,
             depth=stages.depth,
             timeout=stages.timeout if request.timeout is None else request.timeout,
@@ -319,6 +321,14 @@ class Engine:
         lacking = {name: why for name in CHOSEN_BY_LOOK if (why := self.lack(name, sources)) is not None}
         return recommend(query, set(CHOSEN_BY_LOOK) - lacking.keys() or {"auto"}, why_not=lacking)
 
+    def _rewriter(self, request: SearchRequest) -> BaseTransformer | None:
+        """Return the workflow's transformer; by default, one that fills in what a conversation leaves unsaid."""
+        if self.stages.transformer is not None or not _in_conversation(request):
+            return self.stages.transformer
+        from pointsman.retrieval.transform.disambiguate import RuleDisambiguator
+
+        return RuleDisambiguator()
+
     def _automatic(self, recipe: Recipe, request: SearchRequest) -> Recipe:
         """Hybrid evidence weighted by the policy, with the additions that measurably improve results at this effort."""
         policy, stages = self.stages.policy, self.stages
@@ -328,7 +338,7 @@ class Engine:
         from pointsman.retrieval.transform.base import QueryTransformer
 
         added = [name for name in additions(request.effort) if request.spelling or name != "spelling"]
-        steps = [step for step in (stages.transformer, transformer(added)) if step is not None]
+        steps = [step for step in (recipe.transformer, transformer(added)) if step is not None]
         return replace(
             recipe,
             policy=policy,
@@ -378,7 +388,7 @@ class Engine:
                 depth=recipe.k,
                 alone=True,
             )
-        added, own = strategy.adds, self.stages.transformer
+        added, own = strategy.adds, recipe.transformer
         if added is not None and own is not None:
             from pointsman.retrieval.transform.base import QueryTransformer
 
@@ -576,6 +586,11 @@ _UNMEASURED: Final = f"the reranker of the settings was not measured here; {_REM
 
 _DECIDING: Final = tuple(option.name for option in fields(SearchRequest) if option.name != "queries")
 """The options that a recipe depends on, besides the sources; the question counts only if its wording decides."""
+
+
+def _in_conversation(request: SearchRequest) -> bool:
+    """Whether a question follows earlier messages."""
+    return any(query.history for query in request.queries)
 
 
 def _lists_missing(name: str, sources: Sequence[Any]) -> str | None:
