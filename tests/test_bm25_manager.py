@@ -107,6 +107,8 @@ def test_async_twins(store: Collection, tmp_path: Path) -> None:
     manager = BM25IndexManager(tmp_path / "bm25", store.truth, bm25_auto_sync=False)
 
     async def use() -> None:
+        assert await manager.build_from_vector_store() == store.truth.sequence()
+        assert await manager.sync_incremental() == store.truth.sequence()
         assert await manager.abuild_from_vector_store() == store.truth.sequence()
         add(store, [Document("new", "zebra crossing")])
         assert await manager.async_incremental() == store.truth.sequence()

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pointsman._twins import in_thread
 from pointsman.errors import InputError, LockedError
@@ -17,16 +17,21 @@ from pointsman.types import Hit
 log = logging.getLogger(__name__)
 
 
-class Ranking(list[Hit]):
-    """Hits that may also be awaited: ``await manager.search(…)`` returns them unchanged."""
+class _Awaitable:
+    """A result that may also be awaited, as in ``await manager.search(…)``."""
 
-    def __await__(self) -> Generator[Any, None, Ranking]:
-        """Return the hits without waiting."""
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Return the result itself without waiting."""
+        return self
+        yield
 
-        async def hits() -> Ranking:
-            return self
 
-        return hits().__await__()
+class Ranking(_Awaitable, list[Hit]):
+    """Hits that may also be awaited."""
+
+
+class SequenceNumber(_Awaitable, int):
+    """A sequence number that may also be awaited."""
 
 
 class BM25IndexManager:
@@ -68,26 +73,26 @@ class BM25IndexManager:
         self._lock = WriterLock(self.index_path)
         self._guard = threading.Lock()
 
-    def build_from_vector_store(self) -> int:
-        """Rebuild the index; return the sequence number reached.
+    def build_from_vector_store(self) -> SequenceNumber:
+        """Rebuild the index; return the sequence number reached, which may also be awaited (I1).
 
         Raises:
             LockedError: another process is writing to this index.
         """
-        return self._write(anew=True)
+        return SequenceNumber(self._write(anew=True))
 
-    def sync_incremental(self) -> int:
+    def sync_incremental(self) -> SequenceNumber:
         """Apply adds, updates and deletes since the last sync, at a cost proportional to their number.
 
         Returns:
-            The sequence number reached.
+            The sequence number reached, which may also be awaited.
 
         Raises:
             LockedError: another process is writing to this index.
         """
         if self._index.applied == self.vector_store.sequence():
-            return self._index.applied
-        return self._write(anew=False)
+            return SequenceNumber(self._index.applied)
+        return SequenceNumber(self._write(anew=False))
 
     def search(self, query: str, k: int = 5) -> Ranking:
         """Return up to ``k`` hits with raw BM25 scores, best first; the result may also be awaited (I1)."""
