@@ -362,7 +362,6 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
     local |= {"source", "store", "writing"}
     # What reads this machine's files, opens databases with its own passwords, or hands vectors about.
     local |= {
-        "index",
         "attach",
         "detach",
         "repair",
@@ -372,8 +371,10 @@ def test_methods_take_what_those_of_the_library_take(here: type, there: type) ->
         "keep_reranking",
         "stored_calibrations",
     }
-    local |= {"get_vectors", "aget_vectors"}
-    only_here = {"add": {"embed", "existing", "batch_size", "on_commit"}}  # the service has its own batches
+    local |= {"get_vectors"}
+    local |= {f"a{name}" for name in local}
+    added = {"embed", "existing", "batch_size", "on_commit"}  # the service has its own batches
+    only_here = {"add": added, "aadd": added}
     public = [name for name in vars(here) if not name.startswith("_") and name not in local]
     assert len(public) >= 10
     for name in public:
@@ -843,6 +844,17 @@ def test_keys(guarded: tuple[str, KeyStore]) -> None:
             client.search("signal")
         assert refused.value.status == 401
         assert reader not in str(refused.value)
+
+
+def test_files_of_this_machine_are_indexed(workspace: Workspace, client: Client, tmp_path: Path) -> None:
+    (tmp_path / "lamps.md").write_text("# Lamps\n\nA green lamp means that the line is clear.", "utf-8")
+    report = client.index(tmp_path, "folder", max_tokens=64)
+    assert (report.files, report.passages.added) == (1, 1)
+    assert client.index([tmp_path], "folder", max_tokens=64).passages.added == 0
+    assert [hit.metadata["source"] for hit in client.search("green lamp", datasets="folder", refuse=False)] == [
+        "lamps.md"
+    ]
+    client.drop("folder")
 
 
 def test_a_key_for_writing_only_fills_a_dataset(guarded: tuple[str, KeyStore]) -> None:

@@ -9,20 +9,44 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, ClassVar, ParamSpec, Self, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial, wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import anyio
 import anyio.to_thread
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a synchronous function in a worker thread; if the caller is cancelled, the result is dropped."""
     return await anyio.to_thread.run_sync(partial(function, *args, **kwargs), abandon_on_cancel=True)
+
+
+def async_twin(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make the async version of a method, which runs it in a worker thread.
+
+    >>> class Counter:
+    ...     def count(self) -> int:
+    ...         return 3
+    ...
+    ...     acount = async_twin(count)
+    >>> asyncio.run(Counter().acount())
+    3
+    """
+    name = method.__name__
+
+    @wraps(method)
+    async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        call: Callable[P, T] = getattr(self, name)  # a subclass may override it
+        return await in_thread(call, *args, **kwargs)
+
+    twin.__name__, twin.__qualname__ = f"a{name}", method.__qualname__.replace(name, f"a{name}")
+    twin.__doc__ = f"Async version of `{name}`."
+    return twin
 
 
 def wait_for(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:

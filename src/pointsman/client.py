@@ -36,7 +36,7 @@ from pointsman._remote import (
     sendable,
     time_limit,
 )
-from pointsman._twins import in_thread
+from pointsman._twins import async_twin, in_thread
 from pointsman._values import plain
 from pointsman.errors import FilterError, InputError, PointsmanError, ServiceError, UnknownNameError, UnmetNeedError
 from pointsman.filters import MAX_LENGTH, And, Equals, Exists, In, Not, Or, PartOfText, Range, parse_filter
@@ -47,8 +47,13 @@ from pointsman.types import TRACE_DETAILS, AddResult, Document, Explanation, Hit
 from pointsman.workflow import several
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pointsman._remote import Transport
     from pointsman.filters import Filter
+    from pointsman.indexing import IndexReport
+    from pointsman.indexing import Progress as IndexingProgress
+    from pointsman.ingest import FileLimits
     from pointsman.retrieval.policy import Policy
     from pointsman.retrieval.recommend import Recommendation
     from pointsman.retrieval.source import IndexingTechnique
@@ -181,13 +186,19 @@ class Client:
             dataset.describe(description)
         return dataset
 
+    adataset = async_twin(dataset)
+
     def names(self) -> list[str]:
         """Return the names of all datasets that the key gives access to, sorted."""
         return [dataset.name for dataset in self.datasets()]
 
+    anames = async_twin(names)
+
     def datasets(self) -> list[RemoteDataset]:
         """Return all datasets that the key gives access to, sorted by name."""
         return run(self._datasets(Threads()))
+
+    adatasets = async_twin(datasets)
 
     def drop(self, name: str) -> None:
         """Delete a dataset with all its documents.
@@ -199,6 +210,8 @@ class Client:
         """
         self._service.call(Request("DELETE", _path(name), repeatable=False))
 
+    adrop = async_twin(drop)
+
     def status(self, name: str) -> dict[str, Any]:
         """Return a dataset's status: documents, embedder, bytes on disk, and whether its index is out of date.
 
@@ -207,6 +220,37 @@ class Client:
             ServiceError: the service cannot be reached, or the key does not allow it.
         """
         return _described(self._service, self._service.call(Request("GET", _path(name))))
+
+    astatus = async_twin(status)
+
+    def index(
+        self,
+        paths: str | Path | Iterable[str | Path],
+        dataset: str = "files",
+        *,
+        description: str | None = None,
+        hidden: bool = False,
+        max_tokens: int | None = None,
+        overlap: int | None = None,
+        limits: FileLimits | None = None,
+        on_progress: IndexingProgress | None = None,
+    ) -> IndexReport:
+        """Synchronise a dataset of the service with files and folders of this machine; see `Workspace.index`.
+
+        Files are read here; the service embeds their passages.
+
+        Raises:
+            InputError: a path does not exist, or a size is out of range.
+            IndexingInterrupted: Ctrl-C; committed passages are kept, and indexing again continues from there.
+            ServiceError: the service cannot be reached, or the key does not allow it.
+        """
+        from pointsman.indexing import index_paths
+
+        target: Any = self.dataset(dataset, description=description)
+        sizes = {"max_tokens": max_tokens, "overlap": overlap}
+        return index_paths(target, paths, hidden=hidden, limits=limits, on_progress=on_progress, **sizes)
+
+    aindex = async_twin(index)
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -300,6 +344,8 @@ class Client:
         assert plan is not None, "a service has a workspace"
         return plan
 
+    aplan = async_twin(plan)
+
     def recommend(self, query: str | Query, datasets: Sequence[str] | None = None) -> Recommendation:
         """Return the strategy that a question's wording suggests, among those usable in these datasets (I5, I8)."""
         from pointsman.retrieval.recommend import Recommendation
@@ -313,6 +359,8 @@ class Client:
             )
             name, confidence = str(reply["recommended_strategy"]), float(reply["confidence"])
             return Recommendation(name, confidence, str(reply["reason"]), others)
+
+    arecommend = async_twin(recommend)
 
     def keep(self, policy: Policy | None) -> None:
         """Make the service decide by this policy; None restores the measured one.
@@ -329,6 +377,8 @@ class Client:
         if not isinstance(policy, Policy):
             raise InputError(f"a policy is a Policy, or None, not {type(policy).__name__}")
         self._service.call(Request("PUT", "/api/policy", as_json(json.loads(policy.to_json()))))
+
+    akeep = async_twin(keep)
 
     # ── the connections ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -538,9 +588,7 @@ class RemoteDataset:
             raise
         return progress.result
 
-    async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
-        """Async version of `add`."""
-        return await in_thread(partial(self.add, documents, **options))
+    aadd = async_twin(add)
 
     def embed(self, limit: int | None = None, *, on_progress: Callable[[int], None] | None = None) -> int:
         """Wait until the service has computed the vectors of documents added with ``embed="later"``.
@@ -567,9 +615,7 @@ class RemoteDataset:
                 raise ServiceError(f"the service has made no vector of {self.name!r} for a minute; its log says why")
         return total
 
-    async def aembed(self, limit: int | None = None, **options: Any) -> int:
-        """Async version of `embed`."""
-        return await in_thread(partial(self.embed, limit, **options))
+    aembed = async_twin(embed)
 
     @property
     def vectors_due(self) -> int:
@@ -623,9 +669,7 @@ class RemoteDataset:
         with self._service.reading("number of deletions"):
             return 0 if reply["deleted"] is None else number_of(reply["deleted"])
 
-    async def adelete(self, ids: str | Iterable[str] | None = None, **options: Any) -> int:
-        """Async version of `delete`."""
-        return await in_thread(partial(self.delete, ids, **options))
+    adelete = async_twin(delete)
 
     def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
         """Change the metadata of documents; their texts and vectors stay, and only a new title is embedded.
@@ -652,9 +696,7 @@ class RemoteDataset:
                 result += AddResult(*(number_of(reply[name]) for name in ("added", "updated", "unchanged")))
         return result
 
-    async def aset_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
-        """Async version of `set_metadata`."""
-        return await in_thread(partial(self.set_metadata, metadata, replace=replace))
+    aset_metadata = async_twin(set_metadata)
 
     def get(self, id: str) -> Document | None:  # noqa: A002  (the field's word)
         """Return the document with this id; None if there is none."""
@@ -678,9 +720,7 @@ class RemoteDataset:
         """Return the documents with these ids in order, None for unknown ids; one request each."""
         return [self.get(id_) for id_ in ids]
 
-    async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
-        """Async version of `get_many`."""
-        return await in_thread(self.get_many, ids)
+    aget_many = async_twin(get_many)
 
     def text(
         self,
@@ -705,9 +745,7 @@ class RemoteDataset:
             parts.append(last.text)
         return replace(first, text="".join(parts))
 
-    async def atext(self, source: str, **options: Any) -> SourceText:
-        """Async version of `text`."""
-        return await in_thread(partial(self.text, source, **options))
+    atext = async_twin(text)
 
     def _part(self, parameters: Mapping[str, Any]) -> SourceText:
         """Return as much of a text as one response carries."""
@@ -727,6 +765,8 @@ class RemoteDataset:
         with self._service.reading("number of documents"):
             return number_of(reply["documents"])
 
+    acount = async_twin(count)
+
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """Return all ids, or those of documents that have this ``source``, that match, or both."""
         ids: list[str] = []
@@ -738,6 +778,8 @@ class RemoteDataset:
                 ids += map(str, answer["ids"])
                 following = _following(answer["next"], following)
         return ids
+
+    aids = async_twin(ids)
 
     def page(
         self, after: int = 0, limit: int = 100, *, filters: str | Mapping[str, Any] | Filter | None = None
@@ -767,6 +809,8 @@ class RemoteDataset:
                 documents += map(self._document, answer["documents"])
                 following = _following(answer["next"], following)
         return documents, following
+
+    apage = async_twin(page)
 
     def __iter__(self) -> Iterator[Document]:
         after, limit = 0, _PAGE
@@ -822,11 +866,7 @@ class RemoteDataset:
         with self._service.reading("hits"):
             return [Hit.from_dict(one) for one in reply["hits"]]
 
-    async def asearch_vector(
-        self, vector: Any, k: int = 5, *, filters: str | Mapping[str, Any] | Filter | None = None
-    ) -> list[Hit]:
-        """Async version of `search_vector`."""
-        return await in_thread(partial(self.search_vector, vector, k, filters=filters))
+    asearch_vector = async_twin(search_vector)
 
     def search_many(
         self,
@@ -858,12 +898,16 @@ class RemoteDataset:
             self._create({"name": self.name, "description": description})
         self.description = self._new["description"] = description
 
+    adescribe = async_twin(describe)
+
     def make(self) -> None:
         """Create the dataset unless it exists."""
         if not self._exists:
             about = self._create({"name": self.name, **self._new})
             self.description, self.indexing_technique = about["description"], about["indexing_technique"]
             self._exists = True
+
+    amake = async_twin(make)
 
     @property
     def exists(self) -> bool:
@@ -883,8 +927,12 @@ class RemoteDataset:
             )
             return Verification(documents, words, vectors, tuple(map(str, answer["problems"])))
 
+    averify = async_twin(verify)
+
     def close(self) -> None:
         """Do nothing: the connections belong to the client."""
+
+    aclose = async_twin(close)
 
     def __enter__(self) -> Self:
         return self

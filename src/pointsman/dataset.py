@@ -9,12 +9,12 @@ import tempfile
 import threading
 import weakref
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack
 
-from pointsman._twins import in_thread
+from pointsman._twins import async_twin, in_thread
 from pointsman.engine import Engine
 from pointsman.errors import InputError, UnknownNameError, UnmetNeedError
 from pointsman.filters import parse_filter
@@ -259,18 +259,14 @@ class Dataset(Source):
             stuck = set() if count else ids
         return total
 
-    async def aembed(self, limit: int | None = None, **options: Any) -> int:
-        """Async version of `embed`."""
-        return await in_thread(partial(self.embed, limit, **options))
+    aembed = async_twin(embed)
 
     @property
     def vectors_due(self) -> int:
         """The number of documents added with ``embed="later"`` that still lack a vector and are found only by words."""
         return self.store.statistics().vectors_due
 
-    async def aadd(self, documents: Iterable[Document | Mapping[str, Any]], **options: Any) -> AddResult:
-        """Async version of `add`."""
-        return await in_thread(partial(self.add, documents, **options))
+    aadd = async_twin(add)
 
     @contextmanager
     def writing(self, wait: float = 0.0) -> Iterator[None]:
@@ -311,9 +307,7 @@ class Dataset(Source):
         several_ids = None if ids is None else [ids] if isinstance(ids, str) else list(ids)
         return self.make().delete(several_ids, _parsed(filters))
 
-    async def adelete(self, ids: str | Iterable[str] | None = None, **options: Any) -> int:
-        """Async version of `delete`."""
-        return await in_thread(partial(self.delete, ids, **options))
+    adelete = async_twin(delete)
 
     async def aget(self, id: str) -> Document | None:  # noqa: A002  (see get)
         """Async version of `get`."""
@@ -323,9 +317,7 @@ class Dataset(Source):
         """Return the documents with these ids in order, None for unknown ids."""
         return self.store.get(list(ids))
 
-    async def aget_many(self, ids: Sequence[str]) -> list[Document | None]:
-        """Async version of `get_many`."""
-        return await in_thread(self.get_many, ids)
+    aget_many = async_twin(get_many)
 
     def text(
         self,
@@ -351,9 +343,7 @@ class Dataset(Source):
         """
         return source_text(self.store, source, hash=hash, start=start, end=end)
 
-    async def atext(self, source: str, **options: Any) -> SourceText:
-        """Async version of `text`."""
-        return await in_thread(partial(self.text, source, **options))
+    atext = async_twin(text)
 
     def get_vectors(self, ids: Sequence[str]) -> list[NDArray[np.float32] | None]:
         """Return the stored unit vectors of these ids in order, None if no vector is stored.
@@ -370,9 +360,13 @@ class Dataset(Source):
             vectors = {id_: row for id_, key in keys.items() for row in store.vectors([key])}
         return [vectors.get(id_) for id_ in ids]
 
+    aget_vectors = async_twin(get_vectors)
+
     def ids(self, *, source: str | None = None, filters: str | Mapping[str, Any] | Filter | None = None) -> list[str]:
         """Return all ids, or those of documents whose metadata has this ``source``, that match, or both."""
         return self.store.ids(source=source, filters=_parsed(filters))
+
+    aids = async_twin(ids)
 
     def set_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
         """Change the metadata of documents; texts and vectors stay, and only a new title is embedded.
@@ -411,13 +405,13 @@ class Dataset(Source):
                 )
         return total
 
-    async def aset_metadata(self, metadata: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> AddResult:
-        """Async version of `set_metadata`."""
-        return await in_thread(partial(self.set_metadata, metadata, replace=replace))
+    aset_metadata = async_twin(set_metadata)
 
     def count(self, filters: str | Mapping[str, Any] | Filter | None = None) -> int:
         """Return the number of documents, or of those that match."""
         return self.store.count(_parsed(filters))
+
+    acount = async_twin(count)
 
     def page(
         self, after: int = 0, limit: int = 100, *, filters: str | Mapping[str, Any] | Filter | None = None
@@ -438,6 +432,8 @@ class Dataset(Source):
             )
         page = self.store.page(str(after) if after else None, limit, _parsed(filters))
         return page.documents, None if page.next is None else int(page.next)
+
+    apage = async_twin(page)
 
     def __iter__(self) -> Iterator[Document]:
         return self.store.documents()
@@ -504,15 +500,7 @@ class Dataset(Source):
             if (document := documents[key]) is not None
         ]
 
-    async def asearch_vector(
-        self,
-        vector: Sequence[float] | NDArray[np.floating],
-        k: int = 5,
-        *,
-        filters: str | Mapping[str, Any] | Filter | None = None,
-    ) -> list[Hit]:
-        """Async version of `search_vector`."""
-        return await in_thread(partial(self.search_vector, vector, k, filters=filters))
+    asearch_vector = async_twin(search_vector)
 
     def search_many(
         self, queries: Sequence[str | Query], k: int = 5, **options: Unpack[SearchOptions]
@@ -599,6 +587,8 @@ class Dataset(Source):
                     self._on_make()
             return self._store
 
+    amake = async_twin(make)
+
     def _in_folder(self, about: Mapping[str, Any]) -> Store:
         """Return the store in the dataset's directory, or in a temporary one if it has none."""
         from pointsman.store.local.store import LocalStore
@@ -631,6 +621,8 @@ class Dataset(Source):
             self._local.collection.describe(description=description)
         self.description = description
 
+    adescribe = async_twin(describe)
+
     def save(self, folder: str | Path) -> None:
         """Copy the dataset into a new or empty folder, which `load` opens. Safe while the dataset is in use.
 
@@ -638,6 +630,8 @@ class Dataset(Source):
             InputError: the folder is not empty.
         """
         self._local.collection.save(Path(folder), bm25=self._bm25)
+
+    asave = async_twin(save)
 
     @classmethod
     def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> Dataset:
@@ -666,9 +660,13 @@ class Dataset(Source):
         """Compare documents and indexes."""
         return self._local.verify()
 
+    averify = async_twin(verify)
+
     def rebuild(self) -> None:
         """Rebuild both indexes from the documents; nothing is embedded again."""
         self._local.rebuild()
+
+    arebuild = async_twin(rebuild)
 
     def close(self) -> None:
         """Close files and release the writer's lock; the next use opens them again."""
@@ -678,6 +676,8 @@ class Dataset(Source):
                 self._store = None
         if store is not None:  # outside the lock: a writing thread has to finish first, and may need it
             store.close()
+
+    aclose = async_twin(close)
 
     def __enter__(self) -> Self:
         return self
@@ -919,19 +919,15 @@ class DatasetRetriever(BaseRetriever):
         """Add documents to the dataset."""
         return self.dataset.add(nodes)
 
-    async def aadd_nodes(self, nodes: Sequence[Document]) -> AddResult:
-        """Async version of `add_nodes`."""
-        return await in_thread(self.add_nodes, nodes)
-
-    async def apersist(self, folder: str | Path) -> None:
-        """Async version of `persist`."""
-        await in_thread(self.persist, folder)
+    aadd_nodes = async_twin(add_nodes)
 
     def persist(self, folder: str | Path) -> None:
         """Save the dataset and the method; see `Dataset.save`."""
         folder = Path(folder)
         self.dataset.save(folder / "dataset")
         (folder / "retriever.json").write_text(json.dumps({"method": self.method}), "utf-8")
+
+    apersist = async_twin(persist)
 
     @classmethod
     def load(cls, folder: str | Path, *, embedder: Embedder | None = None) -> DatasetRetriever:

@@ -91,11 +91,11 @@ class IndexingInterrupted(KeyboardInterrupt):
 
 def index_paths(
     dataset: Dataset,
-    paths: Iterable[str | Path],
+    paths: str | Path | Iterable[str | Path],
     *,
     hidden: bool = False,
-    max_tokens: int = MAX_TOKENS,
-    overlap: int = OVERLAP,
+    max_tokens: int | None = None,
+    overlap: int | None = None,
     limits: FileLimits | None = None,
     on_progress: Progress | None = None,
 ) -> IndexReport:
@@ -109,10 +109,10 @@ def index_paths(
 
     Args:
         dataset: the dataset to update.
-        paths: files and folders.
+        paths: a file or folder, or several.
         hidden: whether to read files and folders whose name starts with a dot.
-        max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480.
-        overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``.
+        max_tokens: upper limit of a passage, in estimated tokens, from 16 to 480; by default 256.
+        overlap: estimated tokens that neighbouring passages share, up to half of ``max_tokens``; by default 32.
         limits: limits for reading one file.
         on_progress: see `Progress`.
 
@@ -121,7 +121,8 @@ def index_paths(
         LockedError: another process has been writing to the dataset for a minute.
         IndexingInterrupted: Ctrl-C; committed passages are kept.
     """
-    roots = [str(Path(path).resolve()) for path in paths]
+    roots = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]
+    max_tokens, overlap = MAX_TOKENS if max_tokens is None else max_tokens, OVERLAP if overlap is None else overlap
     stored = (document for document in dataset if document.metadata.get("root") in roots)
     run = _Run(dataset, roots, list(find_files(roots, hidden=hidden)), stored, on_progress or (lambda _: None))
     with FileReader(max_tokens=max_tokens, overlap=overlap, limits=limits) as reader:

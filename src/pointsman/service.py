@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from pointsman._twins import in_thread
+from pointsman._twins import async_twin, in_thread
 from pointsman.engine import Engine, Stages
 from pointsman.errors import InputError, UnmetNeedError
 from pointsman.models.base import as_embedder
@@ -167,6 +167,8 @@ class EnhancedRetrievalService:
         """Return the strategy that the form of the query suggests, among those available here (I5, I8)."""
         return self.engine.recommend(query, self._sources())
 
+    arecommend_strategy = async_twin(recommend_strategy)
+
     def lack(self, strategy: str) -> str | None:
         """Return what a strategy needs but lacks here; None if it can be used."""
         return self.engine.lack(strategy, self._sources(strategy))
@@ -193,6 +195,8 @@ class EnhancedRetrievalService:
         """Close the service's BM25 index. The store remains open; its owner closes it."""
         if self.bm25_manager is not None:
             self.bm25_manager.close()
+
+    aclose = async_twin(close)
 
     def __enter__(self) -> Self:
         return self

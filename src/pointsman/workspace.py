@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from pointsman._twins import in_thread
+from pointsman._twins import async_twin, in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
 from pointsman.errors import ConflictError, CorruptStoreError, InputError, StoreError, UnknownNameError, UnmetNeedError
@@ -175,6 +175,8 @@ class Workspace:
             self._forget_records()
         return dataset
 
+    adataset = async_twin(dataset)
+
     def _record(self, name: str) -> DatasetRecord | None:
         """Return the record of a dataset: the current one in a folder, a recent one in a server."""
         if isinstance(self.backend, LocalBackend):
@@ -253,6 +255,8 @@ class Workspace:
         self._forget_records()
         return self.dataset(name, create=False)
 
+    aattach = async_twin(attach)
+
     def detach(self, name: str) -> None:
         """Detach a collection from the workspace; the collection itself stays unchanged.
 
@@ -265,6 +269,8 @@ class Workspace:
             self.backend.put_record(ATTACHED, name, None)
             self._forget_records()
             self._attached()
+
+    adetach = async_twin(detach)
 
     def _attached(self, *, fresh: bool = False) -> Mapping[str, Attachment]:
         """Return the attached collections, as read recently."""
@@ -307,6 +313,8 @@ class Workspace:
         if isinstance(self.backend, LocalBackend):
             self.backend.make()
 
+    amake = async_twin(make)
+
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
         if isinstance(self.backend, LocalBackend):
@@ -316,9 +324,13 @@ class Workspace:
             own = self._records[1] if self._records is not None else ()
         return sorted({*own, *self._attached()})
 
+    anames = async_twin(names)
+
     def datasets(self) -> list[Dataset]:
         """Return all datasets, by name."""
         return [self.dataset(name, create=False) for name in self.names()]
+
+    adatasets = async_twin(datasets)
 
     def repair(self, name: str) -> Repair:
         """Repair a damaged dataset in a folder; an intact one stays unchanged.
@@ -342,6 +354,8 @@ class Workspace:
             self._forget_records()
             return self.backend.repair(name)
 
+    arepair = async_twin(repair)
+
     def drop(self, name: str) -> None:
         """Delete a dataset with all its documents.
 
@@ -360,6 +374,8 @@ class Workspace:
             self.backend.drop(name)
             if name in self.workflow.fitted:
                 self.keep_calibration(name, None)
+
+    adrop = async_twin(drop)
 
     def status(self, name: str) -> dict[str, Any]:
         """Return facts about a dataset: documents, embedder, bytes on disk, whether its index is behind, and others.
@@ -387,6 +403,8 @@ class Workspace:
             "keyword_index_sequence": getattr(dataset.store, "indexed", statistics.sequence),
             "bytes": size,
         }
+
+    astatus = async_twin(status)
 
     def index(
         self,
@@ -421,11 +439,11 @@ class Workspace:
         """
         from pointsman.indexing import index_paths
 
-        roots = [paths] if isinstance(paths, (str, Path)) else list(paths)
-        sizes = {"max_tokens": max_tokens, "overlap": overlap}
-        options = {name: size for name, size in sizes.items() if size is not None}
         target = self.dataset(dataset, description=description)
-        return index_paths(target, roots, hidden=hidden, limits=limits, on_progress=on_progress, **options)
+        sizes = {"max_tokens": max_tokens, "overlap": overlap}
+        return index_paths(target, paths, hidden=hidden, limits=limits, on_progress=on_progress, **sizes)
+
+    aindex = async_twin(index)
 
     def search(self, query: str | Query, k: int = 5, **options: Unpack[WorkspaceOptions]) -> RetrievalContext:
         """Search datasets and return the best hits of all.
@@ -480,11 +498,7 @@ class Workspace:
         decision = self._router.decide(question, choices) if choices else None
         return Routing(question.text, router_select(question.text), self.plan(choices, strategy, question), decision)
 
-    async def aroute(
-        self, query: str | Query, datasets: Sequence[Dataset] | None = None, strategy: str = "auto"
-    ) -> Routing:
-        """Async version of `route`."""
-        return await in_thread(self.route, query, datasets, strategy)
+    aroute = async_twin(route)
 
     @cached_property
     def _router(self) -> ContentRouter:
@@ -499,9 +513,13 @@ class Workspace:
             plan, strategy=recipe.strategy or plan.strategy, datasets=tuple(dataset.name for dataset in datasets)
         )
 
+    aplan = async_twin(plan)
+
     def recommend(self, query: str | Query, datasets: Sequence[str] | None = None) -> Recommendation:
         """Return the strategy suggested by a question's form, among those usable with these datasets (I5, I8)."""
         return self.engine.recommend(query, [self.dataset(name, create=False) for name in datasets or self.names()])
+
+    arecommend = async_twin(recommend)
 
     def _sources(self, request: SearchRequest) -> list[Dataset]:
         """Return the datasets that a request names; all if it names none."""
@@ -534,6 +552,8 @@ class Workspace:
         """Use this policy from now on, also after the workspace is reopened; None restores the measured one."""
         self.backend.put_record(POLICY, "", None if policy is None else policy.to_json())
         self.workflow = replace(self.workflow, policy=policy or measured())
+
+    akeep = async_twin(keep)
 
     def stored_policy(self) -> Policy | None:
         """Return the policy fitted to the workspace; None if there is none.
@@ -572,6 +592,8 @@ class Workspace:
         if keep and done.calibration is not None:
             self.keep_calibration(name, done.calibration)
         return done
+
+    acalibrate = async_twin(calibrate)
 
     def keep_calibration(self, name: str, calibration: Calibration | None) -> None:
         """Use this calibration for the hits of a dataset from now on, also after the workspace is reopened.
@@ -631,6 +653,8 @@ class Workspace:
         for dataset in (*self._datasets.values(), *(entry for _, entry in self._foreign.values())):
             dataset.close()
         self.backend.close()
+
+    aclose = async_twin(close)
 
     def _loaded_embedder(self) -> Embedder:
         if self._embedder is None:

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Self
 
-from pointsman._twins import in_thread
+from pointsman._twins import async_twin
 from pointsman.errors import InputError, LockedError
 from pointsman.store.local.files import WriterLock, make_directory
 from pointsman.store.local.keyword import KeywordIndex
@@ -103,22 +103,18 @@ class BM25IndexManager:
         pairs = zip(documents, ranking, strict=True)
         return Ranking(Hit(document, score) for document, (_, score) in pairs if document)
 
-    async def abuild_from_vector_store(self) -> int:
-        """Async version of `build_from_vector_store`."""
-        return await in_thread(self.build_from_vector_store)
+    abuild_from_vector_store = async_twin(build_from_vector_store)
 
-    async def async_incremental(self) -> int:
-        """Async version of `sync_incremental`."""
-        return await in_thread(self.sync_incremental)
+    async_incremental = async_twin(sync_incremental)
 
-    async def asearch(self, query: str, k: int = 5) -> list[Hit]:
-        """Async version of `search`."""
-        return await in_thread(self.search, query, k)
+    asearch = async_twin(search)
 
     def close(self) -> None:
         """Close the files."""
         self._index.close()
         self._lock.release()
+
+    aclose = async_twin(close)
 
     def _auto_sync(self) -> None:
         try:
