@@ -280,6 +280,17 @@ class TestCost:
         assert len(statements) <= 4, statements
 
 
+class TestI6:
+    def test_models_that_settings_name_are_used(self, tmp_path: Path) -> None:
+        settings = Settings(hyde_llm_provider="openai_compatible", hyde_model="m", llm_base_url="http://127.0.0.1:9/v1")
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder(), settings=settings) as workspace:
+            rails = workspace.dataset("rails")
+            rails.add([Document("switch", TEXTS["switch"])])
+            assert workspace.engine.lack("hyde", [rails]) is None
+        with Workspace(tmp_path / "w", embedder=HashingEmbedder()) as workspace:
+            assert workspace.engine.lack("hyde", [workspace.dataset("rails")])
+
+
 class TestR8:
     HISTORY = (Message("user", "Who wrote Emma?"), Message("assistant", "Emma was written by Jane Austen."))
 

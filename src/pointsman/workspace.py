@@ -65,7 +65,7 @@ class Workspace:
         workflow: your own stages: router, reranker, further refiners, time limit. Unless it has its own, searches
             refuse by the default calibration, and decide by the policy fitted to the workspace, or the measured one.
         llm: for the strategies that need a language model; one for all, or by the strategy's name, with ``"general"``
-            for the others.
+            for the others. By default, those that ``settings`` name.
         settings: defaults for the options of searches. Nothing is read from environment or files here: `Settings.load`
             does that.
 
@@ -90,6 +90,10 @@ class Workspace:
         self.workflow: Stages = workflow or RetrievalWorkflow(
             policy=policy, timeout=self.settings.timeout, fitted=fitted
         )
+        if llm is None and settings is not None:
+            from pointsman.models.chosen import SettingsModels
+
+            llm = SettingsModels(settings)
         self.llm = llm
         self._engine = Engine(self.settings, self.workflow, llm)
         self._embedder = None if embedder is None else as_embedder(embedder)

@@ -64,7 +64,7 @@ def workspace_at(
     Raises:
         InputError: there is no workspace, a setting is invalid, or the command does not work through a service.
     """
-    from pointsman.models.chosen import SettingsModels, embedder_for
+    from pointsman.models.chosen import embedder_for
     from pointsman.opening import open_workspace
     from pointsman.settings import Settings
 
@@ -73,9 +73,7 @@ def workspace_at(
     if not create:
         check_workspace(where)
     settings = Settings.load()
-    with open_workspace(
-        where, embedder=embedder_for(settings, embedder), settings=settings, llm=SettingsModels(settings)
-    ) as workspace:
+    with open_workspace(where, embedder=embedder_for(settings, embedder), settings=settings) as workspace:
         yield workspace
 
 
