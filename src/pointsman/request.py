@@ -51,8 +51,9 @@ class SearchOptions(TypedDict, total=False):
         strategy: ``"auto"`` (settings and policy decide), ``"bm25"``, ``"vector"``, ``"hybrid"``, a fusion method such
             as ``"rrf"``, or a registered strategy such as ``"decomposition"``. Some need a language model.
         filters: an expression such as ``year >= 2020 and lang = "ru"``, a mapping, or a filter.
-        rerank: False keeps the fused order; True always reranks, with the configured reranker or the offline one; a
-            reranker object is used as given. By default the settings decide; ``"auto"`` uses a reranker that
+        rerank: False keeps the fused order; True reranks with the configured reranker, whatever was measured, or else
+            with the offline one, which has nothing to add where lists are fused by the calibrated sum (the plan says
+            so); a reranker object is used as given. By default the settings decide; ``"auto"`` uses a reranker that
             they name only where it was measured to gain.
         refuse: False returns the best-ranked hits, relevant or not; a `Refuser` object is used as given.
         min_relevance: drops hits whose `Hit.relevance` is below this value, 0 to 1; hits without a relevance stay, and

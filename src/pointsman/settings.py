@@ -203,7 +203,9 @@ class Settings:
         InputError: a value is invalid; the message names the setting, its origin, the value and the valid ones.
     """
 
-    enable_reranker_by_default: bool = _setting(True, _flag, "rerank unless a search says otherwise")
+    enable_reranker_by_default: bool = _setting(
+        True, _flag, "rerank where that is known to help, unless a search says otherwise"
+    )
 
     bm25_index_path: str = _setting(
         "./data/bm25_index", _path, "folder of the keyword index for a vector store that has none"

@@ -127,7 +127,10 @@ def search(
         str | None, typer.Option(metavar="EXPR", help='Such as: year >= 2020 and lang = "ru"', show_default=False)
     ] = None,
     rerank: Annotated[
-        bool | None, typer.Option("--rerank/--no-rerank", help="Rerank always, or never.", show_default="as configured")
+        bool | None,
+        typer.Option(
+            "--rerank/--no-rerank", help="Rerank whatever was measured, or never.", show_default="as configured"
+        ),
     ] = None,
     effort: Annotated[str, typer.Option(help="For auto: fast, balanced or thorough.")] = "balanced",
     refuse: Annotated[
