@@ -248,6 +248,7 @@ _EN_EXPLETIVE = late(
     r"|correct|right|wrong|"
     r"mandatory|free|a good|a bad|sufficient|too late|recommended)\b"
     r"|(?:does|did|will|would) it (?:take|mean|matter|make sense)\b"
+    r"|(?:is|was|will|did|does|has|can|could) it (?:be that|(?:been |be )?(?:rain|snow|hail|freez)\w*)\b"
     r"|it (?:is|was|['’]s|takes|took|seems|depends|rains|snows|turns out)\b|what time is it\b|how (?:long"
     r"|far) is it (?:from|to)\b)",
     re.IGNORECASE,
@@ -428,6 +429,10 @@ def _substituted(
 
 
 _ARTICLE = late(r"(?:a|an|the|my|our)\s+\S", re.IGNORECASE)
+# What stands before the last noun of a phrase: «about *green* tea», «*премиум-*тариф»
+_OBJECT = late(
+    r"(?:\b(?:about|of|for|on|with|about a|про|о|об|для)\s+((?:[^\W\d_]+\s+){1,2})|((?<!\S)\w+-))$", re.IGNORECASE
+)
 _HOW = late(r"\w+(?:ly|[ое]е|но)$")
 
 
@@ -436,10 +441,17 @@ def _other_thing(new: str, body: str) -> str:
     last = next((word for word in reversed(list(WORD.finditer(body))) if plain(word[0]) not in STOP), None)
     phrase = [match for match in _EN_NOUN.finditer(body) if _ARTICLE.match(new)]
     if phrase:
-        return f"{body[: phrase[-1].start()]}{new}{body[phrase[-1].end() :]}?"
+        # «the premium plan cost», «the basic plan»: the last word of the new phrase ends the old one
+        end = re.search(rf"\b{re.escape(new.rsplit(maxsplit=1)[-1])}\b", body[phrase[-1].start() : phrase[-1].end()])
+        return (
+            f"{body[: phrase[-1].start()]}{new}{body[phrase[-1].start() + end.end() if end else phrase[-1].end() :]}?"
+        )
     if last is None or len(new.split()) > 2 or _HOW.match(new) or last.end() < len(body):
         return f"{body} {new}?"
-    return f"{body[: last.start()]}{new}?"
+    start = last.start()
+    if whole := _OBJECT.search(body[:start]):
+        start = whole.start(whole.lastindex or 0)
+    return f"{body[:start]}{new}?"
 
 
 def _likeness(new: str, name: _Name) -> float:
@@ -604,6 +616,7 @@ _ZH_OMITTED = late(
     "(?:为什么|为何|怎么|如何|什么时候|何时|什么|哪[里儿些个年天种位]?|哪一年|谁|多少|多[长高大远重深久]|几[个种次年岁月])+"
     "[\u4e00-\u9fff]{0,3}?(?:的|了|呢|啊)?[？?。]*$"
 )
+_ZH_ASKS_ABOUT = late("(?:谁|怎么|怎样|如何|为什么|为何|什么时候)[\u4e00-\u9fff]{1,4}")
 _ZH_BOOK = late("《[^《》\n]{1,60}》")
 _ZH_ROLE = late(
     "(?:《[^《》]{1,60}》|[^，。？！的]{1,30})的(?:作者|导演|编剧|主演|作曲者?|创始人|创办人|发明者|发明人|设计者|父亲|母亲|妻子"
@@ -642,7 +655,7 @@ def _chinese(text: str, past: _Past) -> str | None:
 
 def _chinese_pronoun(text: str, pronoun: re.Match[str], past: _Past) -> str | None:
     before = text[: pronoun.start()]
-    if len(re.findall(r"\w", _ZH_LEAD.sub("", before))) >= 2 and not re.fullmatch("谁[\u4e00-\u9fff]{1,4}", before):
+    if len(re.findall(r"\w", _ZH_LEAD.sub("", before))) >= 2 and not _ZH_ASKS_ABOUT.fullmatch(before):
         return None  # it has its own antecedent
     entity = _chinese_entity(past, person=bool(pronoun["person"]))
     rest = text[pronoun.end() :]
