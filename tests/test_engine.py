@@ -26,7 +26,7 @@ from pointsman import (
 from pointsman.engine import Engine, Stages
 from pointsman.errors import UnknownNameError
 from pointsman.models.scripted import HashingEmbedder
-from pointsman.registry import STRATEGIES
+from pointsman.registry import STRATEGIES, Registry
 from pointsman.request import SearchRequest, StrategyName
 from pointsman.retrieval.pool import LISTS
 from pointsman.retrieval.rerank import BaseReranker
@@ -331,6 +331,12 @@ class TestWhatUsersBring:
                 return [Document("echo", query.upper()), Document("again", query.lower())]
 
         echo = Echo(workspace.dataset("rails"))
+        own = Registry[Any]("strategy")
+        own.register("echo", Echo)
+        request = SearchRequest.of("Switch", 2, {"strategy": "echo", "refuse": False})
+        answer = Engine(registry=own).search(request, [workspace.dataset("rails")])
+        assert ([hit.text for hit in answer], answer.degraded) == (["SWITCH", "switch"], ())
+        assert answer.plan.datasets == ("rails",)  # what it searches, not its own name
         assert [hit.text for hit in echo.retrieve(Query("Switch"), 2)] == ["SWITCH", "switch"]
         hybrid = pointsman.SimpleHybridRetriever(echo, workspace.dataset("rails").retriever("bm25"))
         assert hybrid.retrieve("Switch", 1)[0].id in {"echo", "switch"}

@@ -386,7 +386,7 @@ class Engine:
                 router=None,
                 transformer=None,
                 depth=recipe.k,
-                alone=True,
+                alone=tuple(recipe.sources),
             )
         added, own = strategy.adds, recipe.transformer
         if added is not None and own is not None:

@@ -72,7 +72,7 @@ class Recipe:
         budget: the limits on language model calls.
         decisions: what was decided, why, and by what.
         notes: what could not be done as requested.
-        alone: whether a strategy does everything by itself, as the only source.
+        alone: the names of the sources that a strategy searches by itself, as the only source of the recipe.
         confidence: how sure the choice of the strategy is, 0 to 1 (I7).
         calibrations: judge how relevant a hit is; the first that fits its scores is used.
         min_relevance: the least relevance of a hit in the answer; None: no limit.
@@ -95,7 +95,7 @@ class Recipe:
     budget: Budget | None = None
     decisions: tuple[Decision, ...] = ()
     notes: tuple[str, ...] = ()
-    alone: bool = False
+    alone: tuple[str, ...] = ()
     confidence: float | None = None
     calibrations: Sequence[Relevance] = field(default_factory=shipped)
     fitted: Mapping[str, Calibration] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Recipe:
         method, reason = method_for([self.sources[name] for name in names], self.method, self.policy)
         decisions = "; ".join(decision.reason for decision in self.decisions if decision.what == "strategy")
         reason = decisions if self.method != "auto" and decisions else "; ".join(filter(None, [decisions, reason]))
-        return Plan(tuple(names), method, reason, decisions=self.decisions, confidence=self.confidence)
+        return Plan(self.alone or tuple(names), method, reason, decisions=self.decisions, confidence=self.confidence)
 
     def branches(self, names: Sequence[str], method: str) -> list[Branch]:
         """One branch per source; a source that lacks a list that the method needs is searched by the lists it has."""

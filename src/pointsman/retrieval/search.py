@@ -89,7 +89,9 @@ def search_now(recipe: Recipe, queries: Sequence[Query]) -> list[RetrievalContex
 
 def unanswered(recipe: Recipe, query: Query, why: str) -> RetrievalContext:
     """The empty answer to a question that was not searched."""
-    plan = Plan(tuple(recipe.sources), recipe.strategy or recipe.method, why, decisions=recipe.decisions)
+    plan = Plan(
+        recipe.alone or tuple(recipe.sources), recipe.strategy or recipe.method, why, decisions=recipe.decisions
+    )
     return RetrievalContext(query, (), plan, Trace(), degraded=(why,), asked=query)
 
 
