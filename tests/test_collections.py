@@ -12,13 +12,16 @@ import httpx
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from typer.testing import CliRunner, Result
 
 import pointsman
 from fake_meilisearch import FakeMeilisearch
 from pointsman import InputError, KeywordRetriever, UnmetNeedError, VectorRetriever, parse_filter
+from pointsman.cli.app import app
 from pointsman.errors import CorruptStoreError, StoreError, StoreUnavailableError
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.policy import measured
 from pointsman.store.attachment import ATTACHED, Attachment, matching, narrowed
 from pointsman.store.base import NEAR, Look
 from pointsman.store.local.store import LocalStore
@@ -347,6 +350,32 @@ def test_b4_a_file_of_faiss_is_searched_beside_our_own(tmp_path: Path) -> None:
         (tmp_path / "files" / "orders.faiss").unlink()
         with pytest.raises(InputError, match=r"orders\.faiss cannot be read"):
             workspace.dataset("orders").store.get(["1"])
+
+
+def test_a_workspace_with_an_attached_collection_is_backed_up_verified_and_rebuilt(tmp_path: Path) -> None:
+    url = write_files(tmp_path / "files", indexes()["flat"]())
+    work = tmp_path / "work"
+    with pointsman.open(work, embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails").add(corpus(20))
+        for name in ("orders", "заказы"):
+            workspace.attach(name, url, **FAISS)
+        workspace.keep(measured())
+
+    def run(*arguments: str, at: Path = work) -> Result:
+        return CliRunner().invoke(app, [*arguments, "-w", str(at), "--json"], env={"POINTSMAN_EMBEDDER": "hashing"})
+
+    for command in (["verify"], ["verify", "--repair"]):
+        assert list(json.loads(run(*command).stdout)) == ["rails"]
+    assert json.loads(run("rebuild").stdout) == {"rebuilt": ["rails"]}
+    for command in (["verify"], ["verify", "--repair"], ["rebuild"]):
+        refused = run(*command, "orders")
+        assert isinstance(refused.exception, InputError)
+        assert str(refused.exception) == "'orders' is attached; it maintains itself"
+    assert json.loads(run("backup", str(tmp_path / "backup")).stdout)["datasets"] == {"rails": 20}
+    assert run("restore", str(tmp_path / "backup"), at=tmp_path / "restored").exit_code == 0
+    with pointsman.open(tmp_path / "restored", embedder=EMBEDDER) as restored:
+        assert restored.names() == ["orders", "rails", "заказы"]
+        assert {hit.dataset for hit in restored.search("steam engine lamp", 9, refuse=False)} >= {"orders", "rails"}
 
 
 # ── Meilisearch: a fake, since no server was to be had ───────────────────────────────────────────────────────────────

@@ -694,9 +694,12 @@ class Dataset(Source):
         Raises:
             UnmetNeedError: the documents are in another kind of store.
         """
+        from pointsman.store.attachment import AttachedStore, maintains_itself
         from pointsman.store.local.store import LocalStore
 
         store = self.make()
+        if isinstance(store, AttachedStore):
+            raise UnmetNeedError(maintains_itself(self.name))
         if not isinstance(store, LocalStore):
             raise UnmetNeedError(f"dataset {self.name!r} is in a {store.info.kind} store, which maintains itself")
         return store

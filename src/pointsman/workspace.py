@@ -26,7 +26,7 @@ from pointsman.retrieval.router import ContentRouter
 from pointsman.retrieval.source import TECHNIQUES
 from pointsman.selector.heuristic import router_select
 from pointsman.settings import Settings
-from pointsman.store.attachment import ATTACHED, Attachment
+from pointsman.store.attachment import ATTACHED, Attachment, maintains_itself
 from pointsman.store.backend import NEW, DatasetRecord, LocalBackend, open_backend
 from pointsman.store.base import Capability
 from pointsman.types import Plan, Query, RetrievalContext
@@ -309,12 +309,14 @@ class Workspace:
 
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
+        return sorted({*self.own_names(), *self._attached()})
+
+    def own_names(self) -> list[str]:
+        """Return the names of the datasets stored in the workspace, sorted; attached collections are not."""
         if isinstance(self.backend, LocalBackend):
-            own: Iterable[str] = self.backend.names()
-        else:
-            self._record("")
-            own = self._records[1] if self._records is not None else ()
-        return sorted({*own, *self._attached()})
+            return self.backend.names()
+        self._record("")
+        return sorted(self._records[1] if self._records is not None else ())
 
     def datasets(self) -> list[Dataset]:
         """Return all datasets, by name."""
@@ -329,12 +331,14 @@ class Workspace:
 
         Raises:
             UnknownNameError: there is no such dataset.
-            UnmetNeedError: the workspace is in a server.
+            UnmetNeedError: the workspace is in a server, or the dataset is attached.
             LockedError: another process is writing to it.
         """
         check_name(name)
         if not isinstance(self.backend, LocalBackend):
             raise UnmetNeedError(f"the workspace at {self.backend.url} is in a server, which repairs its own storage")
+        if name in self._attached():
+            raise UnmetNeedError(maintains_itself(name))
         with self._opening:
             dataset = self._datasets.pop(name, None)
             if dataset is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from pointsman._places import is_url
+from pointsman._places import is_service, is_url
 from pointsman._version import __version__
 from pointsman.cli import keys, output
 from pointsman.cli.attach import attach, detach
@@ -281,10 +281,11 @@ def verify(
     """Check that documents and indexes agree; exit 1 if not."""
     with workspace_at(workspace) as opened:
         if repair:
-            repairs = {name: opened.repair(name) for name in names or opened.names()}
+            repairs = {name: opened.repair(name) for name in names or opened.own_names()}
             output.repairs(repairs, as_json=as_json)
             return
-        verifications = {name: opened.dataset(name, create=False).verify() for name in names or opened.names()}
+        targets = names or (opened.names() if is_service(workspace) else opened.own_names())
+        verifications = {name: opened.dataset(name, create=False).verify() for name in targets}
         output.verification(verifications, as_json=as_json)
     if any(result.problems for result in verifications.values()):
         raise typer.Exit(1)
@@ -299,7 +300,7 @@ def rebuild(
 ) -> None:
     """Rebuild the indexes; nothing is embedded again."""
     with workspace_at(workspace, service="rebuild indexes") as opened:
-        targets = names or opened.names()
+        targets = names or opened.own_names()
         for name in targets:
             opened.dataset(name, create=False).rebuild()
         output.say({"rebuilt": targets}, f"rebuilt: {', '.join(targets) or 'nothing'}", as_json=as_json)

@@ -200,6 +200,11 @@ class AttachedStore(BaseStore):
         return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
 
 
+def maintains_itself(name: str) -> str:
+    """Return why an attached collection is neither checked, rebuilt nor repaired here."""
+    return f"{name!r} is attached; it maintains itself"
+
+
 def unit_rows(
     vectors: Mapping[str, Sequence[float]], keys: Sequence[str] | None, dimensions: int | None
 ) -> NDArray[np.float32]:
