@@ -228,7 +228,7 @@ class Workspace:
         Raises:
             InputError: the name is taken, there is no such table or column, or the dimensions of the vectors differ
                 from the embedder's.
-            StoreUnavailableError: the server cannot be reached.
+            StoreUnavailableError: the server cannot be reached, or a file cannot be read.
         """
         check_name(name)
         if name in self.names():

@@ -222,16 +222,20 @@ def route(
 
 @app.command()
 def datasets(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
-    """List the datasets."""
+    """List the datasets; exit 1 if one cannot be read."""
     with workspace_at(workspace) as opened:
-        output.dataset_list(opened, as_json=as_json)
+        readable = output.dataset_list(opened, as_json=as_json)
+    if not readable:
+        raise typer.Exit(1)
 
 
 @app.command()
 def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
-    """Show documents, indexes, sizes and embedders."""
+    """Show documents, indexes, sizes and embedders; exit 1 if a dataset cannot be read."""
     with workspace_at(workspace) as opened:
-        output.status(opened, as_json=as_json)
+        readable = output.status(opened, as_json=as_json)
+    if not readable:
+        raise typer.Exit(1)
 
 
 @app.command()

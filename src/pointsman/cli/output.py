@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointsman._places import is_url
+from pointsman.errors import ServiceError, StoreError
 from pointsman.wire import route_to_dict
 
 if TYPE_CHECKING:
@@ -313,34 +314,57 @@ def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
     out.print(f"{count}, {len(check.unsupported)} of them in none of the hits", style="dim", markup=False)
 
 
-def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
-    """Print the datasets, one per line."""
-    rows = [
-        {
+def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
+    """Print the datasets, one per line; return whether all could be read."""
+
+    def described(name: str) -> dict[str, Any]:
+        dataset = workspace.dataset(name, create=False)
+        return {
             "name": dataset.name,
             "description": dataset.description,
             "indexing_technique": dataset.indexing_technique,
             "documents": len(dataset),
         }
-        for dataset in workspace
-    ]
+
+    rows, problems = _of_each(workspace.names(), described)
     if as_json:
-        print_json(rows)
-        return
-    table(
-        ["dataset", "documents", "indexed for", "description"],
-        [[row["name"], row["documents"], row["indexing_technique"], row["description"]] for row in rows],
-    )
+        print_json([*rows, *problems])
+    else:
+        table(
+            ["dataset", "documents", "indexed for", "description"],
+            [[row["name"], row["documents"], row["indexing_technique"], row["description"]] for row in rows],
+        )
+        print_problems(problems)
+    return not problems
 
 
-def status(workspace: Workspace, *, as_json: bool) -> None:
-    """Print the contents of the workspace and how they are stored."""
-    rows = [workspace.status(name) for name in workspace.names()]
+def _of_each(
+    names: Sequence[str], described: Callable[[str], dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return what is known about each dataset, and the problem of each that cannot be read."""
+    rows, problems = [], []
+    for name in names:
+        try:
+            rows.append(described(name))
+        except (StoreError, ServiceError) as error:
+            problems.append({"name": name, "documents": None, "problem": str(error)})
+    return rows, problems
+
+
+def print_problems(problems: Sequence[Mapping[str, Any]]) -> None:
+    """Print the datasets that cannot be read, one per line, with the problem of each."""
+    for row in problems:
+        console().print(_plain(f"{row['name']}: {row['problem']}"), style="red", markup=False, soft_wrap=True)
+
+
+def status(workspace: Workspace, *, as_json: bool) -> bool:
+    """Print the contents of the workspace and how they are stored; return whether all could be read."""
+    rows, problems = _of_each(workspace.names(), workspace.status)
     place = workspace.place if is_url(workspace.place) else str(Path(workspace.place).resolve())
-    value = {"workspace": place, "datasets": rows}
+    value = {"workspace": place, "datasets": [*rows, *problems]}
     if as_json:
         print_json(value)
-        return
+        return not problems
     console().print(value["workspace"], style="bold", markup=False)
     table(
         ["dataset", "documents", "indexed for", "size", "embedder", "index"],
@@ -360,6 +384,8 @@ def status(workspace: Workspace, *, as_json: bool) -> None:
             for row in rows
         ],
     )
+    print_problems(problems)
+    return not problems
 
 
 def verification(verifications: Mapping[str, Verification], *, as_json: bool) -> None:

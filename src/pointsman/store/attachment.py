@@ -178,6 +178,7 @@ class AttachedStore(BaseStore):
 
         Raises:
             InputError: there is no such collection, or it lacks a column or field of the attachment.
+            StoreUnavailableError: the server cannot be reached, or a file cannot be read.
         """
         facts = self._facts
         return StoreInfo(
