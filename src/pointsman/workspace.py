@@ -480,7 +480,7 @@ class Workspace:
             strategy: the strategy that a search would be given.
         """
         question = Query.of(query)
-        choices = self.datasets() if datasets is None else list(datasets)
+        choices = [self.source(name) for name in self.names()] if datasets is None else list(datasets)
         decision = self._router.decide(question, choices) if choices else None
         return Routing(question.text, router_select(question.text), self.plan(choices, strategy, question), decision)
 

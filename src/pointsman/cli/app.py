@@ -216,7 +216,7 @@ def route(
         output.routes(Routing(query, router_select(query)), as_json=as_json)
         return
     with workspace_at(workspace, embedder) as opened:
-        selection = [opened.dataset(name, create=False) for name in dataset or opened.names()]
+        selection = [opened.dataset(name, create=False) for name in dataset] if dataset else None
         output.routes(opened.route(query, selection), as_json=as_json)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointsman._places import is_url
-from pointsman.errors import ServiceError, StoreError
+from pointsman.errors import InputError, ServiceError, StoreError
 from pointsman.wire import route_to_dict
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ def _of_each(
     for name in names:
         try:
             rows.append(described(name))
-        except (StoreError, ServiceError) as error:
+        except (StoreError, ServiceError, InputError) as error:
             problems.append({"name": name, "documents": None, "problem": str(error)})
     return rows, problems
 
