@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
-from pointsman.errors import ConflictError, CorruptStoreError, InputError, StoreError, UnknownNameError, UnmetNeedError
+from pointsman.errors import CorruptStoreError, InputError, StoreError, UnknownNameError, UnmetNeedError
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.background import DRAWN, LIKELY
-from pointsman.retrieval.dataset_calibration import CALIBRATION, Calibration, read_calibrations, to_json
+from pointsman.retrieval.dataset_calibration import Calibration, change_calibrations, stored_calibrations
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.router import ContentRouter
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.store.local.repair import Repair
 
-_ATTEMPTS: Final = 10  # to change a record while others change it
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
 
@@ -602,20 +601,12 @@ class Workspace:
         self._change_calibration(name, lambda former: replace(former or Calibration(""), reranking=reranking))
 
     def _change_calibration(self, name: str, change: Callable[[Calibration | None], Calibration | None]) -> None:
-        for attempt in range(_ATTEMPTS):
-            record = self.backend.record(CALIBRATION)
-            fitted = {} if record is None else read_calibrations(record.value, self._calibrations_at)
+        def changed(fitted: dict[str, Calibration]) -> None:
             calibration = change(fitted.pop(name, None))
             if calibration is not None:
                 fitted[name] = calibration
-            version = NEW if record is None else record.version
-            try:
-                self.backend.put_record(CALIBRATION, "", to_json(fitted) if fitted else None, version)
-                break
-            except ConflictError:
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-        self.workflow = replace(self.workflow, fitted=fitted)
+
+        self.workflow = replace(self.workflow, fitted=change_calibrations(self.backend, changed))
 
     def stored_calibrations(self) -> Mapping[str, Calibration]:
         """Return the calibrations fitted to datasets of the workspace, by name.
@@ -623,12 +614,7 @@ class Workspace:
         Raises:
             InputError: the stored record is invalid.
         """
-        record = self.backend.record(CALIBRATION)
-        return {} if record is None else read_calibrations(record.value, self._calibrations_at)
-
-    @property
-    def _calibrations_at(self) -> str:
-        return f"{self.backend.url}: the calibrations"
+        return stored_calibrations(self.backend)
 
     def close(self) -> None:
         """Close all datasets and the connection to the server, if there is one."""
