@@ -331,6 +331,7 @@ class Workspace:
         Raises:
             UnknownNameError: there is no such dataset.
             UnmetNeedError: the workspace is in a server, or the dataset is attached.
+            CorruptStoreError: the file with the documents is missing.
             LockedError: another process is writing to it.
         """
         check_name(name)

@@ -21,7 +21,7 @@ from pointsman.cli import keys, output
 from pointsman.cli.attach import attach, detach
 from pointsman.cli.backup import backup, restore
 from pointsman.cli.cite import text, verify_answer
-from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, workspace_at
+from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, of_each, workspace_at
 from pointsman.cli.copy import copy
 from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
@@ -254,20 +254,26 @@ def delete(
 ) -> None:
     """Delete documents, all passages of a file, or a whole dataset."""
     with workspace_at(workspace) as opened:
-        target = opened.dataset(dataset, create=False)
         if everything:
             if ids or source:
                 raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
-            count = len(target)
-            opened.drop(dataset)
+            counts, unread = of_each([dataset], lambda name: len(opened.dataset(name, create=False)))
+            opened.drop(dataset)  # also a damaged one, whose documents cannot be counted
+            count = counts.get(dataset, 0)
         else:
+            unread = {}
+            target = opened.dataset(dataset, create=False)
             targets = [*(ids or []), *(id_ for path in source or [] for id_ in target.ids(source=path))]
             if not (ids or source):
                 raise InputError("nothing to delete; give ids, --source PATH or --all")
             count = target.delete(targets)
         documents = "1 document" if count == 1 else f"{count} documents"
         sentence = (
-            f"dataset {dataset!r} with {documents} deleted" if everything else f"{documents} deleted from {dataset!r}"
+            f"dataset {dataset!r} deleted; its documents could not be counted"
+            if unread
+            else f"dataset {dataset!r} with {documents} deleted"
+            if everything
+            else f"{documents} deleted from {dataset!r}"
         )
         output.say({"dataset": dataset, "deleted": count, "dropped": everything}, sentence, as_json=as_json)
 
@@ -285,13 +291,15 @@ def verify(
     """Check that documents and indexes agree; exit 1 if not."""
     with workspace_at(workspace) as opened:
         if repair:
-            repairs = {name: opened.repair(name) for name in names or opened.own_names()}
-            output.repairs(repairs, as_json=as_json)
-            return
-        targets = names or (opened.names() if is_service(workspace) else opened.own_names())
-        verifications = {name: opened.dataset(name, create=False).verify() for name in targets}
-        output.verification(verifications, as_json=as_json)
-    if any(result.problems for result in verifications.values()):
+            repairs, unread = of_each(names or opened.own_names(), opened.repair)
+            output.repairs(repairs, unread, as_json=as_json)
+            problems = bool(unread)
+        else:
+            targets = names or (opened.names() if is_service(workspace) else opened.own_names())
+            verifications, unread = of_each(targets, lambda name: opened.dataset(name, create=False).verify())
+            output.verification(verifications, unread, as_json=as_json)
+            problems = bool(unread) or any(result.problems for result in verifications.values())
+    if problems:
         raise typer.Exit(1)
 
 

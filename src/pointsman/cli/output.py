@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointsman._places import is_url
-from pointsman.errors import InputError, ServiceError, StoreError
+from pointsman.cli.common import UNREADABLE, of_each
+from pointsman.errors import InputError
 from pointsman.wire import route_to_dict
 
 if TYPE_CHECKING:
@@ -326,9 +327,10 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
             "documents": len(dataset),
         }
 
-    rows, problems = _of_each(workspace.names(), described)
+    described_ones, problems = of_each(workspace.names(), described, (*UNREADABLE, InputError))
+    rows = list(described_ones.values())
     if as_json:
-        print_json([*rows, *problems])
+        print_json([*rows, *_unread(problems)])
     else:
         table(
             ["dataset", "documents", "indexed for", "description"],
@@ -338,30 +340,22 @@ def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
     return not problems
 
 
-def _of_each(
-    names: Sequence[str], described: Callable[[str], dict[str, Any]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return what is known about each dataset, and the problem of each that cannot be read."""
-    rows, problems = [], []
-    for name in names:
-        try:
-            rows.append(described(name))
-        except (StoreError, ServiceError, InputError) as error:
-            problems.append({"name": name, "documents": None, "problem": str(error)})
-    return rows, problems
+def _unread(problems: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "documents": None, "problem": problem} for name, problem in problems.items()]
 
 
-def print_problems(problems: Sequence[Mapping[str, Any]]) -> None:
+def print_problems(problems: Mapping[str, str]) -> None:
     """Print the datasets that cannot be read, one per line, with the problem of each."""
-    for row in problems:
-        console().print(_plain(f"{row['name']}: {row['problem']}"), style="red", markup=False, soft_wrap=True)
+    for name, problem in problems.items():
+        console().print(_plain(f"{name}: {problem}"), style="red", markup=False, soft_wrap=True)
 
 
 def status(workspace: Workspace, *, as_json: bool) -> bool:
     """Print the contents of the workspace and how they are stored; return whether all could be read."""
-    rows, problems = _of_each(workspace.names(), workspace.status)
+    described, problems = of_each(workspace.names(), workspace.status, (*UNREADABLE, InputError))
+    rows = list(described.values())
     place = workspace.place if is_url(workspace.place) else str(Path(workspace.place).resolve())
-    value = {"workspace": place, "datasets": [*rows, *problems]}
+    value = {"workspace": place, "datasets": [*rows, *_unread(problems)]}
     if as_json:
         print_json(value)
         return not problems
@@ -388,20 +382,20 @@ def status(workspace: Workspace, *, as_json: bool) -> bool:
     return not problems
 
 
-def verification(verifications: Mapping[str, Verification], *, as_json: bool) -> None:
-    """Print whether the three stores of each dataset agree."""
+def verification(verifications: Mapping[str, Verification], unread: Mapping[str, str], *, as_json: bool) -> None:
+    """Print whether the three stores of each dataset agree, and which datasets cannot be read."""
     if as_json:
-        print_json(
-            {
-                name: {
-                    "documents": result.documents,
-                    "in_keyword_index": result.in_keyword_index,
-                    "in_vector_index": result.in_vector_index,
-                    "problems": list(result.problems),
-                }
-                for name, result in verifications.items()
+        checked = {
+            name: {
+                "documents": result.documents,
+                "in_keyword_index": result.in_keyword_index,
+                "in_vector_index": result.in_vector_index,
+                "problems": list(result.problems),
             }
-        )
+            for name, result in verifications.items()
+        }
+        unknown = dict.fromkeys(("documents", "in_keyword_index", "in_vector_index"))
+        print_json({**checked, **{name: {**unknown, "problems": [problem]} for name, problem in unread.items()}})
         return
     out = console()
     for name, result in verifications.items():
@@ -410,14 +404,17 @@ def verification(verifications: Mapping[str, Verification], *, as_json: bool) ->
         out.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
         for problem in result.problems:
             out.print(f"  {problem}", style="red", markup=False)
+    print_problems(unread)
 
 
-def repairs(results: Mapping[str, Repair], *, as_json: bool) -> None:
-    """Print the results of repairing each dataset."""
+def repairs(results: Mapping[str, Repair], unrepaired: Mapping[str, str], *, as_json: bool) -> None:
+    """Print the results of repairing each dataset, and which datasets cannot be repaired."""
     if as_json:
-        print_json(
-            {name: {**asdict(repair), "aside": repair.aside and str(repair.aside)} for name, repair in results.items()}
-        )
+        done = {
+            name: {**asdict(repair), "aside": repair.aside and str(repair.aside)} for name, repair in results.items()
+        }
+        unknown = dict.fromkeys(("documents", "lost", "without_vector", "aside"))
+        print_json({**done, **{name: {**unknown, "problems": [problem]} for name, problem in unrepaired.items()}})
         return
     out = console()
     for name, repair in results.items():
@@ -431,6 +428,7 @@ def repairs(results: Mapping[str, Repair], *, as_json: bool) -> None:
             out.print(f"  {repair.without_vector} documents have no vector; add them again", markup=False)
         if repair.aside is not None:
             out.print(f"  the damaged files are in {repair.aside}", markup=False)
+    print_problems(unrepaired)
 
 
 def evaluation(report: Report, *, as_json: bool) -> None:
