@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 import pointsman
 from pointsman import InputError, UnmetNeedError, parse_filter
-from pointsman.errors import StoreUnavailableError, UnknownNameError
+from pointsman.backup import backup, restore
+from pointsman.errors import StoreError, StoreUnavailableError, UnknownNameError
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 from pointsman.models.scripted import HashingEmbedder
 from pointsman.server import create_app
@@ -290,6 +291,34 @@ def test_while_its_server_is_away_the_others_are_searched_and_the_answer_says_so
         assert any("orders" in note for note in answer.degraded)
         for text in (str(error.value), repr(gone), repr(workspace.dataset("orders").store), *answer.degraded):
             assert secret not in text
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ("{", "record of the attached collection 'orders' is invalid"),
+        (Attachment("foo://x", "orders", "id", "text").to_json(), "attached by URLs of"),
+        (Attachment("faiss:x", "x", "id", "text", "v", spec="nonsense:x").to_json(), "nonsense"),
+    ],
+)
+def test_a_record_that_cannot_be_used_stands_in_the_way_of_nothing_else(
+    tmp_path: Path, record: str, error: str
+) -> None:
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails").add(corpus(20))
+        workspace.dataset("more").add(corpus(5))
+        workspace.backend.put_record(ATTACHED, "orders", record)
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        answer = workspace.search("rail lamp", 5, refuse=False)
+        assert answer
+        assert any(note.startswith("orders: ") and error in note for note in answer.degraded)
+        with pytest.raises(StoreError, match=error):
+            workspace.status("orders")
+        workspace.drop("more")
+        assert backup(workspace, tmp_path / "backup").datasets == {"rails": 20}
+        assert restore(tmp_path / "backup", tmp_path / "restored").datasets == {"rails": 20}
+        workspace.detach("orders")
+        assert not workspace.search("rail lamp", 5, refuse=False).degraded
 
 
 @pytest.fixture

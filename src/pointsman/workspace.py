@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from pointsman._twins import in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
-from pointsman.errors import CorruptStoreError, InputError, StoreError, UnknownNameError, UnmetNeedError
+from pointsman.errors import (
+    CorruptStoreError,
+    InputError,
+    PointsmanError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownNameError,
+    UnmetNeedError,
+)
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
@@ -26,7 +34,7 @@ from pointsman.retrieval.router import ContentRouter
 from pointsman.retrieval.source import TECHNIQUES
 from pointsman.selector.heuristic import router_select
 from pointsman.settings import Settings
-from pointsman.store.attachment import ATTACHED, Attachment, maintains_itself
+from pointsman.store.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
 from pointsman.store.backend import NEW, DatasetRecord, LocalBackend, open_backend
 from pointsman.store.base import Capability
 from pointsman.types import Plan, Query, RetrievalContext
@@ -96,8 +104,8 @@ class Workspace:
         self._datasets: dict[str, Dataset] = {}
         self._opening = threading.RLock()
         self._records: tuple[float, dict[str, DatasetRecord]] | None = None
-        self._attachments: tuple[float, dict[str, Attachment]] | None = None
-        self._foreign: dict[str, tuple[Attachment, Dataset]] = {}
+        self._attachments: tuple[float, dict[str, str]] | None = None
+        self._foreign: dict[str, tuple[str, Dataset]] = {}
 
     @property
     def place(self) -> str:
@@ -137,9 +145,9 @@ class Workspace:
         """
         check_name(name)
         with self._opening:
-            attachment = self._attached().get(name)
-            if attachment is not None:
-                return self._attached_dataset(name, attachment)
+            attached = self._attached().get(name)
+            if attached is not None:
+                return self._attached_dataset(name, attached)
             about = self._record(name)
             if about is None and not create:
                 raise UnknownNameError("dataset", name, tuple(self.names()))
@@ -265,23 +273,35 @@ class Workspace:
             self._forget_records()
             self._attached()
 
-    def _attached(self, *, fresh: bool = False) -> Mapping[str, Attachment]:
-        """Return the attached collections, as read recently."""
+    def _attached(self, *, fresh: bool = False) -> Mapping[str, str]:
+        """Return the records of the attached collections, as read recently; one may be invalid."""
         with self._opening:
             now = monotonic()
             if fresh or self._attachments is None or now - self._attachments[0] > _FRESH:
                 records = self.backend.records(ATTACHED)
-                attachments = {name: Attachment.from_json(record.value, name) for name, record in records.items()}
+                attachments = {name: record.value for name, record in records.items()}
                 for name in [name for name, entry in self._foreign.items() if attachments.get(name) != entry[0]]:
                     self._foreign.pop(name)[1].close()
                 self._attachments = now, attachments
             return self._attachments[1]
 
-    def _attached_dataset(self, name: str, attachment: Attachment) -> Dataset:
+    def _attached_dataset(self, name: str, record: str) -> Dataset:
+        """Return an attached collection; one that cannot be used fails only when it is read."""
         with self._opening:
             if name not in self._foreign:
-                own = None if attachment.spec is None else self._embedder_of(attachment)
-                store = attachment.open()
+                try:
+                    attachment = Attachment.from_json(record, name)
+                    own = None if attachment.spec is None else self._embedder_of(attachment)
+                    store = attachment.open()
+                except PointsmanError as error:
+                    failure = error if isinstance(error, StoreError) else StoreUnavailableError(str(error))
+                    return Dataset(
+                        name,
+                        store=UnusableStore(failure),
+                        embedder=self._embedder,
+                        query_vectors=self._query_vectors,
+                        engine=lambda: self.engine,
+                    )
                 dataset = Dataset(
                     name,
                     attachment.description,
@@ -291,7 +311,7 @@ class Workspace:
                     query_vectors=self._query_vectors if own is None else None,
                     engine=lambda: self.engine,
                 )
-                self._foreign[name] = attachment, dataset
+                self._foreign[name] = record, dataset
             return self._foreign[name][1]
 
     def _embedder_of(self, attachment: Attachment) -> Embedder:

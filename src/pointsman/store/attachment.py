@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 import numpy as np
 
 from pointsman._places import redacted
-from pointsman.errors import CorruptStoreError, InputError, StoreUnavailableError
+from pointsman.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError
 from pointsman.filters import And, Equals, Filter, In, Not, Or
 from pointsman.registry import COLLECTIONS
 from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics, StoreInfo
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Typed
-    from pointsman.store.base import Ranking
+    from pointsman.store.base import Lists, Look, Ranking
     from pointsman.types import Document
 
 T = TypeVar("T")
@@ -216,6 +216,42 @@ class AttachedStore(BaseStore):
         spread = self._attachment.spread
         notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
         return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
+
+
+class UnusableStore(AttachedStore):
+    """Stands in for a collection whose record cannot be used, so that others are searched; reading raises the error.
+
+    Args:
+        error: why it cannot be used, and what to do.
+    """
+
+    kind = "attached collection"
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(Attachment("", "", "", "", ""))  # of the technique that every strategy can search
+        self._error = error
+
+    def _fail(self) -> StoreError:
+        return type(self._error)(str(self._error))
+
+    @property
+    def _facts(self) -> CollectionFacts:
+        raise self._fail()
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:  # noqa: ARG002  (of `Store`)
+        """See `Store`; always raises."""
+        raise self._fail()
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:  # noqa: ARG002  (of `Store`)
+        """See `Store`; always raises."""
+        raise self._fail()
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:  # noqa: ARG002
+        """See `Store`; always raises."""
+        raise self._fail()
+
+    def close(self) -> None:
+        """See `Store`."""
 
 
 def maintains_itself(name: str) -> str:
