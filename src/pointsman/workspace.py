@@ -382,7 +382,7 @@ class Workspace:
                 dataset.close()
             self._forget_records()
             self.backend.drop(name)
-            if name in self.workflow.fitted:
+            if name in self.stored_calibrations():  # maybe fitted by another process
                 self.keep_calibration(name, None)
 
     def status(self, name: str) -> dict[str, Any]:
