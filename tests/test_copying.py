@@ -145,6 +145,13 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
     assert copy(first, second, ["words"]) == reports
 
 
+def test_nothing_is_copied_onto_itself(tmp_path: Path) -> None:
+    first = filled(tmp_path / "first", odd_documents(9))
+    for name in ("rails", "empty"):
+        with pytest.raises(errors.InputError, match=f"'{name}' at .*is the one to be copied.*name another place"):
+            copy(first, LocalBackend(tmp_path / "first"), [name])
+
+
 def test_what_the_target_has_fitted_is_kept(tmp_path: Path) -> None:
     first, second = filled(tmp_path / "first", odd_documents(9)), LocalBackend(tmp_path / "second")
     change_calibrations(first, lambda fitted: fitted.update(rails=Calibration("new"), gone=Calibration("stale")))

@@ -78,7 +78,8 @@ def copy(
 
     Raises:
         UnknownNameError: a name is unknown.
-        InputError: the target has a dataset of the same name that is not a copy, or has changed since it was copied.
+        InputError: the target has a dataset of the same name that is not a copy, or has changed since it was copied; or
+            the target is the source.
         StoreError: the copy differs from the source, or the source is written to without a pause.
     """
     records = {record.name: record for record in source.datasets()}
@@ -158,11 +159,16 @@ def _begin(target: Backend, about: DatasetRecord) -> tuple[Store, _CopyState]:
     """Return the dataset to copy into and the progress of an earlier, interrupted copy.
 
     Raises:
-        InputError: the target has another dataset of this name.
+        InputError: the target has another dataset of this name, or is the source.
     """
     name = about.name
     record, other = target.record(_UNDER_WAY, name), target.open(name)
     if other is not None:
+        if other.info.identity == about.identity:
+            other.close()
+            raise InputError(
+                f"dataset {name!r} at {target.url} is the one to be copied, or a copy of its files; name another place"
+            )
         copied = None if record is None else _CopyState(name, **json.loads(record.value))
         if copied is not None and (copied.source, copied.target) == (about.identity, other.info.identity):
             return other, copied
