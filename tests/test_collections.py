@@ -355,6 +355,23 @@ def test_b4_a_file_of_faiss_is_searched_beside_our_own(tmp_path: Path) -> None:
             workspace.dataset("orders").store.get(["1"])
 
 
+def test_the_description_of_an_attached_collection_is_given_when_it_is_attached(tmp_path: Path) -> None:
+    url = write_files(tmp_path / "files", indexes()["flat"]())
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.attach("orders", url, **FAISS, description="what was ordered")
+        for describe in (
+            lambda: workspace.dataset("orders", description="other"),
+            lambda: workspace.dataset("orders").describe("other"),
+        ):
+            with pytest.raises(UnmetNeedError, match="attach it again with description='other'"):
+                describe()
+        assert workspace.dataset("orders", description="what was ordered").description == "what was ordered"
+        with serving(create_app(workspace)) as address, httpx.Client(base_url=address, timeout=60) as client:
+            answer = client.post("/api/datasets", json={"name": "orders", "description": "other"})
+            assert (answer.status_code, answer.json()["error"]) == (409, "UnmetNeedError")
+            assert client.get("/api/datasets/orders").json()["description"] == "what was ordered"
+
+
 def test_while_a_file_of_faiss_is_away_the_others_are_searched_and_the_answer_says_so(tmp_path: Path) -> None:
     url = write_files(tmp_path / "files", indexes()["flat"]())
     with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:

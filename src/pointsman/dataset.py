@@ -624,7 +624,18 @@ class Dataset(Source):
             store.close()
 
     def describe(self, description: str) -> None:
-        """Change the description; if the dataset does not exist yet, it is created with this one."""
+        """Change the description; if the dataset does not exist yet, it is created with this one.
+
+        Raises:
+            UnmetNeedError: it is an attached collection.
+        """
+        from pointsman.store.attachment import AttachedStore
+
+        if isinstance(self._store, AttachedStore):
+            raise UnmetNeedError(
+                f"{self.name!r} is attached, and was described when it was attached; detach it, and attach it again "
+                f"with description={description!r:.80}"
+            )
         if self._backend is not None and self.exists:
             self._backend.describe(self.name, description)
         elif self.exists:

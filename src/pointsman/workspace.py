@@ -147,7 +147,10 @@ class Workspace:
         with self._opening:
             attached = self._attached().get(name)
             if attached is not None:
-                return self._attached_dataset(name, attached)
+                collection = self._attached_dataset(name, attached)
+                if description is not None and description != collection.description:
+                    collection.describe(description)
+                return collection
             about = self._record(name)
             if about is None and not create:
                 raise UnknownNameError("dataset", name, tuple(self.names()))
