@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,18 +19,23 @@ from typer.testing import CliRunner
 
 import pointsman
 from pointsman import InputError, UnmetNeedError, parse_filter
-from pointsman.errors import StoreUnavailableError, UnknownNameError
+from pointsman.backup import backup, restore
+from pointsman.errors import StoreError, StoreUnavailableError, UnknownNameError
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.server import create_app
 from pointsman.store.attachment import ATTACHED, BOTH, TEXT, Attachment
 from pointsman.store.base import NEAR, Look, Scale
+from pointsman.store.opensearch.foreign import IndexStore
 from pointsman.types import Document
+from serving import serving
 from store_kit import WORDS, corpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from opensearch_kit import Cluster
+    from pointsman import Workspace
     from postgres_kit import PostgresServer
 
 EMBEDDER = HashingEmbedder()
@@ -283,6 +291,87 @@ def test_while_its_server_is_away_the_others_are_searched_and_the_answer_says_so
         assert any("orders" in note for note in answer.degraded)
         for text in (str(error.value), repr(gone), repr(workspace.dataset("orders").store), *answer.degraded):
             assert secret not in text
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ("{", "record of the attached collection 'orders' is invalid"),
+        (Attachment("foo://x", "orders", "id", "text").to_json(), "attached by URLs of"),
+        (Attachment("faiss:x", "x", "id", "text", "v", spec="nonsense:x").to_json(), "nonsense"),
+    ],
+)
+def test_a_record_that_cannot_be_used_stands_in_the_way_of_nothing_else(
+    tmp_path: Path, record: str, error: str
+) -> None:
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails").add(corpus(20))
+        workspace.dataset("more").add(corpus(5))
+        workspace.backend.put_record(ATTACHED, "orders", record)
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        answer = workspace.search("rail lamp", 5, refuse=False)
+        assert answer
+        assert any(note.startswith("orders: ") and error in note for note in answer.degraded)
+        with pytest.raises(StoreError, match=error):
+            workspace.status("orders")
+        workspace.drop("more")
+        assert backup(workspace, tmp_path / "backup").datasets == {"rails": 20}
+        assert restore(tmp_path / "backup", tmp_path / "restored").datasets == {"rails": 20}
+        workspace.detach("orders")
+        assert not workspace.search("rail lamp", 5, refuse=False).degraded
+
+
+@pytest.fixture
+def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    """A workspace with a dataset, and with an index whose server takes a second and a half to fail."""
+
+    def fail(_: IndexStore) -> Any:
+        time.sleep(1.5)
+        raise StoreUnavailableError("opensearch://127.0.0.1:1 does not answer")
+
+    monkeypatch.setattr(IndexStore, "_fields", property(fail))
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails", indexing_technique="keyword").add(corpus(40))
+        workspace.backend.put_record(
+            ATTACHED, "orders", Attachment("opensearch://127.0.0.1:1", "orders", "id", "text").to_json()
+        )
+        yield workspace
+
+
+def test_a_server_that_is_away_does_not_hold_a_search_up_beyond_its_time(away: Workspace) -> None:
+    searches: list[Callable[[], Any]] = [
+        lambda: away.search("rail lamp", timeout=0.5, refuse=False),
+        lambda: asyncio.run(away.asearch("rail lamp", timeout=0.5, refuse=False)),
+        lambda: away.search_many(["rail lamp", "signal"], timeout=0.5, refuse=False)[0],
+    ]
+    for search in searches:
+        away.dataset("orders").store._away = None  # type: ignore[attr-defined]  # as after two seconds
+        begun = time.perf_counter()
+        answer = search()
+        assert time.perf_counter() - begun < 1.2
+        assert {hit.dataset for hit in answer} == {"rails"}
+        assert any(note.startswith("orders: ") for note in answer.degraded)
+
+
+def test_a_server_that_is_away_is_asked_for_its_columns_once_in_a_while(away: Workspace) -> None:
+    store = away.dataset("orders").store
+    begun = time.perf_counter()
+    for _ in range(9):
+        with pytest.raises(StoreUnavailableError, match="does not answer"):
+            _ = store.info
+    assert time.perf_counter() - begun < 2.5
+
+
+def test_while_a_server_is_away_routes_and_lists_hold_the_others(away: Workspace) -> None:
+    decision = away.route("rail lamp").decision
+    assert decision is not None
+    assert [dataset.name for dataset in decision.datasets] == ["rails", "orders"]
+    assert "orders cannot be read (StoreUnavailableError)" in decision.reason
+    with serving(create_app(away)) as address, httpx.Client(base_url=address, timeout=60) as client:
+        routed = client.post("/api/retrieval/route", json={"query": "rail lamp"})
+        assert routed.json()["datasets"]["chosen"] == ["rails", "orders"]
+        listed = client.get("/v1/vector_stores").json()["data"]
+        assert [(one["id"], one["status"]) for one in listed] == [("orders", "in_progress"), ("rails", "completed")]
 
 
 def test_attached_and_detached_from_the_command_line(table: str, tmp_path: Path) -> None:

@@ -170,6 +170,14 @@ def test_m1_a_dataset_takes_its_calibration_along_when_it_goes(tmp_path: Path, d
         assert set(opened.stored_calibrations()) == {"other"}
 
 
+def test_m1_a_calibration_of_another_process_goes_along_too(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as opened, Workspace(tmp_path) as other:
+        opened.dataset("yard", indexing_technique="keyword").add(documents()[:3])
+        other.keep_calibration("yard", Calibration("x"))
+        opened.drop("yard")
+        assert opened.stored_calibrations() == {}
+
+
 def test_m1_what_two_keep_at_once_is_both_kept(workspace: Workspace, folder: Path) -> None:
     with Workspace(folder) as other:
         workspace.keep_calibration("a", Calibration("x"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,17 +13,22 @@ import httpx
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from typer.testing import CliRunner, Result
 
 import pointsman
 from fake_meilisearch import FakeMeilisearch
 from pointsman import InputError, KeywordRetriever, UnmetNeedError, VectorRetriever, parse_filter
+from pointsman.cli.app import app
 from pointsman.errors import CorruptStoreError, StoreError, StoreUnavailableError
 from pointsman.filters import And, Equals, Exists, Filter, In, Not, Or, Range
 from pointsman.models.scripted import HashingEmbedder
+from pointsman.retrieval.policy import measured
+from pointsman.server import create_app
 from pointsman.store.attachment import ATTACHED, Attachment, matching, narrowed
 from pointsman.store.base import NEAR, Look
 from pointsman.store.local.store import LocalStore
 from pointsman.types import Document, Query
+from serving import serving
 from store_kit import corpus
 from test_attach import EMBEDDER, ROWS, metadata_of, orders, trees
 
@@ -345,8 +351,81 @@ def test_b4_a_file_of_faiss_is_searched_beside_our_own(tmp_path: Path) -> None:
         with pytest.raises(CorruptStoreError, match="not a readable FAISS index"):
             workspace.dataset("orders").store.get(["1"])
         (tmp_path / "files" / "orders.faiss").unlink()
-        with pytest.raises(InputError, match=r"orders\.faiss cannot be read"):
+        with pytest.raises(StoreUnavailableError, match=r"orders\.faiss cannot be read"):
             workspace.dataset("orders").store.get(["1"])
+
+
+def test_the_description_of_an_attached_collection_is_given_when_it_is_attached(tmp_path: Path) -> None:
+    url = write_files(tmp_path / "files", indexes()["flat"]())
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.attach("orders", url, **FAISS, description="what was ordered")
+        for describe in (
+            lambda: workspace.dataset("orders", description="other"),
+            lambda: workspace.dataset("orders").describe("other"),
+        ):
+            with pytest.raises(UnmetNeedError, match="attach it again with description='other'"):
+                describe()
+        assert workspace.dataset("orders", description="what was ordered").description == "what was ordered"
+        with serving(create_app(workspace)) as address, httpx.Client(base_url=address, timeout=60) as client:
+            answer = client.post("/api/datasets", json={"name": "orders", "description": "other"})
+            assert (answer.status_code, answer.json()["error"]) == (409, "UnmetNeedError")
+            assert client.get("/api/datasets/orders").json()["description"] == "what was ordered"
+
+
+def test_while_a_file_of_faiss_is_away_the_others_are_searched_and_the_answer_says_so(tmp_path: Path) -> None:
+    url = write_files(tmp_path / "files", indexes()["flat"]())
+    with pointsman.open(tmp_path / "work", embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails").add(corpus(20))
+        workspace.attach("orders", url, **FAISS)
+        with pytest.raises(StoreUnavailableError, match=r"none\.jsonl cannot be read"):
+            workspace.attach("more", url, **{**FAISS, "table": "none.jsonl"})
+        (tmp_path / "files" / "orders.faiss").unlink()
+        asked = workspace.search("steam engine lamp", 9, refuse=False)
+        assert {hit.dataset for hit in asked} == {"rails"}
+        assert any("orders" in note for note in asked.degraded)
+        with serving(create_app(workspace)) as address, httpx.Client(base_url=address, timeout=60) as client:
+            answers = [
+                client.post("/api/retrieval/search", json={"query": "steam engine lamp", "refuse": False}),
+                client.get("/api/datasets"),
+                client.get("/api/datasets/orders"),
+                client.post("/api/retrieval/search", json={"query": "steam", "datasets": ["orders"]}),
+            ]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 503]
+        assert {hit["dataset"] for hit in answers[0].json()["results"]} == {"rails"}
+        assert [about["problem"] for about in answers[1].json()["datasets"]] == ["StoreUnavailableError", None]
+        assert all(str(tmp_path) not in answer.text for answer in answers)
+    for command in ("datasets", "status"):
+        env = {"POINTSMAN_EMBEDDER": "hashing", "COLUMNS": "200"}
+        shown = CliRunner().invoke(app, [command, "-w", str(tmp_path / "work")], env=env)
+        assert shown.exit_code == 1
+        assert re.search(r"rails +20 ", shown.stdout)
+        assert re.search(r"orders: .*orders\.faiss cannot be read", shown.stdout)
+
+
+def test_a_workspace_with_an_attached_collection_is_backed_up_verified_and_rebuilt(tmp_path: Path) -> None:
+    url = write_files(tmp_path / "files", indexes()["flat"]())
+    work = tmp_path / "work"
+    with pointsman.open(work, embedder=EMBEDDER) as workspace:
+        workspace.dataset("rails").add(corpus(20))
+        for name in ("orders", "заказы"):
+            workspace.attach(name, url, **FAISS)
+        workspace.keep(measured())
+
+    def run(*arguments: str, at: Path = work) -> Result:
+        return CliRunner().invoke(app, [*arguments, "-w", str(at), "--json"], env={"POINTSMAN_EMBEDDER": "hashing"})
+
+    for command in (["verify"], ["verify", "--repair"]):
+        assert list(json.loads(run(*command).stdout)) == ["rails"]
+    assert json.loads(run("rebuild").stdout) == {"rebuilt": ["rails"]}
+    for command in (["verify"], ["verify", "--repair"], ["rebuild"]):
+        refused = run(*command, "orders")
+        assert isinstance(refused.exception, InputError)
+        assert str(refused.exception) == "'orders' is attached; it maintains itself"
+    assert json.loads(run("backup", str(tmp_path / "backup")).stdout)["datasets"] == {"rails": 20}
+    assert run("restore", str(tmp_path / "backup"), at=tmp_path / "restored").exit_code == 0
+    with pointsman.open(tmp_path / "restored", embedder=EMBEDDER) as restored:
+        assert restored.names() == ["orders", "rails", "заказы"]
+        assert {hit.dataset for hit in restored.search("steam engine lamp", 9, refuse=False)} >= {"orders", "rails"}
 
 
 # ── Meilisearch: a fake, since no server was to be had ───────────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ import pytest
 
 from pointsman import errors
 from pointsman.copying import content_of, copy
+from pointsman.retrieval.dataset_calibration import Calibration, change_calibrations, stored_calibrations
 from pointsman.store.backend import LocalBackend, open_backend
 from pointsman.store.base import Look
 from pointsman.testing.stores import EMBEDDER, odd_documents, vector_of, vectors_of
@@ -142,6 +143,25 @@ def test_what_is_there_is_not_touched(tmp_path: Path) -> None:
         copy(first, second, ["words"])
     second.drop("words")
     assert copy(first, second, ["words"]) == reports
+
+
+def test_nothing_is_copied_onto_itself(tmp_path: Path) -> None:
+    first = filled(tmp_path / "first", odd_documents(9))
+    for name in ("rails", "empty"):
+        with pytest.raises(errors.InputError, match=f"'{name}' at .*is the one to be copied.*name another place"):
+            copy(first, LocalBackend(tmp_path / "first"), [name])
+
+
+def test_what_the_target_has_fitted_is_kept(tmp_path: Path) -> None:
+    first, second = filled(tmp_path / "first", odd_documents(9)), LocalBackend(tmp_path / "second")
+    change_calibrations(first, lambda fitted: fitted.update(rails=Calibration("new"), gone=Calibration("stale")))
+    change_calibrations(second, lambda fitted: fitted.update(rails=Calibration("old"), own=Calibration("own")))
+    second.put_record("policy", "", '{"fitted": "here"}')
+    copy(first, second)
+    assert stored_calibrations(second) == {"rails": Calibration("new"), "own": Calibration("own")}
+    record = second.record("policy")
+    assert record is not None
+    assert record.value == '{"fitted": "here"}'
 
 
 def test_what_is_written_meanwhile_is_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -207,7 +209,7 @@ class TestRepair:
             assert damaged.dataset("notes", create=False).verify().problems == ()
 
     def test_a_name_that_is_none(self, workspace: Path) -> None:
-        with opened(workspace) as damaged, pytest.raises(UnknownNameError):
+        with opened(workspace) as damaged, pytest.raises(UnknownNameError, match="known: notes"):
             damaged.repair("other")
 
     def test_on_the_command_line(self, workspace: Path) -> None:
@@ -218,6 +220,41 @@ class TestRepair:
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout)["notes"]["lost"] == 1
         assert CliRunner().invoke(app, ["verify", *place]).exit_code == 0
+
+
+HARM: dict[str, Callable[[Path], object]] = {
+    "documents gone": lambda folder: (folder / "documents.sqlite").unlink(),
+    "documents empty": lambda folder: (folder / "documents.sqlite").write_bytes(b""),
+    "documents garbage": lambda folder: (folder / "documents.sqlite").write_bytes(b"x" * 5000),
+    "manifest empty": lambda folder: (folder / "manifest.json").write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_damaged_dataset_hides_no_other_from_the_commands_and_can_be_deleted(workspace: Path, harm: str) -> None:
+    with opened(workspace) as two:
+        two.dataset("a").add([Document("one", "signal")])
+        two.dataset("z").add([Document("one", "signal")])
+    HARM[harm](workspace / "datasets" / "a")
+
+    def run(*arguments: str, code: int = 1) -> str:
+        done = CliRunner().invoke(app, [*arguments, "-w", str(workspace)], env={"COLUMNS": "300"})
+        assert done.exit_code == code, (arguments, done.output, done.exception)
+        return done.stdout
+
+    for command in ("datasets", "status", "verify"):
+        shown = run(command)
+        assert re.search(r"^a: .*(documents\.sqlite|manifest\.json)", shown, re.MULTILINE), shown
+        assert re.search(r"^notes\W", shown, re.MULTILINE)
+        assert re.search(r"^z\W", shown, re.MULTILINE)
+    by_name = json.loads(run("verify", "--json"))
+    assert (by_name["a"]["documents"], by_name["z"]["documents"], by_name["notes"]["problems"]) == (None, 1, [])
+    if harm == "documents gone":
+        repaired = json.loads(run("verify", "--repair", "--json"))
+        assert "documents.sqlite is missing" in repaired["a"]["problems"][0]
+        assert [repaired[name]["documents"] for name in ("a", "notes", "z")] == [None, 49, 1]
+    assert run("delete", "-d", "a", "--all", code=0) == "dataset 'a' deleted; its documents could not be counted\n"
+    assert list(json.loads(run("verify", "--json", code=0))) == ["notes", "z"]
 
 
 def test_a_document_that_lost_its_row_is_not_taken_for_a_deleted_one(workspace: Path) -> None:

@@ -1,8 +1,9 @@
 """Backs up a whole workspace while it is searched and written to, verifies backups and restores them.
 
 A backup is a folder that holds every dataset's documents with their vectors (by SQLite's online backup, one consistent
-moment of each), the fitted policy, the keys' hashes, saved evaluations, and ``backup.json`` with the size and SHA-256
-of each file. Indexes are not part of it; they are derived from the documents when it is restored.
+moment of each), the fitted policy, the keys' hashes, saved evaluations, where attached collections are, and
+``backup.json`` with the size and SHA-256 of each file. Indexes are not part of it; they are derived from the documents
+when it is restored. Attached collections themselves are not part of it either.
 
 Both directions write to a temporary folder and rename it at the end, so the requested folder is complete or absent.
 What a killed process leaves has no ``backup.json`` and cannot be restored. A backup is untrusted until it is checked:
@@ -62,9 +63,9 @@ Progress = Callable[[int, int, str], None]
 """Called with the amount done, the total, and what comes next."""
 
 _SINGLE: Final = ("workspace.json", "policy.json", "calibration.json", "keys.json")
-_FOLDERS: Final = ("evaluations",)
+_FOLDERS: Final = ("evaluations", "attached")
 _OF_DATASET: Final = ("documents.sqlite", "manifest.json")
-_PART: Final = re.compile(r"(?!\.)[\w.\-+ ]{1,200}", re.UNICODE)
+_PART: Final = re.compile(r"(?!\.)[\w.\-+ %]{1,255}", re.UNICODE)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _DEEPEST: Final = 8
 _LARGEST_MANIFEST: Final = 256_000_000  # bytes, enough for more than a million files
@@ -163,7 +164,7 @@ def backup(
     with _aside(folder, 0o700) as partial, _errors_told(partial):
         datasets: dict[str, int] = {}
         skipped: list[str] = []
-        names = workspace.names()
+        names = workspace.own_names()
         for number, name in enumerate(names):
             report(number, len(names), name)
             count = _copy_dataset(workspace, name, partial / "datasets" / name)
@@ -291,7 +292,7 @@ def _copy_dataset(workspace: Workspace, name: str, target: Path) -> int | None:
             shutil.rmtree(target, ignore_errors=True)
             workspace.dataset(name, create=False).save(target)  # the recreated dataset
     except (UnknownNameError, StoreError) as error:
-        if name in workspace.names():
+        if name in workspace.own_names():
             raise
         log.info("dataset %r was deleted during the backup (%s) and is not included", name, error)
         shutil.rmtree(target, ignore_errors=True)

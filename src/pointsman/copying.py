@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pointsman.errors import InputError, StoreError, UnknownNameError
+from pointsman.retrieval.dataset_calibration import change_calibrations, stored_calibrations
+from pointsman.retrieval.policy import POLICY
 from pointsman.store.base import NEAR, Look
 from pointsman.store.prepared import prepare
 
@@ -33,8 +35,6 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of a dataset, the number of documents copied, and the total."""
 
 BATCH: Final = 500
-RECORDS: Final = ("policy", "calibration")
-"""The kinds of records that are copied: fitted values, no keys."""
 _UNDER_WAY: Final = "copy"
 _PASSES: Final = 5  # over a source that is being written to
 
@@ -65,7 +65,10 @@ class CopyReport:
 def copy(
     source: Backend, target: Backend, names: Sequence[str] | None = None, *, on_progress: Progress | None = None
 ) -> list[CopyReport]:
-    """Copy datasets and, if all are copied, the fitted policy; an interrupted copy resumes where it stopped.
+    """Copy datasets and, if all are copied, what was fitted to them; an interrupted copy resumes where it stopped.
+
+    The target then has the source's calibrations of these datasets, besides those of its other datasets, and the
+    source's policy unless it has its own.
 
     Args:
         source: the backend to copy from; it is not changed.
@@ -75,7 +78,8 @@ def copy(
 
     Raises:
         UnknownNameError: a name is unknown.
-        InputError: the target has a dataset of the same name that is not a copy, or has changed since it was copied.
+        InputError: the target has a dataset of the same name that is not a copy, or has changed since it was copied; or
+            the target is the source.
         StoreError: the copy differs from the source, or the source is written to without a pause.
     """
     records = {record.name: record for record in source.datasets()}
@@ -85,10 +89,18 @@ def copy(
             raise UnknownNameError("dataset", name, tuple(records))
     reports = [_copied(source, target, records[name], on_progress or (lambda *_: None)) for name in selection]
     if names is None:
-        for kind in RECORDS:
-            for name, record in source.records(kind).items():
-                target.put_record(kind, name, record.value)
+        _copy_fitted(source, target, selection)
     return reports
+
+
+def _copy_fitted(source: Backend, target: Backend, names: Sequence[str]) -> None:
+    """Copy the calibrations of these datasets, and the policy; what the target has for others is kept."""
+    fitted = {name: one for name, one in stored_calibrations(source).items() if name in names}
+    if fitted:
+        change_calibrations(target, lambda others: others.update(fitted))
+    policy = source.record(POLICY)
+    if policy is not None and target.record(POLICY) is None:
+        target.put_record(POLICY, "", policy.value)
 
 
 def content_of(store: Store) -> Content:
@@ -147,11 +159,16 @@ def _begin(target: Backend, about: DatasetRecord) -> tuple[Store, _CopyState]:
     """Return the dataset to copy into and the progress of an earlier, interrupted copy.
 
     Raises:
-        InputError: the target has another dataset of this name.
+        InputError: the target has another dataset of this name, or is the source.
     """
     name = about.name
     record, other = target.record(_UNDER_WAY, name), target.open(name)
     if other is not None:
+        if other.info.identity == about.identity:
+            other.close()
+            raise InputError(
+                f"dataset {name!r} at {target.url} is the one to be copied, or a copy of its files; name another place"
+            )
         copied = None if record is None else _CopyState(name, **json.loads(record.value))
         if copied is not None and (copied.source, copied.target) == (about.identity, other.info.identity):
             return other, copied

@@ -614,7 +614,18 @@ class Dataset(Source):
             store.close()
 
     def describe(self, description: str) -> None:
-        """Change the description; if the dataset does not exist yet, it is created with this one."""
+        """Change the description; if the dataset does not exist yet, it is created with this one.
+
+        Raises:
+            UnmetNeedError: it is an attached collection.
+        """
+        from pointsman.store.attachment import AttachedStore
+
+        if isinstance(self._store, AttachedStore):
+            raise UnmetNeedError(
+                f"{self.name!r} is attached, and was described when it was attached; detach it, and attach it again "
+                f"with description={description!r:.80}"
+            )
         if self._backend is not None and self.exists:
             self._backend.describe(self.name, description)
         elif self.exists:
@@ -694,9 +705,12 @@ class Dataset(Source):
         Raises:
             UnmetNeedError: the documents are in another kind of store.
         """
+        from pointsman.store.attachment import AttachedStore, maintains_itself
         from pointsman.store.local.store import LocalStore
 
         store = self.make()
+        if isinstance(store, AttachedStore):
+            raise UnmetNeedError(maintains_itself(self.name))
         if not isinstance(store, LocalStore):
             raise UnmetNeedError(f"dataset {self.name!r} is in a {store.info.kind} store, which maintains itself")
         return store

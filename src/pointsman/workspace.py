@@ -14,19 +14,27 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from pointsman._twins import async_twin, in_thread
 from pointsman.dataset import Dataset, check_name
 from pointsman.engine import Engine, Stages
-from pointsman.errors import ConflictError, CorruptStoreError, InputError, StoreError, UnknownNameError, UnmetNeedError
+from pointsman.errors import (
+    CorruptStoreError,
+    InputError,
+    PointsmanError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownNameError,
+    UnmetNeedError,
+)
 from pointsman.models.base import as_embedder
 from pointsman.models.queries import QueryVectors
 from pointsman.request import SearchRequest, WorkspaceOptions
 from pointsman.retrieval.background import DRAWN, LIKELY
-from pointsman.retrieval.dataset_calibration import CALIBRATION, Calibration, read_calibrations, to_json
+from pointsman.retrieval.dataset_calibration import Calibration, change_calibrations, stored_calibrations
 from pointsman.retrieval.fusion import CosineSpread
 from pointsman.retrieval.policy import POLICY, Policy, measured, read_policy
 from pointsman.retrieval.router import ContentRouter
 from pointsman.retrieval.source import TECHNIQUES
 from pointsman.selector.heuristic import router_select
 from pointsman.settings import Settings
-from pointsman.store.attachment import ATTACHED, Attachment
+from pointsman.store.attachment import ATTACHED, Attachment, UnusableStore, maintains_itself
 from pointsman.store.backend import NEW, DatasetRecord, LocalBackend, open_backend
 from pointsman.store.base import Capability
 from pointsman.types import Plan, Query, RetrievalContext
@@ -49,7 +57,6 @@ if TYPE_CHECKING:
     from pointsman.store.base import Store
     from pointsman.store.local.repair import Repair
 
-_ATTEMPTS: Final = 10  # to change a record while others change it
 _FRESH: Final = 0.5
 """Seconds for which the list of datasets in a server is reused; changes by others are seen after that."""
 
@@ -101,8 +108,8 @@ class Workspace:
         self._datasets: dict[str, Dataset] = {}
         self._opening = threading.RLock()
         self._records: tuple[float, dict[str, DatasetRecord]] | None = None
-        self._attachments: tuple[float, dict[str, Attachment]] | None = None
-        self._foreign: dict[str, tuple[Attachment, Dataset]] = {}
+        self._attachments: tuple[float, dict[str, str]] | None = None
+        self._foreign: dict[str, tuple[str, Dataset]] = {}
 
     @property
     def place(self) -> str:
@@ -142,9 +149,12 @@ class Workspace:
         """
         check_name(name)
         with self._opening:
-            attachment = self._attached().get(name)
-            if attachment is not None:
-                return self._attached_dataset(name, attachment)
+            attached = self._attached().get(name)
+            if attached is not None:
+                collection = self._attached_dataset(name, attached)
+                if description is not None and description != collection.description:
+                    collection.describe(description)
+                return collection
             about = self._record(name)
             if about is None and not create:
                 raise UnknownNameError("dataset", name, tuple(self.names()))
@@ -234,7 +244,7 @@ class Workspace:
         Raises:
             InputError: the name is taken, there is no such table or column, or the dimensions of the vectors differ
                 from the embedder's.
-            StoreUnavailableError: the server cannot be reached.
+            StoreUnavailableError: the server cannot be reached, or a file cannot be read.
         """
         check_name(name)
         if name in self.names():
@@ -276,23 +286,35 @@ class Workspace:
 
     adetach = async_twin(detach)
 
-    def _attached(self, *, fresh: bool = False) -> Mapping[str, Attachment]:
-        """Return the attached collections, as read recently."""
+    def _attached(self, *, fresh: bool = False) -> Mapping[str, str]:
+        """Return the records of the attached collections, as read recently; one may be invalid."""
         with self._opening:
             now = monotonic()
             if fresh or self._attachments is None or now - self._attachments[0] > _FRESH:
                 records = self.backend.records(ATTACHED)
-                attachments = {name: Attachment.from_json(record.value, name) for name, record in records.items()}
+                attachments = {name: record.value for name, record in records.items()}
                 for name in [name for name, entry in self._foreign.items() if attachments.get(name) != entry[0]]:
                     self._foreign.pop(name)[1].close()
                 self._attachments = now, attachments
             return self._attachments[1]
 
-    def _attached_dataset(self, name: str, attachment: Attachment) -> Dataset:
+    def _attached_dataset(self, name: str, record: str) -> Dataset:
+        """Return an attached collection; one that cannot be used fails only when it is read."""
         with self._opening:
             if name not in self._foreign:
-                own = None if attachment.spec is None else self._embedder_of(attachment)
-                store = attachment.open()
+                try:
+                    attachment = Attachment.from_json(record, name)
+                    own = None if attachment.spec is None else self._embedder_of(attachment)
+                    store = attachment.open()
+                except PointsmanError as error:
+                    failure = error if isinstance(error, StoreError) else StoreUnavailableError(str(error))
+                    return Dataset(
+                        name,
+                        store=UnusableStore(failure),
+                        embedder=self._embedder,
+                        query_vectors=self._query_vectors,
+                        engine=lambda: self.engine,
+                    )
                 dataset = Dataset(
                     name,
                     attachment.description,
@@ -302,7 +324,7 @@ class Workspace:
                     query_vectors=self._query_vectors if own is None else None,
                     engine=lambda: self.engine,
                 )
-                self._foreign[name] = attachment, dataset
+                self._foreign[name] = record, dataset
             return self._foreign[name][1]
 
     def _embedder_of(self, attachment: Attachment) -> Embedder:
@@ -321,12 +343,14 @@ class Workspace:
 
     def names(self) -> list[str]:
         """Return the names of all datasets, sorted."""
+        return sorted({*self.own_names(), *self._attached()})
+
+    def own_names(self) -> list[str]:
+        """Return the names of the datasets stored in the workspace, sorted; attached collections are not."""
         if isinstance(self.backend, LocalBackend):
-            own: Iterable[str] = self.backend.names()
-        else:
-            self._record("")
-            own = self._records[1] if self._records is not None else ()
-        return sorted({*own, *self._attached()})
+            return self.backend.names()
+        self._record("")
+        return sorted(self._records[1] if self._records is not None else ())
 
     anames = async_twin(names)
 
@@ -345,12 +369,15 @@ class Workspace:
 
         Raises:
             UnknownNameError: there is no such dataset.
-            UnmetNeedError: the workspace is in a server.
+            UnmetNeedError: the workspace is in a server, or the dataset is attached.
+            CorruptStoreError: the file with the documents is missing.
             LockedError: another process is writing to it.
         """
         check_name(name)
         if not isinstance(self.backend, LocalBackend):
             raise UnmetNeedError(f"the workspace at {self.backend.url} is in a server, which repairs its own storage")
+        if name in self._attached():
+            raise UnmetNeedError(maintains_itself(name))
         with self._opening:
             dataset = self._datasets.pop(name, None)
             if dataset is not None:
@@ -376,7 +403,7 @@ class Workspace:
                 dataset.close()
             self._forget_records()
             self.backend.drop(name)
-            if name in self.workflow.fitted:
+            if name in self.stored_calibrations():  # maybe fitted by another process
                 self.keep_calibration(name, None)
 
     adrop = async_twin(drop)
@@ -498,7 +525,7 @@ class Workspace:
             strategy: the strategy that a search would be given.
         """
         question = Query.of(query)
-        choices = self.datasets() if datasets is None else list(datasets)
+        choices = [self.source(name) for name in self.names()] if datasets is None else list(datasets)
         decision = self._router.decide(question, choices) if choices else None
         return Routing(question.text, router_select(question.text), self.plan(choices, strategy, question), decision)
 
@@ -624,20 +651,12 @@ class Workspace:
         self._change_calibration(name, lambda former: replace(former or Calibration(""), reranking=reranking))
 
     def _change_calibration(self, name: str, change: Callable[[Calibration | None], Calibration | None]) -> None:
-        for attempt in range(_ATTEMPTS):
-            record = self.backend.record(CALIBRATION)
-            fitted = {} if record is None else read_calibrations(record.value, self._calibrations_at)
+        def changed(fitted: dict[str, Calibration]) -> None:
             calibration = change(fitted.pop(name, None))
             if calibration is not None:
                 fitted[name] = calibration
-            version = NEW if record is None else record.version
-            try:
-                self.backend.put_record(CALIBRATION, "", to_json(fitted) if fitted else None, version)
-                break
-            except ConflictError:
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-        self.workflow = replace(self.workflow, fitted=fitted)
+
+        self.workflow = replace(self.workflow, fitted=change_calibrations(self.backend, changed))
 
     def stored_calibrations(self) -> Mapping[str, Calibration]:
         """Return the calibrations fitted to datasets of the workspace, by name.
@@ -645,12 +664,7 @@ class Workspace:
         Raises:
             InputError: the stored record is invalid.
         """
-        record = self.backend.record(CALIBRATION)
-        return {} if record is None else read_calibrations(record.value, self._calibrations_at)
-
-    @property
-    def _calibrations_at(self) -> str:
-        return f"{self.backend.url}: the calibrations"
+        return stored_calibrations(self.backend)
 
     def close(self) -> None:
         """Close all datasets and the connection to the server, if there is one."""

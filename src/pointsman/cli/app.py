@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from pointsman._places import is_url
+from pointsman._places import is_service, is_url
 from pointsman._version import __version__
 from pointsman.cli import keys, output
 from pointsman.cli.attach import attach, detach
 from pointsman.cli.backup import backup, restore
 from pointsman.cli.cite import text, verify_answer
-from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, workspace_at
+from pointsman.cli.common import DatasetsOption, EmbedderOption, JsonOption, WorkspaceOption, of_each, workspace_at
 from pointsman.cli.copy import copy
 from pointsman.cli.mcp import mcp
 from pointsman.cli.serve import serve
@@ -219,22 +219,26 @@ def route(
         output.routes(Routing(query, router_select(query)), as_json=as_json)
         return
     with workspace_at(workspace, embedder) as opened:
-        selection = [opened.dataset(name, create=False) for name in dataset or opened.names()]
+        selection = [opened.dataset(name, create=False) for name in dataset] if dataset else None
         output.routes(opened.route(query, selection), as_json=as_json)
 
 
 @app.command()
 def datasets(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
-    """List the datasets."""
+    """List the datasets; exit 1 if one cannot be read."""
     with workspace_at(workspace) as opened:
-        output.dataset_list(opened, as_json=as_json)
+        readable = output.dataset_list(opened, as_json=as_json)
+    if not readable:
+        raise typer.Exit(1)
 
 
 @app.command()
 def status(*, workspace: WorkspaceOption, as_json: JsonOption = False) -> None:
-    """Show documents, indexes, sizes and embedders."""
+    """Show documents, indexes, sizes and embedders; exit 1 if a dataset cannot be read."""
     with workspace_at(workspace) as opened:
-        output.status(opened, as_json=as_json)
+        readable = output.status(opened, as_json=as_json)
+    if not readable:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -253,20 +257,26 @@ def delete(
 ) -> None:
     """Delete documents, all passages of a file, or a whole dataset."""
     with workspace_at(workspace) as opened:
-        target = opened.dataset(dataset, create=False)
         if everything:
             if ids or source:
                 raise InputError("--all deletes the whole dataset; do not combine it with ids or --source")
-            count = len(target)
-            opened.drop(dataset)
+            counts, unread = of_each([dataset], lambda name: len(opened.dataset(name, create=False)))
+            opened.drop(dataset)  # also a damaged one, whose documents cannot be counted
+            count = counts.get(dataset, 0)
         else:
+            unread = {}
+            target = opened.dataset(dataset, create=False)
             targets = [*(ids or []), *(id_ for path in source or [] for id_ in target.ids(source=path))]
             if not (ids or source):
                 raise InputError("nothing to delete; give ids, --source PATH or --all")
             count = target.delete(targets)
         documents = "1 document" if count == 1 else f"{count} documents"
         sentence = (
-            f"dataset {dataset!r} with {documents} deleted" if everything else f"{documents} deleted from {dataset!r}"
+            f"dataset {dataset!r} deleted; its documents could not be counted"
+            if unread
+            else f"dataset {dataset!r} with {documents} deleted"
+            if everything
+            else f"{documents} deleted from {dataset!r}"
         )
         output.say({"dataset": dataset, "deleted": count, "dropped": everything}, sentence, as_json=as_json)
 
@@ -284,12 +294,15 @@ def verify(
     """Check that documents and indexes agree; exit 1 if not."""
     with workspace_at(workspace) as opened:
         if repair:
-            repairs = {name: opened.repair(name) for name in names or opened.names()}
-            output.repairs(repairs, as_json=as_json)
-            return
-        verifications = {name: opened.dataset(name, create=False).verify() for name in names or opened.names()}
-        output.verification(verifications, as_json=as_json)
-    if any(result.problems for result in verifications.values()):
+            repairs, unread = of_each(names or opened.own_names(), opened.repair)
+            output.repairs(repairs, unread, as_json=as_json)
+            problems = bool(unread)
+        else:
+            targets = names or (opened.names() if is_service(workspace) else opened.own_names())
+            verifications, unread = of_each(targets, lambda name: opened.dataset(name, create=False).verify())
+            output.verification(verifications, unread, as_json=as_json)
+            problems = bool(unread) or any(result.problems for result in verifications.values())
+    if problems:
         raise typer.Exit(1)
 
 
@@ -302,7 +315,7 @@ def rebuild(
 ) -> None:
     """Rebuild the indexes; nothing is embedded again."""
     with workspace_at(workspace, service="rebuild indexes") as opened:
-        targets = names or opened.names()
+        targets = names or opened.own_names()
         for name in targets:
             opened.dataset(name, create=False).rebuild()
         output.say({"rebuilt": targets}, f"rebuilt: {', '.join(targets) or 'nothing'}", as_json=as_json)

@@ -24,7 +24,8 @@ def backup(
 ) -> None:
     """Copy a workspace, even while it is served and written to.
 
-    It contains all documents and vectors, the fitted policy, the keys' hashes and saved evaluations, with checksums.
+    It contains all documents and vectors, the fitted policy, the keys' hashes, saved evaluations, and where attached
+    collections are (not their documents), with checksums.
     """
     from pointsman.backup import backup as copy
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
 from pointsman._places import is_service, is_url, redacted
-from pointsman.errors import InputError
+from pointsman.errors import InputError, ServiceError, StoreError
 
 if TYPE_CHECKING:
     from pointsman.workspace import Workspace
+
+
+T = TypeVar("T")
+
+UNREADABLE: Final = (StoreError, ServiceError)
+"""The errors of a dataset that is damaged or away, here or in a service."""
 
 
 def _workspace_of_settings() -> str:
@@ -75,6 +81,26 @@ def workspace_at(
     settings = Settings.load()
     with open_workspace(where, embedder=embedder_for(settings, embedder), settings=settings) as workspace:
         yield workspace
+
+
+def of_each(
+    names: Iterable[str], about: Callable[[str], T], errors: tuple[type[Exception], ...] = UNREADABLE
+) -> tuple[dict[str, T], dict[str, str]]:
+    """Return what is asked about each dataset, and the problem of each that cannot be read; none hides the others.
+
+    Args:
+        names: the datasets.
+        about: returns it, given a name.
+        errors: the errors that count as a problem of one dataset.
+    """
+    found: dict[str, T] = {}
+    problems: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = about(name)
+        except errors as error:
+            problems[name] = str(error)
+    return found, problems
 
 
 def check_no_service(where: str) -> None:

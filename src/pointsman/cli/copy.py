@@ -24,7 +24,7 @@ def copy(
     """Copy datasets with their vectors; nothing is embedded again.
 
     At the end, every document is compared. An interrupted copy continues when run again. If all datasets are copied, so
-    is the fitted policy; keys and evaluations are not.
+    are their calibrations, and the fitted policy unless the target has one; keys and evaluations are not.
     """
     from pointsman.copying import copy as copy_datasets
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pointsman._places import is_url
+from pointsman.cli.common import UNREADABLE, of_each
+from pointsman.errors import InputError
 from pointsman.wire import route_to_dict
 
 if TYPE_CHECKING:
@@ -313,34 +315,50 @@ def answer_check(check: AnswerCheck, *, as_json: bool) -> None:
     out.print(f"{count}, {len(check.unsupported)} of them in none of the hits", style="dim", markup=False)
 
 
-def dataset_list(workspace: Workspace, *, as_json: bool) -> None:
-    """Print the datasets, one per line."""
-    rows = [
-        {
+def dataset_list(workspace: Workspace, *, as_json: bool) -> bool:
+    """Print the datasets, one per line; return whether all could be read."""
+
+    def described(name: str) -> dict[str, Any]:
+        dataset = workspace.dataset(name, create=False)
+        return {
             "name": dataset.name,
             "description": dataset.description,
             "indexing_technique": dataset.indexing_technique,
             "documents": len(dataset),
         }
-        for dataset in workspace
-    ]
+
+    described_ones, problems = of_each(workspace.names(), described, (*UNREADABLE, InputError))
+    rows = list(described_ones.values())
     if as_json:
-        print_json(rows)
-        return
-    table(
-        ["dataset", "documents", "indexed for", "description"],
-        [[row["name"], row["documents"], row["indexing_technique"], row["description"]] for row in rows],
-    )
+        print_json([*rows, *_unread(problems)])
+    else:
+        table(
+            ["dataset", "documents", "indexed for", "description"],
+            [[row["name"], row["documents"], row["indexing_technique"], row["description"]] for row in rows],
+        )
+        print_problems(problems)
+    return not problems
 
 
-def status(workspace: Workspace, *, as_json: bool) -> None:
-    """Print the contents of the workspace and how they are stored."""
-    rows = [workspace.status(name) for name in workspace.names()]
+def _unread(problems: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "documents": None, "problem": problem} for name, problem in problems.items()]
+
+
+def print_problems(problems: Mapping[str, str]) -> None:
+    """Print the datasets that cannot be read, one per line, with the problem of each."""
+    for name, problem in problems.items():
+        console().print(_plain(f"{name}: {problem}"), style="red", markup=False, soft_wrap=True)
+
+
+def status(workspace: Workspace, *, as_json: bool) -> bool:
+    """Print the contents of the workspace and how they are stored; return whether all could be read."""
+    described, problems = of_each(workspace.names(), workspace.status, (*UNREADABLE, InputError))
+    rows = list(described.values())
     place = workspace.place if is_url(workspace.place) else str(Path(workspace.place).resolve())
-    value = {"workspace": place, "datasets": rows}
+    value = {"workspace": place, "datasets": [*rows, *_unread(problems)]}
     if as_json:
         print_json(value)
-        return
+        return not problems
     console().print(value["workspace"], style="bold", markup=False)
     table(
         ["dataset", "documents", "indexed for", "size", "embedder", "index"],
@@ -360,22 +378,24 @@ def status(workspace: Workspace, *, as_json: bool) -> None:
             for row in rows
         ],
     )
+    print_problems(problems)
+    return not problems
 
 
-def verification(verifications: Mapping[str, Verification], *, as_json: bool) -> None:
-    """Print whether the three stores of each dataset agree."""
+def verification(verifications: Mapping[str, Verification], unread: Mapping[str, str], *, as_json: bool) -> None:
+    """Print whether the three stores of each dataset agree, and which datasets cannot be read."""
     if as_json:
-        print_json(
-            {
-                name: {
-                    "documents": result.documents,
-                    "in_keyword_index": result.in_keyword_index,
-                    "in_vector_index": result.in_vector_index,
-                    "problems": list(result.problems),
-                }
-                for name, result in verifications.items()
+        checked = {
+            name: {
+                "documents": result.documents,
+                "in_keyword_index": result.in_keyword_index,
+                "in_vector_index": result.in_vector_index,
+                "problems": list(result.problems),
             }
-        )
+            for name, result in verifications.items()
+        }
+        unknown = dict.fromkeys(("documents", "in_keyword_index", "in_vector_index"))
+        print_json({**checked, **{name: {**unknown, "problems": [problem]} for name, problem in unread.items()}})
         return
     out = console()
     for name, result in verifications.items():
@@ -384,14 +404,17 @@ def verification(verifications: Mapping[str, Verification], *, as_json: bool) ->
         out.print(f"[bold]{name}[/]: {counts}, {result.in_vector_index} in the vector index: {verdict}")
         for problem in result.problems:
             out.print(f"  {problem}", style="red", markup=False)
+    print_problems(unread)
 
 
-def repairs(results: Mapping[str, Repair], *, as_json: bool) -> None:
-    """Print the results of repairing each dataset."""
+def repairs(results: Mapping[str, Repair], unrepaired: Mapping[str, str], *, as_json: bool) -> None:
+    """Print the results of repairing each dataset, and which datasets cannot be repaired."""
     if as_json:
-        print_json(
-            {name: {**asdict(repair), "aside": repair.aside and str(repair.aside)} for name, repair in results.items()}
-        )
+        done = {
+            name: {**asdict(repair), "aside": repair.aside and str(repair.aside)} for name, repair in results.items()
+        }
+        unknown = dict.fromkeys(("documents", "lost", "without_vector", "aside"))
+        print_json({**done, **{name: {**unknown, "problems": [problem]} for name, problem in unrepaired.items()}})
         return
     out = console()
     for name, repair in results.items():
@@ -405,6 +428,7 @@ def repairs(results: Mapping[str, Repair], *, as_json: bool) -> None:
             out.print(f"  {repair.without_vector} documents have no vector; add them again", markup=False)
         if repair.aside is not None:
             out.print(f"  the damaged files are in {repair.aside}", markup=False)
+    print_problems(unrepaired)
 
 
 def evaluation(report: Report, *, as_json: bool) -> None:

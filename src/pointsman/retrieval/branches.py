@@ -111,7 +111,7 @@ class SourceBranch:
 
     async def asearch(self, questions: Sequence[Question], depth: int) -> list[Results]:
         """Async version of `search`; embedding, and a store in this process, run in a worker thread."""
-        if self.source.store.info.can(Capability.LOCAL):
+        if self.source.can(Capability.LOCAL):
             return await in_thread(self.search, questions, depth)
 
         def look() -> tuple[Statistics, list[tuple[Look, tuple[str, ...]]]]:

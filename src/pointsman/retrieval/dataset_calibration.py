@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from pointsman.errors import InputError
+from pointsman.errors import ConflictError, InputError
 from pointsman.retrieval.relevance import Relevance
+from pointsman.store.backend import NEW
+
+if TYPE_CHECKING:
+    from pointsman.store.backend import Backend, Record
 
 CALIBRATION: Final = "calibration"
 """The kind of the record in a workspace; in a folder, the file ``calibration.json``."""
@@ -22,6 +26,7 @@ MOST_HITS: Final = 50
 """The number of first hits among which an answer is sought when coverage is requested."""
 
 _DIGITS: Final = 6
+_ATTEMPTS: Final = 10  # to change the record while others change it
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +209,46 @@ def read_calibrations(text: str, where: str) -> dict[str, Calibration]:
         return {name: Calibration.of(one) for name, one in values.items()}
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: {error}; delete it, and fit it again with 'pointsman calibrate'") from None
+
+
+def stored_calibrations(backend: Backend) -> dict[str, Calibration]:
+    """Return the calibrations stored in a workspace, by dataset name.
+
+    Raises:
+        InputError: the stored record is invalid.
+    """
+    return _calibrations_in(backend, backend.record(CALIBRATION))
+
+
+def change_calibrations(
+    backend: Backend, change: Callable[[dict[str, Calibration]], object]
+) -> Mapping[str, Calibration]:
+    """Change the calibrations stored in a workspace, even while others change them; return all of them.
+
+    Args:
+        backend: where the workspace is.
+        change: changes the calibrations in place, by dataset name; called again if others were faster.
+
+    Raises:
+        ConflictError: others keep changing them.
+        InputError: the stored record is invalid.
+    """
+    for attempt in range(_ATTEMPTS):
+        record = backend.record(CALIBRATION)
+        fitted = _calibrations_in(backend, record)
+        change(fitted)
+        version = NEW if record is None else record.version
+        try:
+            backend.put_record(CALIBRATION, "", to_json(fitted) if fitted else None, version)
+            break
+        except ConflictError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+    return fitted
+
+
+def _calibrations_in(backend: Backend, record: Record | None) -> dict[str, Calibration]:
+    return {} if record is None else read_calibrations(record.value, f"{backend.url}: the calibrations")
 
 
 def _is_count(value: object) -> bool:

@@ -71,9 +71,12 @@ class Source(ABC):
         return self.store.ids(source=source)
 
     def can(self, capability: Capability) -> bool:
-        """Whether the store has a capability; False if it cannot be opened, in which case its branch says why."""
+        """Whether the store has a capability; False if it cannot be opened, in which case its branch says why.
+
+        Also False of an attached collection that has not been asked yet: this never waits for its server.
+        """
         try:
-            return self.store.info.can(capability)
+            return getattr(self.store, "known", True) and self.store.info.can(capability)
         except StoreError:
             return False
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeVar
 import numpy as np
 
 from pointsman._places import redacted
-from pointsman.errors import CorruptStoreError, InputError
+from pointsman.errors import CorruptStoreError, InputError, StoreError, StoreUnavailableError
 from pointsman.filters import And, Equals, Filter, In, Not, Or
 from pointsman.registry import COLLECTIONS
 from pointsman.store.base import NEAR, SPREAD_NOTE, BaseStore, Capability, Page, Scale, Statistics, StoreInfo
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pointsman.filters import Typed
-    from pointsman.store.base import Ranking
+    from pointsman.store.base import Lists, Look, Ranking
     from pointsman.types import Document
 
 T = TypeVar("T")
@@ -44,6 +45,9 @@ _TOGETHER: Final = 1000
 """Documents read at a time."""
 CACHED_SECONDS: Final = 600.0
 """Collections have no sequence number: values computed from one are recomputed after this many seconds."""
+
+AWAY_SECONDS: Final = 2.0
+"""For so long a server that did not answer is not asked again what it knows of a collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +157,13 @@ class AttachedStore(BaseStore):
     further: ClassVar[frozenset[Capability]] = frozenset()
     """Capabilities besides filtering and, if the database returns them, reading vectors."""
 
+    known = False
+    """Whether the database has answered; until then `info` may take as long as the retries of a server that is away."""
+
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment
+        self._asking = threading.Lock()
+        self._away: tuple[float, StoreUnavailableError] | None = None
 
     @property
     def technique(self) -> Literal["hybrid", "keyword", "vector"]:
@@ -178,8 +187,17 @@ class AttachedStore(BaseStore):
 
         Raises:
             InputError: there is no such collection, or it lacks a column or field of the attachment.
+            StoreUnavailableError: the server cannot be reached, or a file cannot be read.
         """
-        facts = self._facts
+        with self._asking:  # one caller waits for the server; the others share what it learnt
+            if self._away is not None and time.monotonic() < self._away[0]:
+                raise StoreUnavailableError(str(self._away[1])) from self._away[1]
+            try:
+                facts = self._facts
+            except StoreUnavailableError as error:
+                self._away = time.monotonic() + AWAY_SECONDS, error
+                raise
+            self.known, self._away = True, None
         return StoreInfo(
             self.kind,
             hashlib.blake2b(facts.fingerprint.encode(), digest_size=16).hexdigest(),
@@ -198,6 +216,47 @@ class AttachedStore(BaseStore):
         spread = self._attachment.spread
         notes = {} if spread is None else {SPREAD_NOTE: json.dumps(spread)}
         return Statistics(int(time.time() / CACHED_SECONDS), None, notes)
+
+
+class UnusableStore(AttachedStore):
+    """Stands in for a collection whose record cannot be used, so that others are searched; reading raises the error.
+
+    Args:
+        error: why it cannot be used, and what to do.
+    """
+
+    kind = "attached collection"
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(Attachment("", "", "", "", ""))  # of the technique that every strategy can search
+        self._error = error
+
+    def _fail(self) -> StoreError:
+        return type(self._error)(str(self._error))
+
+    @property
+    def _facts(self) -> CollectionFacts:
+        raise self._fail()
+
+    def search(self, looks: Sequence[Look]) -> list[Lists]:  # noqa: ARG002  (of `Store`)
+        """See `Store`; always raises."""
+        raise self._fail()
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:  # noqa: ARG002  (of `Store`)
+        """See `Store`; always raises."""
+        raise self._fail()
+
+    def page(self, after: str | None = None, limit: int = 100, filters: Filter | None = None) -> Page:  # noqa: ARG002
+        """See `Store`; always raises."""
+        raise self._fail()
+
+    def close(self) -> None:
+        """See `Store`."""
+
+
+def maintains_itself(name: str) -> str:
+    """Return why an attached collection is neither checked, rebuilt nor repaired here."""
+    return f"{name!r} is attached; it maintains itself"
 
 
 def unit_rows(

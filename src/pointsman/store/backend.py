@@ -275,7 +275,10 @@ class LocalBackend(BaseBackend):
         """Recover the intact part of a damaged dataset; see `Workspace.repair`."""
         from pointsman.store.local.repair import repair_collection
 
-        return repair_collection(self.folder(name))
+        try:
+            return repair_collection(self.folder(name))
+        except UnknownNameError:
+            raise UnknownNameError("dataset", name, tuple(self.names())) from None
 
     def record(self, kind: str, name: str = "") -> Record | None:
         """See `Backend`."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pointsman.errors import CorruptStoreError, InputError
+from pointsman.errors import CorruptStoreError, InputError, StoreUnavailableError
 from pointsman.store.attachment import AttachedStore, CollectionFacts, Row, matching, unit_rows
 from pointsman.store.base import NEAR, Capability, Lists, Look, Page
 from pointsman.store.prepared import direction, position
@@ -86,8 +86,8 @@ class FaissStore(AttachedStore):
         """See `AttachedStore`.
 
         Raises:
-            InputError: a file is missing.
-            CorruptStoreError: a file cannot be read, or the two do not belong together.
+            StoreUnavailableError: a file is missing, or cannot be read.
+            CorruptStoreError: a file is damaged, or the two do not belong together.
         """
         files = self._files
         return CollectionFacts(f"{self._path.absolute()} {files.stamp}", files.index.d, files.readable)
@@ -158,7 +158,8 @@ class FaissStore(AttachedStore):
                 if self._read is None or self._read.stamp != stamp:
                     self._read = self._reads(stamp)
             except OSError as error:
-                raise InputError(f"{error.filename or self._path} cannot be read: {error.strerror}") from error
+                message = f"{error.filename or self._path} cannot be read: {error.strerror}"
+                raise StoreUnavailableError(message) from error
             return self._read
 
     def _reads(self, stamp: tuple[tuple[int, int], ...]) -> _Files:

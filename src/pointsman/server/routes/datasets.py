@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from pointsman.errors import CorruptStoreError, FormatVersionError, StoreError, UnknownNameError
+from pointsman.errors import CorruptStoreError, FormatVersionError, InputError, StoreError, UnknownNameError
 from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, Lines, plain
 from pointsman.server.limits import JSON, NDJSON, json_lines
@@ -437,6 +437,6 @@ def _described(state: State, name: str) -> dict[str, Any] | None:
         return {**state.workspace.status(name), "problem": None}
     except UnknownNameError:
         return None
-    except StoreError as error:
+    except (StoreError, InputError) as error:  # also a collection that is no longer in its database
         log.error("dataset %s cannot be opened: %s", name, error)  # noqa: TRY400  (the message says it all)
         return {**dict.fromkeys(_NUMBERS, 0), **_UNOPENED, "name": name, "problem": type(error).__name__}

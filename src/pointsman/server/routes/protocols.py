@@ -6,6 +6,7 @@ file.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -13,7 +14,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import Response
 
-from pointsman.errors import FilterError
+from pointsman.errors import FilterError, InputError, StoreError
 from pointsman.filters import And, Contains, EndsWith, Equals, Exists, Filter, In, Not, Or, Range, StartsWith
 from pointsman.server import schemas
 from pointsman.server.answers import Json
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pointsman.server.access import Access
     from pointsman.server.state import State
     from pointsman.types import Document, Hit, RetrievalContext
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(route_class=StrictRoute, tags=["protocols"])
 
@@ -367,13 +370,17 @@ _OF_OPENAI: Final[dict[str, Callable[[str, Any], Filter]]] = {
 
 
 def _store(dataset: Dataset) -> dict[str, Any]:
-    number = len(dataset)
+    try:
+        number, state = len(dataset), "completed"
+    except (StoreError, InputError) as error:  # the others are listed all the same
+        log.error("dataset %s cannot be opened: %s", dataset.name, error)  # noqa: TRY400  (the message says it all)
+        number, state = 0, "in_progress"
     return {
         "id": dataset.name,
         "object": "vector_store",
         "name": dataset.name,
         "description": dataset.description,
-        "status": "completed",
+        "status": state,
         "created_at": 0,  # not recorded
         "usage_bytes": 0,
         "file_counts": {"in_progress": 0, "completed": number, "failed": 0, "cancelled": 0, "total": number},

@@ -73,12 +73,18 @@ def repair_collection(directory: Path) -> Repair:
 
     Raises:
         UnknownNameError: there is no such dataset.
+        CorruptStoreError: the file with the documents is missing.
         LockedError: another process is writing to it.
         StoreError: it cannot be read or written.
     """
     with translated(directory):
-        if not (directory / TRUTH).exists():
+        if not directory.exists():
             raise UnknownNameError("dataset", directory.name, ())
+        if not (directory / TRUTH).exists():
+            raise CorruptStoreError(
+                f"{directory / TRUTH} is missing, and nothing can be recovered without it; restore it from a backup, "
+                "or delete the dataset and index it again"
+            )
     problems = _problems(directory)
     if not problems:
         with closing(Collection(directory)) as collection:
