@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -244,6 +245,18 @@ def test_a_grep_that_takes_too_long_says_so(server: Server[Any], monkeypatch: py
     cut_short = answer(call(server, "grep", pattern="one"))
     assert (cut_short["matches"], cut_short["more"]) == ([], True)
     assert cut_short["incomplete"] == ["more", "notes"]
+
+
+def test_a_grep_stops_within_a_document_whose_matches_are_all_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each empty match reads the rest of the text: without a look at the clock, time would be quadratic."""
+    pattern, text = Pattern("(?:a*Z)?", regex=True), "a" * 1_000
+    steps = itertools.count()
+    monkeypatch.setattr("pointsman.integrations.mcp.grep.time.monotonic", lambda: float(next(steps)))
+    with pytest.raises(TimeoutError):
+        list(indexed([text]).grep(pattern, 10.0))
+    assert next(steps) < 20
 
 
 def test_grep_shows_k_and_says_that_there_is_more(server: Server[Any]) -> None:
