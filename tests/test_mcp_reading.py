@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import re2
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import pointsman
@@ -212,6 +212,31 @@ def test_grep_finds_what_the_expression_matches_in_each_document_alone(
     pattern = Pattern(expression, regex=True, ignore_case=ignore_case)
     found = indexed(texts).grep(pattern, time.monotonic() + 60)
     assert [(one.id, one.start, one.end, one.count) for one in found] == expected
+
+
+PARTS = r"a b c { } {a|b} \{ \} {2} {1,} {,2} {} | * + ? ( ) (?: (?s) (?i) (?i-s) [{] [^|] []}] [(?i)] \( \| \b . , 2"
+SYNTAX = st.lists(
+    st.sampled_from(PARTS.split()),
+    min_size=1,
+    max_size=8,
+).map("".join)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.text("aAbBc{}|,2(?", max_size=8), min_size=1, max_size=20), SYNTAX)
+@example(["call foo{a now", "call fob}bar now", "b}bar only"], "foo{a|b}bar")
+@example(["call foo{a now", "call fob}bar now", "b}bar only"], r"foo\{a|b}bar")
+@example(["a"], "ab(?s)*")
+def test_grep_finds_what_the_expression_matches_whatever_its_syntax(texts: list[str], expression: str) -> None:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        plain = re2.compile(f"(?m){expression}", options)
+    except re2.error:
+        assume(False)
+    expected = [str(number) for number, one in enumerate(texts) if any(m.group() for m in plain.finditer(one))]
+    found = indexed(texts).grep(Pattern(expression, regex=True), time.monotonic() + 60)
+    assert [one.id for one in found] == expected
 
 
 @settings(max_examples=200, deadline=None)

@@ -139,7 +139,9 @@ _WHOLE: Final = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
 _TOKEN: Final = re.compile(
     r"\\[^pPxQEC0-7]"  # an escape of one character; the others are longer
     r"|\[\^?\]?(?>\[:[^\]]*:\]|\\.|[^\]\\])*\]"  # a character class
-    r"|\{[^}]*\}|.",
+    r"|\{\d*(?:,\d*)?\}"  # a quantifier; other braces stand for themselves
+    r"|\(\?[a-zA-Z-]*\)"  # flags; a quantifier after them applies to what is before them
+    r"|.",
     re.DOTALL,
 )
 
@@ -156,6 +158,8 @@ def _literals(pattern: str) -> list[str]:
     for part in _TOKEN.findall(pattern):
         if part == "\\" or (part == "|" and not depth):
             return []
+        if part.startswith("(?") and part.endswith(")"):
+            continue
         depth += {"(": 1, ")": -1}.get(part, 0)
         character = part[1:] if part.startswith("\\") and not part[1:].isalnum() else part
         if depth == 0 and len(character) == 1 and (character != part or part not in ".^$+?*{()"):
