@@ -259,6 +259,11 @@ def test_hostile_expressions_take_no_longer(pattern: str) -> None:
     assert time.monotonic() - began < 10
 
 
+def test_an_expression_may_match_parts_of_a_character() -> None:
+    (found,) = indexed(["a列b"]).grep(Pattern(r"a\C", regex=True), time.monotonic() + 60)
+    assert (found.start, found.end) == (0, 1)
+
+
 @pytest.mark.parametrize("pattern", ["(", "a**", r"\1", "((a{100}){100}){100}", "(?=a)", "\ud800"])
 def test_what_is_no_expression_is_refused(pattern: str) -> None:
     with pytest.raises(InputError, match="pattern"):

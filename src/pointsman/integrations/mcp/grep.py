@@ -114,8 +114,8 @@ class Pattern:
         if first is None:
             return None
         count = 1 + sum(1 for _ in islice(matches, MAX_COUNT - 1))
-        start = len(text[: first.start()].decode())
-        return Found(id_, start, start + len(first.group().decode()), count)
+        start, end = (len(text[:place].decode("utf-8", "ignore")) for place in first.span())  # \C matches single bytes
+        return Found(id_, start, end, count)
 
     def _matches(self, text: bytes, until: float) -> Iterator[Any]:
         """Yield the matches that are not empty; each step, also over an empty one, may read the rest of the text."""
