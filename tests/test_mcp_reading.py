@@ -125,6 +125,12 @@ def test_verify_says_what_stands_where(server: Server[Any]) -> None:
     assert [one["misattributed"] for one in check["claims"]] == [True, False, False]
 
 
+def test_verify_ends_in_time(server: Server[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pointsman.citations.Deadline.left", lambda _: 0.0)
+    message = told(call(server, "verify", answer="40 trains.", ids=["notes/a/b"]))
+    assert "within 30 s; check a part of it" in message
+
+
 def test_filterable_keys_are_listed(server: Server[Any]) -> None:
     datasets = {one["name"]: one for one in answer(call(server, "list_datasets"))["datasets"]}
     keys = {one["key"]: one for one in datasets["more"]["keys"]}

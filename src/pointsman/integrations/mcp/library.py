@@ -39,6 +39,7 @@ class Library:
         workspace: the workspace to search.
         only: datasets that are served; None means all.
         strategies: available strategies.
+        seconds: time for checking an answer.
         texts: signatures of documents, for `grep`; None for a dataset whose texts are too long.
         outlines: sources of the datasets.
         keys: metadata keys that filters can use.
@@ -47,6 +48,7 @@ class Library:
     workspace: Workspace
     only: frozenset[str] | None
     strategies: tuple[str, ...]
+    seconds: float
     texts: Latest[TextIndex | None] = field(
         default_factory=lambda: Latest(ALL_BYTES, lambda value: value.nbytes if value else 0)
     )

@@ -237,7 +237,8 @@ def _match(dataset: str, document: Document, match: Found, context: int) -> shap
 def verify(library: Library, access: Access, arguments: shapes.VerifyArguments) -> shapes.VerifyAnswer:
     """Check which quotes and numbers of an answer are in documents."""
     pairs = [library.document(access, id_) for id_ in arguments.ids]
-    check = verify_answer(arguments.answer, [Hit(document, 0.0, dataset.name) for dataset, document in pairs])
+    hits = [Hit(document, 0.0, dataset.name) for dataset, document in pairs]
+    check = verify_answer(arguments.answer, hits, timeout=library.seconds)
     return shapes.VerifyAnswer(
         supported=check.supported,
         claims=[
