@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import ValidationError, to_json
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from pointsman.errors import (
@@ -206,6 +207,7 @@ def _of_model(error: Any) -> Problem:
 
 
 _OF_ERRORS: Final[tuple[tuple[type[Exception], Callable[[Any], Problem]], ...]] = (
+    (ClientDisconnect, lambda _: Problem("malformed", "the client closed the connection before the end of the body")),
     (ValidationError, lambda error: Problem("invalid-input", validation_message(error))),
     (InputError, _of_input),
     (ConflictError, lambda error: Problem("conflict", str(error))),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from pointsman.errors import CorruptStoreError, FormatVersionError, StoreError, UnknownNameError
@@ -328,6 +329,8 @@ async def _ingested(
         if batch:
             await write()
         yield line(finished=True)
+    except ClientDisconnect:
+        raise  # nobody is left to be told
     except Exception as error:  # noqa: BLE001  (the status has been sent: it becomes the last line, or is logged)
         problem = problems.of_error(error)
         yield line(problem=problem.document(request.state.request_id)) if count else problem
