@@ -306,6 +306,20 @@ def test_grep_shows_k_and_says_that_there_is_more(server: Server[Any]) -> None:
     assert max(one["count"] for one in many["matches"]) <= MAX_COUNT
 
 
+def test_a_dataset_that_is_dropped_meanwhile_does_not_keep_others_from_answering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as opened:
+        opened.dataset("notes").add([Document("1", "A note on tea.")])
+        server = create_server(opened)
+        monkeypatch.setattr(opened, "names", lambda: ["gone", "notes"])
+        assert answer(call(server, "search", query="tea", refuse=False))["datasets"] == ["notes"]
+        assert [one["id"] for one in answer(call(server, "grep", pattern="tea"))["matches"]] == ["notes/1"]
+        assert answer(call(server, "list_datasets"))["total"] == 1
+        assert answer(call(server, "route", query="tea"))
+        assert answer(call(server, "fetch", id="1"))["text"] == "A note on tea."
+
+
 def test_without_an_index_documents_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pointsman.Workspace(tmp_path / "workspace", embedder=HashingEmbedder()) as opened:
         dataset = opened.dataset("notes")

@@ -665,6 +665,19 @@ def test_only_files_are_read_as_evaluations(tmp_path: Path) -> None:
         assert httpx.get(f"{address}/api/evaluations", timeout=10).json() == {"runs": []}
 
 
+def test_a_dataset_that_is_dropped_meanwhile_does_not_keep_others_from_answering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = pointsman.open(tmp_path, embedder=HashingEmbedder())
+    space.dataset("good").add(documents())
+    monkeypatch.setattr(space, "names", lambda: ["gone", "good"])
+    with serving(create_app(space)) as address, httpx.Client(base_url=address) as client:
+        for path in ("search", "route"):
+            assert client.post(f"/api/retrieval/{path}", json={"query": "railway"}).status_code == 200
+        gone = client.post("/api/retrieval/search", json={"query": "railway", "datasets": ["gone"]})
+        assert problem(gone, 404, "not-found")["detail"] == "there is no dataset named 'gone'"
+
+
 @pytest.mark.parametrize("file", ["documents.sqlite", "manifest.json"])
 def test_a_damaged_dataset_does_not_keep_others_from_answering(tmp_path: Path, file: str) -> None:
     """What is told of it names no folder of the server."""

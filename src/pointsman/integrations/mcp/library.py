@@ -10,6 +10,7 @@ from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
 from pointsman.integrations.mcp.latest import Latest
 from pointsman.integrations.mcp.plain import sound
 from pointsman.server.problems import Problem
+from pointsman.workspace import existing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,17 +62,24 @@ class Library:
             return access
         return replace(access, datasets=self.only if access.datasets is None else self.only & access.datasets)
 
-    def chosen(self, access: Access, names: Sequence[str] | None) -> list[str]:
-        """Return the requested datasets, at least one, all of them visible.
+    def chosen(self, access: Access, names: Sequence[str] | None) -> list[Dataset]:
+        """Return the requested datasets, or all visible ones; at least one.
 
         Raises:
             Problem: a dataset is not visible.
             InputError: there are no datasets.
         """
-        names_chosen = access.chosen(names, self.workspace.names())
-        if not names_chosen:
+        if names is None:
+            datasets = self.visible(access)
+        else:
+            datasets = [self.dataset(name) for name in access.chosen(names, self.workspace.names())]
+        if not datasets:
             raise InputError("there are no datasets yet; add documents first")
-        return names_chosen
+        return datasets
+
+    def visible(self, access: Access) -> list[Dataset]:
+        """Return all visible datasets."""
+        return existing(self.workspace.source, access.visible(self.workspace.names()))
 
     def dataset(self, name: str) -> Dataset:
         """Return an existing dataset."""
@@ -95,8 +103,9 @@ class Library:
             document = dataset.get(own)
             if document is not None:
                 return dataset, document
-        datasets = [self.dataset(name) for name in access.visible(self.workspace.names())]
-        documents = [(dataset, document) for dataset in datasets if (document := dataset.get(id_)) is not None]
+        documents = [
+            (dataset, document) for dataset in self.visible(access) if (document := dataset.get(id_)) is not None
+        ]
         if not documents:
             raise Problem(
                 "not-found", f"there is no document {id_!r:.80}; ids have the form DATASET/ID, as in search results"
@@ -112,7 +121,7 @@ class Library:
         Raises:
             InputError: the strategy is not offered.
         """
-        names = self.chosen(access, arguments.datasets)
+        names = [dataset.name for dataset in self.chosen(access, arguments.datasets)]
         if arguments.strategy not in self.strategies:
             raise InputError(
                 f"there is no strategy {arguments.strategy!r:.80} here; use one of {', '.join(self.strategies)}"

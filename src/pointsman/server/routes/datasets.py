@@ -199,10 +199,9 @@ async def get_text(
     try:
         text = await in_thread(partial(dataset.text, source, hash=hash, start=start, end=last))
     except UnknownNameError as error:
-        kind, names = error.kind, sorted(error.known)
-        raise Problem(
-            "not-found", str(error), error=UnknownNameError.__name__, kind=kind, name=error.name, known=names
-        ) from None
+        problem = problems.unknown_name("not-found", error)
+        problem.members["error"] = UnknownNameError.__name__
+        raise problem from None
     return Json(text.to_dict())
 
 

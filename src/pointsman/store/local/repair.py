@@ -78,7 +78,7 @@ def repair_collection(directory: Path) -> Repair:
     """
     with translated(directory):
         if not (directory / TRUTH).exists():
-            raise UnknownNameError("dataset", directory.name, ())
+            raise UnknownNameError("dataset", directory.name)
     problems = _problems(directory)
     if not problems:
         with closing(Collection(directory)) as collection:
