@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from pointsman.errors import CorruptStoreError, FormatVersionError, StoreError, UnknownNameError
+from pointsman.errors import CorruptStoreError, FormatVersionError, StoreError, UnknownNameError, UnmetNeedError
 from pointsman.server import problems, schemas
 from pointsman.server.answers import Json, Lines, plain
 from pointsman.server.limits import JSON, NDJSON, json_lines
@@ -85,15 +85,23 @@ async def make_dataset(state: Shared, access: Caller, body: DatasetRequest) -> R
 
     def made() -> tuple[bool, dict[str, Any] | None]:
         new = body.name not in state.workspace.names()
-        dataset = state.workspace.dataset(
-            body.name, description=body.description, indexing_technique=body.indexing_technique
-        )
+        try:
+            dataset = state.workspace.dataset(
+                body.name, description=body.description, indexing_technique=body.indexing_technique
+            )
+        except UnmetNeedError:
+            if access.read:
+                raise
+            wanted = body.indexing_technique
+            detail = f"dataset {body.name!r} was not made for {wanted!r} search; delete it to index it for that"
+            raise UnmetNeedError(detail) from None
         dataset.make()
         return new, _described(state, body.name)
 
     new, about = await in_writer(state, made)
     if about is not None and not access.read:  # only readers may learn what is stored
-        about.update(dict.fromkeys((*_NUMBERS, "embedder"), None))
+        asked = {"description": body.description or "", "indexing_technique": body.indexing_technique or "hybrid"}
+        about.update(dict.fromkeys((*_NUMBERS, "embedder"), None), **asked)
     return Json(about, 201 if new else 200)
 
 
