@@ -10,6 +10,7 @@ from pointsman.integrations.mcp.grep import ALL_BYTES, TextIndex
 from pointsman.integrations.mcp.latest import Latest
 from pointsman.integrations.mcp.plain import sound
 from pointsman.server.problems import Problem
+from pointsman.types import Message, Query
 from pointsman.workspace import existing
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Library:
     Attributes:
         workspace: the workspace to search.
         only: datasets that are served; None means all.
-        strategies: available strategies.
+        strategies: strategies that are offered.
         seconds: time for checking an answer.
         texts: signatures of documents, for `grep`; None for a dataset whose texts are too long.
         outlines: sources of the datasets.
@@ -119,13 +120,12 @@ class Library:
         """Search with the arguments of a call.
 
         Raises:
-            InputError: the strategy is not offered.
+            InputError: the strategy does not exist or lacks a model.
         """
         names = [dataset.name for dataset in self.chosen(access, arguments.datasets)]
-        if arguments.strategy not in self.strategies:
-            raise InputError(
-                f"there is no strategy {arguments.strategy!r:.80} here; use one of {', '.join(self.strategies)}"
-            )
+        name, engine = arguments.strategy, self.workspace.engine
+        if name not in self.strategies and engine.lack(name, ()) is not None:  # fusion methods are only not offered
+            raise InputError(f"there is no strategy {name!r:.80} here; use one of {', '.join(self.strategies)}")
         longest = self.workspace.workflow.timeout
         hurried = arguments.timeout is not None and (longest is None or arguments.timeout < longest)
         options: dict[str, object] = {
@@ -140,4 +140,5 @@ class Library:
             "effort": arguments.effort,
             "timeout": arguments.timeout if hurried else None,
         }
-        return self.workspace.search(arguments.query, arguments.k, **cast("WorkspaceOptions", options))  # checked there
+        query = Query(arguments.query, history=tuple(Message(turn.role, turn.text) for turn in arguments.history))
+        return self.workspace.search(query, arguments.k, **cast("WorkspaceOptions", options))  # checked there
